@@ -64,6 +64,7 @@ pub fn images_job(path: &Path, image: ImageOptions, format: Format) -> ImagesJob
         list_fields: Vec::new(),
         image_fields: dsconvert::pipeline::ImageFields::None,
         sidecars: dsconvert::pipeline::Sidecars::None,
+        keep_fields: None,
         image,
         output: OutputOptions { format, ..OutputOptions::default() },
     });

@@ -13,7 +13,7 @@ use crate::pipeline::{Dedup, ImageFields, ImageInput, ImagesJob, ImagesOptions, 
 use crate::source::encoding::to_utf8;
 use crate::source::files_from::FilesFrom;
 use crate::source::layout::FolderLayout;
-use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
+use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep, parse_kept};
 use crate::source::{read_file, without_bom};
 use crate::transform::image::{Animated, Color, DEFAULT_MAX_PIXELS, Filter, Icc, ImageOptions, Rgb};
 
@@ -66,10 +66,12 @@ struct InputArgs {
     #[arg(long, value_name = "NAME", requires = "metadata")]
     path_field: Option<String>,
 
-    /// Columns of --metadata to keep, as name or name:type [default: all]
+    /// Fields to keep, as name or name:type: columns of --metadata or Parquet files, members of samples [default: all]
     ///
     /// Without a type, columns of parquet files keep their type; lists and objects of jsonl files become json; others are strings.
-    #[arg(long, value_name = "FIELDS", requires = "metadata")]
+    /// In tar files with samples, a name is the part of a file name after its first dot; the default is all members of text,
+    /// and name:binary keeps others. NEW=name renames a member, or a column of a Parquet file with images.
+    #[arg(long, value_name = "FIELDS")]
     keep_fields: Option<String>,
 
     /// Columns whose values become lists: all rows of an image become one record
@@ -79,12 +81,12 @@ struct InputArgs {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "files_from")]
     list_fields: Vec<String>,
 
-    /// Additional images of the samples in tar files, as fields: auto, none or MEMBER,… such as seg.png
+    /// Images of samples in tar files and of rows in Parquet files: auto, none or NAME,… such as seg.png
     ///
-    /// A field is [NAME=]MEMBER[:mask|:image], where MEMBER is the part of a file name after its first dot. It gets the same
-    /// orientation (unless it has its own), resize, crop and pad as the image of its sample; a mask (the default for PNG) keeps
-    /// its values. auto: all images next to a plain .jpg or .png in the first samples of the first tar file.
-    #[arg(long, value_name = "FIELDS", default_value = "auto")]
+    /// An entry is [FIELD=]NAME[:mask|:image], where NAME is the part of a file name after its first dot, or a column (of
+    /// lists: name[0]). The image that is not listed is the main image; image=NAME chooses another. A mask (the default for
+    /// PNG members) keeps its values, and has the size of its image. auto: all images in the first samples and rows.
+    #[arg(long, visible_alias = "image-field", value_name = "FIELDS", default_value = "auto")]
     image_fields: String,
 
     /// Files beside images that become fields, by extension: auto, none or EXT,… such as txt,caption
@@ -214,6 +216,10 @@ pub(super) fn exec_with_classes(args: Args, classes: Option<Vec<String>>) -> Res
     let image_fields: ImageFields = parse("image_fields", &args.input.image_fields)?;
     let sidecars: Sidecars = parse("sidecar", &args.input.sidecar)?;
     let list_fields = args.input.list_fields.clone();
+    // Columns of a named table are part of the input.
+    let of_sources = args.input.metadata.as_deref().is_none_or(|path| path == Path::new(NO_METADATA));
+    let keep_fields = args.input.keep_fields.as_deref().filter(|_| of_sources).map(parse_kept).transpose();
+    let keep_fields = keep_fields.map_err(|e| e.of_option("keep_fields"))?;
     let (input, sources) = input(args.input, args.common.sources()?)?;
     let walked = input.walks();
     let mut inputs: Vec<_> = input.table_or_list().into_iter().collect();
@@ -228,6 +234,7 @@ pub(super) fn exec_with_classes(args: Args, classes: Option<Vec<String>>) -> Res
             list_fields,
             image_fields,
             sidecars,
+            keep_fields,
             image,
             dedup: args.selection.dedup,
             output,
@@ -247,13 +254,11 @@ fn input(args: InputArgs, sources: Vec<SourceSpec>) -> Result<(ImageInput, Vec<S
         (ImageInput::FilesFrom(from), folder)
     } else if let Some(path) = args.metadata {
         if path == Path::new(NO_METADATA) {
-            let of_table =
-                [("--path-field", args.path_field.is_some()), ("--keep-fields", args.keep_fields.is_some())];
-            return match of_table.into_iter().find(|(_, is_given)| *is_given) {
+            return match args.path_field {
                 _ if sources.is_empty() => {
                     Err(Error::usage("--metadata none names no images").help("name SRC"))
                 }
-                Some((option, _)) => Err(Error::usage(format!("{option} chooses columns of --metadata"))
+                Some(_) => Err(Error::usage("--path-field chooses columns of --metadata")
                     .help("leave it out with --metadata none")),
                 None => Ok((ImageInput::WalkOnly, sources)),
             };

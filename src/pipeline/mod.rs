@@ -61,7 +61,9 @@ pub use converted_units::ConvertedUnits;
 pub use dedup::Dedup;
 pub use estimate::{Estimate, MIN_SAMPLE};
 pub use events::{Event, EventLevel};
-pub use images::{ImageField, ImageFields, ImageInput, ImagesJob, ImagesOptions, SidecarSummary, Sidecars};
+pub use images::{
+    ImageField, ImageFields, ImageInput, ImagesJob, ImagesOptions, ListedImage, SidecarSummary, Sidecars,
+};
 pub use parts::{PartOutcome, merge, run_units};
 pub use plan::PlanSummary;
 pub use predict::Prediction;

@@ -59,8 +59,12 @@ pub struct PlanSummary {
     /// Files beside images that hold the values of fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sidecars: Vec<SidecarSummary>,
-    /// Additional images of samples in tar files, each with its type.
+    /// Additional images of samples in tar files and of rows, each with its type.
     pub image_fields: Vec<String>,
+    /// The member or column of the main image, if it is named.
+    pub main_image: Option<String>,
+    /// Columns of Parquet files with images that are left out.
+    pub left_out: Vec<String>,
     /// Whether duplicates are searched for and left out.
     pub dedup: bool,
     /// Decisions of the plan that may not be intended.

@@ -43,7 +43,7 @@ pub mod stream;
 pub mod table;
 pub mod tar;
 pub mod text;
-mod typed_values;
+pub(crate) mod typed_values;
 pub mod walk;
 pub mod warning;
 pub mod webdataset;

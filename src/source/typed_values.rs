@@ -10,7 +10,7 @@ use crate::schema::FieldType;
 /// # Errors
 ///
 /// Returns a reject if the value does not fit the type.
-pub(in crate::source) fn from_text(name: &str, ty: FieldType, text: &str) -> Result<Value, Reject> {
+pub(crate) fn from_text(name: &str, ty: FieldType, text: &str) -> Result<Value, Reject> {
     let value = match ty {
         FieldType::String => Some(Value::Text(text.into())),
         FieldType::Json => {

@@ -159,11 +159,32 @@ pub enum Warning {
         /// URL of the first of these objects.
         example: String,
     },
-    /// Columns of Parquet files with images are left out, because no field can hold their type, or because a field of
-    /// every dataset has their name.
+    /// Columns of Parquet files with images are left out, because no field can hold their type, because the user does not
+    /// list these images, or because a field of every dataset has their name.
     ColumnsLeftOut {
         /// Names of the columns.
         columns: Vec<String>,
+    },
+    /// Samples or rows have several images, and no name says which one is the main image.
+    MainImageChosen {
+        /// The member or column that is the main image.
+        main: String,
+        /// The others.
+        others: Vec<String>,
+    },
+    /// Some of the first values of a column in a Parquet file are images, and others are not. The file is skipped.
+    ImageColumnUnsure {
+        /// Path of the file.
+        path: PathBuf,
+        /// Name of the column.
+        column: String,
+    },
+    /// Members of samples in tar files are left out, because they are neither images nor text.
+    MembersLeftOut {
+        /// The members.
+        members: Vec<String>,
+        /// The members that become fields.
+        kept: Vec<String>,
     },
     /// Metadata files next to the images are used, and some images are in none of their rows.
     ImagesWithoutRow {
@@ -289,7 +310,22 @@ impl Warning {
             value: "FILE",
             effect: "reads a table in which the column has another name, so that it becomes a field",
         };
+        const MAIN: Remedy = Remedy {
+            option: "image_fields",
+            value: "image=NAME,…",
+            effect: "chooses the main image, and lists the others that become fields",
+        };
+        const KEPT: Remedy = Remedy {
+            option: "keep_fields",
+            value: "NEW=NAME,…",
+            effect: "lists the columns that become fields, and gives them other names",
+        };
+        const IMAGE_COLUMN: Remedy =
+            Remedy { option: "image_fields", value: "NAME", effect: "reads the images of that column" };
         match self {
+            Self::MainImageChosen { .. } => &[MAIN],
+            Self::ImageColumnUnsure { .. } => &[IMAGE_COLUMN],
+            Self::ColumnsLeftOut { .. } => &[KEPT],
             Self::UnusualSplitNames { .. }
             | Self::StrayFolders { .. }
             | Self::UnassignedFiles { .. }
@@ -315,7 +351,7 @@ impl Warning {
             | Self::MixedSourceLabels { .. }
             | Self::SplitNamedSource { .. }
             | Self::FieldNotSeen { .. }
-            | Self::ColumnsLeftOut { .. }
+            | Self::MembersLeftOut { .. }
             | Self::ArchivesSkipped { .. }
             | Self::DamagedTables { .. }
             | Self::KeysSkipped { .. } => &[],
@@ -482,7 +518,29 @@ impl fmt::Display for Warning {
                 let names = listed(columns.iter().map(|name| format!("{name:?}")));
                 write!(
                     f,
-                    "these columns are left out, because of their type or because dsconvert has a field of that name: {names}"
+                    "these columns are left out, because of their type, because `image_fields` does not list them, or \
+                     because dsconvert has a field of that name: {names}"
+                )
+            }
+            Self::MainImageChosen { main, others } => {
+                let others = listed(others.iter().map(|name| format!("{name:?}")));
+                write!(
+                    f,
+                    "{main:?} is the main image, because no image has a usual name; the others are {others}"
+                )
+            }
+            Self::ImageColumnUnsure { path, column } => write!(
+                f,
+                "{}: only some of the first values in the column {column:?} are images, so the file is skipped",
+                printable_path(path)
+            ),
+            Self::MembersLeftOut { members, kept } => {
+                let names = listed(members.iter().map(|name| format!("{name:?}")));
+                let keep = kept.iter().chain(members.first()).cloned().collect::<Vec<_>>().join(",");
+                write!(
+                    f,
+                    "members of samples that are neither images nor text are left out: {names}; list those that become \
+                     fields, as in `keep_fields {keep}:binary`"
                 )
             }
             Self::ImagesWithoutRow { images, example } => write!(

@@ -128,7 +128,7 @@ fn image_fields_can_be_named_by_hand() {
     for (fields, message) in [
         ("seg", "\"seg\" does not have an image extension"),
         ("seg.png:masks", "expected mask or image"),
-        ("image=seg.png", "\"image\" is the name of another field"),
+        ("width=seg.png", "\"width\" is the name of another field"),
     ] {
         run(dir.path(), b"", &["s.tar", "--out", "never", "--image-fields", fields])
             .exits(2)
@@ -320,4 +320,181 @@ fn classes_that_become_a_field_and_no_label_are_a_warning() {
     put(dir.path(), "both/a/x.png", &photo(16, 16));
     put(dir.path(), "both/b/x.png", &photo(16, 16));
     assert_eq!(stderr(&["both"]), "");
+}
+
+#[test]
+fn samples_with_different_numbers_of_images_have_nulls() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tar = Tar::default();
+    tar.file("0.1.png", &photo(16, 16)).file("0.10.png", &photo(24, 8)).file("0.2.png", &photo(8, 8));
+    tar.file("1.1.png", &photo(16, 24)).file("2.2.png", &photo(8, 16)).file("2.1.png", &photo(8, 8));
+    put(dir.path(), "s.tar", &tar.end());
+    for format in ["parquet", "arrow", "msgpack", "protobuf"] {
+        let options = ["--format", format, "--encode", "png", "--resize", "longer:12"];
+        let ran = run(dir.path(), b"", &[&["s.tar", "--out", format], &options[..]].concat()).exits(0);
+        assert!(ran.stdout.contains("  images: image, 2 (image), 10 (image)\n"), "{}", ran.stdout);
+        assert_eq!(ran.stderr, "");
+        let out = dir.path().join(format);
+        let sizes = |name: &str| -> Vec<Option<(u32, u32)>> {
+            let values = column(&out, "train", name);
+            values.iter().map(|v| image_of(v).map(|i| (i.width(), i.height()))).collect()
+        };
+        // Each image is resized on its own.
+        assert_eq!(sizes("image"), [Some((12, 12)), Some((8, 12)), Some((8, 8))]);
+        assert_eq!(sizes("2"), [Some((8, 8)), None, Some((6, 12))]);
+        assert_eq!(sizes("10"), [Some((12, 4)), None, None]);
+        let mut inspect = command(["inspect", format, "--verify"]);
+        Ran::of(inspect.current_dir(dir.path()).output().unwrap()).exits(0);
+    }
+    // Samples without a header have the size of their record only.
+    let raw = ["s.tar", "--out", "raw", "--encode", "raw", "--max-rejects", "100%"];
+    run(dir.path(), b"", &raw).exits(0);
+    assert_eq!(texts(&dir.path().join("raw"), "train", "key"), ["s.tar#1"]);
+    let lines = std::fs::read_to_string(dir.path().join("raw/rejects.jsonl")).unwrap();
+    assert!(lines.contains("`encode raw` have no size of their own"), "{lines}");
+    run(dir.path(), b"", &[&raw[..], &["--overwrite", "--resize", "exact:8x8"]].concat()).exits(0);
+    assert_eq!(texts(&dir.path().join("raw"), "train", "key").len(), 3);
+}
+
+#[test]
+fn the_main_image_is_chosen_with_a_warning_or_by_the_option() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tar = Tar::default();
+    tar.file("0.right.jpg", &photo(8, 16)).file("0.left.jpg", &photo(16, 16));
+    put(dir.path(), "s.tar", &tar.end());
+    let sizes = |out: &str| {
+        let out = dir.path().join(out);
+        let size = |name: &str| image_of(&column(&out, "train", name)[0]).map(|i| (i.width(), i.height()));
+        let names = fields(&out).into_iter().filter(|(_, ty)| ty == "image").map(|(name, _)| name);
+        names.map(|name| (size(&name), name)).collect::<Vec<_>>()
+    };
+    let (left, right) = (Some((16, 16)), Some((8, 16)));
+    let named = |size, name: &str| (size, name.to_owned());
+    let auto = run(dir.path(), b"", &["s.tar", "--out", "auto", "--encode", "png"]).exits(0);
+    auto.says(&["\"left.jpg\" is the main image", "\"right.jpg\"", "--image-fields image=NAME,…"]);
+    assert_eq!(sizes("auto"), [named(left, "image"), named(right, "right")]);
+    let options =
+        ["s.tar", "--encode", "png", "--out", "chosen", "--image-fields", "image=right.jpg,other=left.jpg"];
+    assert_eq!(run(dir.path(), b"", &options).exits(0).stderr, "");
+    assert_eq!(sizes("chosen"), [named(right, "image"), named(left, "other")]);
+    // With a named main image, those that are not listed are left out and counted.
+    let options = ["s.tar", "--encode", "png", "--out", "one", "--image-field", "image=right.jpg"];
+    let one = run(dir.path(), b"", &options).exits(0);
+    assert_eq!(sizes("one"), [named(right, "image")]);
+    assert!(one.stdout.contains("1 file skipped: 1 .jpg\n"), "{}", one.stdout);
+    assert!(one.stdout.contains("warning: 1 sample member is left out"), "{}", one.stdout);
+    for out in ["auto", "chosen", "one"] {
+        assert_repaired(dir.path(), out, "s.tar");
+    }
+}
+
+/// Removes a shard of the dataset `out` and repairs it from `source`.
+fn assert_repaired(dir: &Path, out: &str, source: &str) {
+    let whole = tree(&dir.join(out));
+    std::fs::remove_file(dir.join(out).join("train/train-000000-00.parquet")).unwrap();
+    let mut command = command(["inspect", out, "--verify", "--repair", source]);
+    Ran::of(command.current_dir(dir).output().unwrap()).exits(0);
+    assert_same(&tree(&dir.join(out)), &whole);
+}
+
+/// The values of a field, as text or as the bytes of binary fields.
+fn shown(out: &Path, name: &str) -> Vec<String> {
+    let text = |value: Value| match value {
+        Value::Text(text) => text.as_str().to_owned(),
+        Value::Bytes(bytes) => bytes.escape_ascii().to_string(),
+        other => format!("{other:?}"),
+    };
+    column(out, "train", name).into_iter().map(text).collect()
+}
+
+#[test]
+fn members_of_text_are_fields_and_others_are_counted_and_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tar = Tar::default();
+    tar.file("0.png", &photo(8, 8)).file("0.caption", "é".as_bytes()).file("0.NPY", b"\x93NUMPY\0");
+    tar.file("0.en.txt", b"one").file("0.meta.json", b"{\"a\": NaN}").file("0.label", b"cat");
+    tar.file("1.png", &photo(8, 8))
+        .file("1.npy", b"\x93NUMPY\x01")
+        .file("1.en.txt", b"two")
+        .file("1.id", b"7");
+    put(dir.path(), "a.tar", &tar.end());
+    // In the last tar file only.
+    put(dir.path(), "b.tar", &Tar::default().file("0.png", &photo(8, 8)).file("0.url", b"http://x").end());
+    let types = |out: &str| -> Vec<String> {
+        let all = fields(&dir.path().join(out)).into_iter().skip(5);
+        all.map(|(name, ty)| format!("{name}:{ty}")).collect()
+    };
+    let three = ["json:json", "txt:string", "cls:int64"];
+    let found = [
+        "caption:string",
+        "en_txt:string",
+        "id:string",
+        "label_string:string",
+        "meta_json:json",
+        "url:string",
+    ];
+    for format in ["parquet", "arrow", "msgpack", "protobuf"] {
+        let ran = run(dir.path(), b"", &["a.tar", "b.tar", "--out", format, "--format", format]).exits(0);
+        let ran = ran.says(&["left out: \"npy\"", "--keep-fields json,txt,cls,", ",npy:binary"]);
+        assert!(ran.stdout.contains("2 files skipped: 2 .npy\n"), "{}", ran.stdout);
+        assert!(ran.stdout.contains("2 sample members are left out: --keep-fields"), "{}", ran.stdout);
+        assert!(ran.stdout.contains("  fields: json, txt, cls, caption, en_txt, id,"), "{}", ran.stdout);
+        assert_eq!(types(format), [&three[..], &found[..]].concat());
+        let out = dir.path().join(format);
+        assert_eq!(shown(&out, "caption"), ["é", "Null", "Null"]);
+        assert_eq!(shown(&out, "en_txt"), ["one", "two", "Null"]);
+        assert_eq!(shown(&out, "meta_json"), ["{\"a\": null}", "Null", "Null"]);
+        assert_eq!(shown(&out, "label_string"), ["cat", "Null", "Null"]);
+        assert_eq!(shown(&out, "url"), ["Null", "Null", "http://x"]);
+    }
+    let kept = ["--keep-fields", "text=en.txt,npy:binary,id:int32"];
+    let sources = ["a.tar", "b.tar"];
+    for format in ["arrow", "msgpack", "protobuf", "parquet"] {
+        let out = ["--out", "kept", "--overwrite", "--format", format];
+        let ran = run(dir.path(), b"", &[&sources[..], &out[..], &kept[..]].concat()).exits(0);
+        assert_eq!(types("kept"), ["text:string", "npy:binary", "id:int32"]);
+        assert!(
+            ran.stdout.contains("4 files skipped: 1 .caption, 1 .json, 1 .label, 1 .url\n"),
+            "{}",
+            ran.stdout
+        );
+        let out = dir.path().join("kept");
+        assert_eq!(shown(&out, "text"), ["one", "two", "Null"]);
+        assert_eq!(shown(&out, "npy"), ["\\x93NUMPY\\x00", "\\x93NUMPY\\x01", "Null"]);
+        assert_eq!(column(&out, "train", "id")[..2], [Value::Null, Value::Int(7)]);
+    }
+    let plan = [&["plan", "images"][..], &sources[..], &["--out", "parts"], &kept[..]].concat();
+    let commands = [
+        &plan[..],
+        &["run", "parts", "--part", "1/2"],
+        &["run", "parts", "--part", "2/2"],
+        &["merge", "parts"],
+    ];
+    for arguments in commands {
+        Ran::of(command(arguments).current_dir(dir.path()).output().unwrap()).exits(0);
+    }
+    assert_same(&tree(&dir.path().join("kept")), &tree(&dir.path().join("parts")));
+    // Fields that are listed as they are found give the same dataset.
+    let same = "json,txt,cls,caption,en.txt,id,label,meta.json,url";
+    run(dir.path(), b"", &[&sources[..], &["--out", "same", "--keep-fields", same]].concat()).exits(0);
+    assert_same(&tree(&dir.path().join("parquet")), &tree(&dir.path().join("same")));
+    std::fs::create_dir(dir.path().join("empty")).unwrap();
+    for (options, message) in [
+        ("a.tar --keep-fields x=id,x=url", "two members would be the field \"x\""),
+        ("a.tar --keep-fields id:image", "unknown type"),
+        ("x.png --keep-fields id", "no source is a tar file or a Parquet file with images"),
+    ] {
+        put(dir.path(), "x.png", &photo(8, 8));
+        let arguments: Vec<&str> = options.split(' ').chain(["--out", "never"]).collect();
+        run(dir.path(), b"", &arguments).exits(2).says(&["--keep-fields", message]);
+    }
+    let unseen = run(dir.path(), b"", &["a.tar", "--out", "unseen", "--keep-fields", "idd"]).exits(0);
+    unseen.says(&["none of the first samples has the field \"idd\""]);
+    for out in ["parquet", "kept"] {
+        let whole = tree(&dir.path().join(out));
+        std::fs::remove_file(dir.path().join(out).join("train/train-000000-00.parquet")).unwrap();
+        let mut command = command(["inspect", out, "--verify", "--repair", "a.tar", "b.tar"]);
+        Ran::of(command.current_dir(dir.path()).output().unwrap()).exits(0);
+        assert_same(&tree(&dir.path().join(out)), &whole);
+    }
 }

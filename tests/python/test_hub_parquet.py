@@ -245,3 +245,162 @@ def test_avif_and_heif_images_are_rejected_by_name(brand, name, dsconvert, tmp_p
     (reject,) = [json.loads(line) for line in (tmp_path / "out/rejects.jsonl").read_text().splitlines()]
     assert reject["code"] == "unsupported"
     assert f"{name} images cannot be read by this build; convert them to PNG or JPEG first" in reject["message"]
+
+
+STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def structs(*images):
+    return [None if image is None else {"bytes": image, "path": None} for image in images]
+
+
+def sized(number, size, mode="RGB"):
+    pixels = np.random.default_rng(number).integers(0, 256, (size[1], size[0], 3), np.uint8)
+    return written(Image.fromarray(pixels).convert(mode))
+
+
+def written(image):
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return out.getvalue()
+
+
+def pixels(value):
+    if value is None:
+        return None
+    return np.asarray(Image.open(io.BytesIO(value["bytes"] if isinstance(value, dict) else value)))
+
+
+def check_columns(dsconvert, tmp_path, columns, expected, options=(), says=(), schema_metadata=None, rejected=0):
+    """Converts a table, compares each image field with the images of the table, and repairs the dataset."""
+    table = pa.table(columns)
+    if schema_metadata:
+        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": schema_metadata}})})
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=2)
+    out = tmp_path / f"out{len(list(tmp_path.iterdir()))}"
+    done = dsconvert("images", tmp_path / "t.parquet", "--out", out, "--encode", "png", "--max-rejects", "100%", *options)
+    assert all(part in done.stdout + done.stderr for part in says), done.stdout + done.stderr
+    schema = {f["name"]: f["type"] for f in json.loads((out / "manifest.json").read_text())["schema"]["fields"]}
+    found = pa.concat_tables([pq.read_table(file) for file in sorted((out / "train").glob("*.parquet"))]).to_pylist()
+    assert {name: ty for name, ty in schema.items() if ty in ("image", "mask")} == {n: t for n, (t, _) in expected.items()}
+    for name, (_, images) in expected.items():
+        assert len(found) == len(images)
+        for record, image in zip(found, images, strict=True):
+            if image is None:
+                assert record[name] is None
+            else:
+                assert np.array_equal(pixels(record[name]), pixels(image)), name
+    whole = {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    next((out / "train").glob("*.parquet")).unlink()
+    dsconvert("inspect", out, "--verify", "--repair", tmp_path / "t.parquet")
+    assert whole == {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    return found
+
+
+def test_every_image_column_becomes_a_field(dsconvert, tmp_path):
+    a, b, small = sized(1, (16, 12)), sized(2, (16, 12)), sized(3, (5, 7))
+    mask = sized(4, (16, 12), "L")
+    columns = {
+        "original": pa.array(structs(a, b), STRUCT), "seg_mask": pa.array(structs(mask, None), STRUCT),
+        "edited": pa.array(structs(small, b), STRUCT), "prompt": ["x", "y"],
+    }
+    says = ['"original" is the main image', "--image-fields image=NAME"]
+    expected = {"image": ("image", [a, b]), "seg_mask": ("mask", [mask, None]), "edited": ("image", [small, b])}
+    found = check_columns(dsconvert, tmp_path, columns, expected, says=says)
+    assert [record["prompt"] for record in found] == ["x", "y"]
+    # Named by hand: the main image, and a column that is left out.
+    expected = {"image": ("image", [small, b]), "before": ("image", [a, b])}
+    options = ["--image-fields", "image=Edited,before=original"]
+    check_columns(dsconvert, tmp_path, columns, expected, options, ["left out: 1 column: seg_mask"])
+    expected = {"image": ("image", [a, b])}
+    check_columns(dsconvert, tmp_path, columns, expected, ["--image-fields", "none"], ["2 columns: seg_mask, edited"])
+    # One column has the usual name: no warning.
+    columns["img"] = columns.pop("edited")
+    expected = {"image": ("image", [small, b]), "original": ("image", [a, b])}
+    check_columns(dsconvert, tmp_path, columns | {"seg_mask": pa.nulls(2, STRUCT)},
+                  expected | {"seg_mask": ("image", [None, None])}, says=["  images: image = img,"])
+
+
+@pytest.mark.parametrize("kind", [
+    pa.list_(STRUCT), pa.large_list(STRUCT), pa.list_(pa.binary()), pa.list_(pa.large_binary()),
+])
+def test_lists_of_images_become_numbered_fields(kind, dsconvert, tmp_path):
+    images = [sized(i, (8 + i, 9)) for i in range(6)]
+    lists = [images[:1], images[1:3], [images[3], None, images[4]], [], [images[5]]]
+    as_stored = lists if pa.types.is_binary(kind.value_type) or pa.types.is_large_binary(kind.value_type) else [structs(*l) for l in lists]
+    columns = {"images": pa.array(as_stored, kind), "problem": list("abcde")}
+    at = lambda i: [l[i] if i < len(l) else None for l in lists if l]
+    expected = {"image": ("image", at(0)), "images_1": ("image", at(1)), "images_2": ("image", at(2))}
+    found = check_columns(dsconvert, tmp_path, columns, expected)
+    assert [record["problem"] for record in found] == ["a", "b", "c", "e"]
+    # A row without an image is rejected; one item of the lists is named.
+    expected = {"image": ("image", at(0)), "last": ("image", at(2))}
+    says = ["1 list image is left out", "1 missing-field"]
+    check_columns(dsconvert, tmp_path, columns, expected, ["--image-fields", "image=images[0],last=images[2]"], says)
+    # Beside a main image, all items are fields.
+    columns["image"] = pa.array([images[5]] * 5, pa.binary())
+    at = lambda i: [l[i] if i < len(l) else None for l in lists]
+    if pa.types.is_struct(kind.value_type):
+        expected = {"image": ("image", [images[5]] * 5)} | {f"images_{i}": ("image", at(i)) for i in range(3)}
+        check_columns(dsconvert, tmp_path, columns, expected)
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()])
+@pytest.mark.parametrize("name", ["jpg", "image_bytes", "Data", "bytes"])
+def test_columns_of_bytes_are_images_by_content(name, kind, dsconvert, tmp_path):
+    a, b = sized(1, (16, 12)), sized(2, (3, 4))
+    columns = {
+        "path": ["a", "b"], name: pa.array([a, b], kind), "embedding": pa.array([b"\0\1", b"\2\3"], kind),
+    }
+    found = check_columns(dsconvert, tmp_path, columns, {"image": ("image", [a, b])}, says=[f"  images: image = {name}"])
+    assert [record["embedding"] for record in found] == [b"\0\1", b"\2\3"]
+    check_columns(dsconvert, tmp_path, columns, {"image": ("image", [a, b])}, ["--image-field", name])
+    # Beside a column of images, other bytes stay as they are.
+    columns["image"] = pa.array([b, a], kind)
+    found = check_columns(dsconvert, tmp_path, columns, {"image": ("image", [b, a])})
+    assert found[0][name] == a
+    both = {"image": ("image", [b, a]), name: ("image", [a, b])}
+    check_columns(dsconvert, tmp_path, columns, both, ["--image-field", name])
+
+
+def test_columns_that_are_unclear_or_no_images_are_named(dsconvert, tmp_path):
+    a = sized(1, (16, 12))
+    pq.write_table(pa.table({"x": pa.array([a, b"hello"], pa.binary())}), tmp_path / "x.parquet")
+    refused = dsconvert("images", tmp_path / "x.parquet", "--out", tmp_path / "out", status=3)
+    assert 'the column "x"' in refused.stderr and "--image-fields NAME" in refused.stderr
+    dsconvert("images", tmp_path / "x.parquet", "--out", tmp_path / "out", "--image-field", "x", "--max-rejects", "1")
+    refused = dsconvert("images", tmp_path / "x.parquet", "--out", tmp_path / "no", "--image-field", "y", status=2)
+    assert "--image-fields" in refused.stderr and "(y)" in refused.stderr
+    # Files that are no images have the structure of images.
+    columns = {"image": pa.array(structs(a), STRUCT), "sound": pa.array(structs(b"RIFF"), STRUCT), "width": [3], "n": [1]}
+    says = ["left out: 2 columns: sound, width", "--keep-fields NEW=NAME"]
+    found = check_columns(dsconvert, tmp_path, columns, {"image": ("image", [a])}, says=says)
+    assert found[0]["n"] == 1
+    found = check_columns(dsconvert, tmp_path, columns, {"image": ("image", [a])}, ["--keep-fields", "w=width"])
+    assert found[0]["w"] == 3 and "n" not in found[0]
+    # A further image that is only a path is a reject, not null.
+    columns = {"image": pa.array(structs(a), STRUCT), "other": pa.array([{"bytes": None, "path": "b.png"}], STRUCT)}
+    pq.write_table(pa.table(columns), tmp_path / "p.parquet")
+    done = dsconvert("images", tmp_path / "p.parquet", "--out", tmp_path / "p", status=3)
+    assert 'the column "other"' in done.stderr and "b.png" in done.stderr
+
+
+def test_datasets_of_the_library_with_several_images_become_fields(dsconvert, tmp_path):
+    features = datasets.Features({
+        "before": datasets.Image(), "after": datasets.Image(), "views": datasets.Sequence(datasets.Image()),
+        "kind": datasets.ClassLabel(names=["a", "b"]),
+    })
+    images = [Image.open(io.BytesIO(sized(i, (10 + i, 8)))) for i in range(9)]
+    data = {"before": images[:3], "after": images[3:6], "views": [images[6:8], [], images[8:]], "kind": [0, 1, 0]}
+    datasets.Dataset.from_dict(data, features=features).to_parquet(tmp_path / "t.parquet")
+    dsconvert("images", tmp_path / "t.parquet", "--out", tmp_path / "out", "--encode", "png", "--quiet")
+    found = datasets.load_dataset("parquet", data_files=str(tmp_path / "out/train/*.parquet"), split="train", cache_dir=str(tmp_path / "cache"))
+    for i, record in enumerate(found):
+        assert np.array_equal(np.asarray(record["image"]), np.asarray(images[i]))
+        assert np.array_equal(np.asarray(record["after"]), np.asarray(images[3 + i]))
+        for item in range(2):
+            views = data["views"][i]
+            view = record[f"views_{item}"]
+            assert (view is None) == (item >= len(views))
+            assert view is None or np.array_equal(np.asarray(view), np.asarray(views[item]))
+    assert found["label"] == [0, 1, 0]

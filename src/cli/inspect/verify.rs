@@ -170,7 +170,8 @@ enum ImageStorage {
     Unknown,
 }
 
-/// Decodes the images and masks of a record and compares their size with the fields. Records without an image pass.
+/// Decodes the images and masks of a record, and compares the sizes of the main image and of masks with the fields.
+/// Records without an image pass.
 fn check_images(record: &Record, transform: &ImageTransform, storage: ImageStorage) -> Result<(), String> {
     let (Some(width), Some(height)) = (record.width(), record.height()) else { return Ok(()) };
     let size = Size::new(width, height);
@@ -185,7 +186,11 @@ fn check_images(record: &Record, transform: &ImageTransform, storage: ImageStora
                 Mask::read(bytes, size)
                     .map_err(|reject| format!("{what} does not decode: {}", reject.message))?;
             }
-            FieldType::Image => check_image(&what, bytes, size, transform, storage)?,
+            FieldType::Image => {
+                // Additional images have sizes of their own, unless they are samples.
+                let has_size = name == IMAGE || matches!(storage, ImageStorage::Raw(_));
+                check_image(&what, bytes, has_size.then_some(size), transform, storage)?;
+            }
             _ => {}
         }
     }
@@ -195,29 +200,29 @@ fn check_images(record: &Record, transform: &ImageTransform, storage: ImageStora
 fn check_image(
     what: &str,
     bytes: &Bytes,
-    size: Size,
+    size: Option<Size>,
     transform: &ImageTransform,
     storage: ImageStorage,
 ) -> Result<(), String> {
-    match storage {
-        ImageStorage::Unknown if sniff(bytes).is_none() => return Ok(()),
-        ImageStorage::Raw(channels) => {
+    match (storage, size) {
+        (ImageStorage::Unknown, _) if sniff(bytes).is_none() => return Ok(()),
+        (ImageStorage::Raw(channels), Some(size)) => {
             let expected = size.pixels().saturating_mul(channels);
             return match bytes.len() as u64 {
                 found if found == expected => Ok(()),
                 found => Err(format!("{what} has {found} samples, but its size needs {expected}")),
             };
         }
-        ImageStorage::Encoded | ImageStorage::Unknown => {}
+        _ => {}
     }
     match transform.convert(&Bytes::clone(bytes), &mut ImageScratch::new()) {
-        Ok(ImageOutcome::Converted(found)) if (found.width, found.height) == (size.width, size.height) => {
-            Ok(())
-        }
-        Ok(ImageOutcome::Converted(found)) => Err(format!(
-            "{what} has {}×{} pixels, but its fields are {}×{}",
-            found.width, found.height, size.width, size.height
-        )),
+        Ok(ImageOutcome::Converted(found)) => match size {
+            Some(size) if (found.width, found.height) != (size.width, size.height) => Err(format!(
+                "{what} has {}×{} pixels, but its fields are {}×{}",
+                found.width, found.height, size.width, size.height
+            )),
+            _ => Ok(()),
+        },
         Ok(ImageOutcome::Filtered(_)) => Ok(()),
         Err(reject) => Err(format!("{what} does not decode: {}", reject.message)),
     }

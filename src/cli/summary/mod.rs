@@ -11,9 +11,12 @@ pub(super) use run::{merged, next_step, report, times};
 use crate::numbers::{count, plural};
 use crate::pipeline::{PlanSummary, SidecarSummary, SplitBy};
 use crate::printable::{printable, printable_path};
+use crate::schema::{IMAGE, Kind};
 use crate::source::warning::listed;
 use std::fmt::{Display, Write};
 
+/// Maximum number of names of fields or columns to print.
+const SHOWN_FIELDS: usize = 20;
 /// Maximum number of class names to print.
 const SHOWN_CLASSES: usize = 8;
 
@@ -74,10 +77,38 @@ fn sidecars(plan: &PlanSummary) -> impl Iterator<Item = String> {
     })
 }
 
-/// Formats the fields of additional images, if there are any.
-fn image_fields(plan: &PlanSummary) -> Option<String> {
+/// Formats the images of samples and rows, if there are several or the main one is named.
+fn images(plan: &PlanSummary) -> Option<String> {
+    let main = match &plan.main_image {
+        Some(main) if main != IMAGE => format!("image = {}", printable(main)),
+        _ => IMAGE.to_owned(),
+    };
     let fields = listed(plan.image_fields.iter().map(|field| printable(field).into_owned()));
-    (!fields.is_empty()).then_some(fields)
+    match (fields.is_empty(), &plan.main_image) {
+        (true, None) => None,
+        (true, Some(_)) => Some(main),
+        (false, _) => Some(format!("{main}, {fields}")),
+    }
+}
+
+/// Formats the fields of samples and rows that are no images, if there are any.
+fn fields(plan: &PlanSummary) -> Option<String> {
+    let is_shown = plan.kind == Kind::Images.name() && plan.metadata.is_empty() && !plan.fields.is_empty();
+    is_shown.then(|| all_of(&plan.fields))
+}
+
+/// Formats the columns that are left out, if there are any.
+fn left_out(plan: &PlanSummary) -> Option<String> {
+    let count = plan.left_out.len() as u64;
+    (count > 0).then(|| format!("{}: {}", plural(count, "column"), all_of(&plan.left_out)))
+}
+
+/// Lists the first names, and how many more there are.
+fn all_of(names: &[String]) -> String {
+    let shown: Vec<_> = names.iter().take(SHOWN_FIELDS).map(|name| printable(name)).collect();
+    let more = names.len() - shown.len();
+    let more = if more > 0 { format!(" and {} more", count(more as u64)) } else { String::new() };
+    format!("{}{more}", shown.join(", "))
 }
 
 /// Formats classes as `5 classes: dunes 6, flowers 1,200 and 3 more`. `records` returns the count of a label.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use indicatif::{HumanBytes, HumanCount};
 
-use super::{Lines, SHOWN_CLASSES, image_fields, metadata, sidecars, splits};
+use super::{Lines, SHOWN_CLASSES, fields, images, left_out, metadata, sidecars, splits};
 use crate::cli::flags::with_flags;
 use crate::numbers::plural;
 use crate::pipeline::{PlanSummary, Warning};
@@ -31,8 +31,14 @@ pub(in crate::cli) fn plan(plan: &PlanSummary) -> String {
     for sidecar in sidecars(plan) {
         lines.add(format!("sidecars {sidecar}"));
     }
-    if let Some(fields) = image_fields(plan) {
-        lines.add(format!("images   image, {fields}"));
+    if let Some(images) = images(plan) {
+        lines.add(format!("images   {images}"));
+    }
+    if let Some(fields) = fields(plan) {
+        lines.add(format!("fields   {fields}"));
+    }
+    if let Some(left_out) = left_out(plan) {
+        lines.add(format!("left out {left_out}"));
     }
     if plan.skipped.count() > 0 {
         lines.add(format!("skipped  {}: {}", plural(plan.skipped.count(), "file"), plan.skipped));

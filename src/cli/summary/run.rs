@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{HumanBytes, HumanCount};
 
-use super::{Lines, class_counts, image_fields, metadata, sidecars, splits};
+use super::{Lines, class_counts, fields, images, left_out, metadata, sidecars, splits};
 use crate::manifest::{Manifest, Split};
 use crate::numbers::{mean, plural, rate};
 use crate::pipeline::{Outcome, PlanSummary};
@@ -27,10 +27,17 @@ pub(in crate::cli) fn report(outcome: &Outcome, plan: &PlanSummary, out: &Path, 
     for sidecar in sidecars(plan) {
         lines.add(format!("  sidecars: {sidecar}"));
     }
-    if let Some(fields) = image_fields(plan) {
-        lines.add(format!("  images: image, {fields}"));
+    if let Some(images) = images(plan) {
+        lines.add(format!("  images: {images}"));
+    }
+    if let Some(fields) = fields(plan) {
+        lines.add(format!("  fields: {fields}"));
+    }
+    if let Some(left_out) = left_out(plan) {
+        lines.add(format!("  left out: {left_out}"));
     }
     add_splits(&mut lines, manifest);
+    add_left_out(&mut lines, manifest);
     add_damage(&mut lines, manifest, out);
     add_progressive(&mut lines, manifest);
     add_rejects(&mut lines, manifest, out);
@@ -64,6 +71,7 @@ pub(in crate::cli) fn merged(outcome: &Outcome, report: &RunReport, out: &Path) 
     lines.add(outcomes(manifest, &totals.skipped));
     add_classes(&mut lines, manifest);
     add_splits(&mut lines, manifest);
+    add_left_out(&mut lines, manifest);
     add_damage(&mut lines, manifest, out);
     add_progressive(&mut lines, manifest);
     add_rejects(&mut lines, manifest, out);
@@ -177,6 +185,23 @@ fn add_damage(lines: &mut Lines, manifest: &Manifest, out: &Path) {
             if *count == 1 { "1 document consists".to_owned() } else { format!("{} consist", plural(*count, "document")) }
         ));
     }
+}
+
+/// Adds the images and members of samples and rows that no field holds.
+fn add_left_out(lines: &mut Lines, manifest: &Manifest) {
+    let text = |name: &str, what: &str, option: &str| {
+        let count = manifest.notes.get(name)?;
+        let verb = if *count == 1 { "is" } else { "are" };
+        Some(format!(
+            "  warning: {} {verb} left out: {option} names those that become fields",
+            plural(*count, what)
+        ))
+    };
+    let found = [
+        text("members_left_out", "sample member", "--keep-fields"),
+        text("images_left_out", "list image", "--image-fields"),
+    ];
+    found.into_iter().flatten().for_each(|line| lines.add(line));
 }
 
 /// Adds a hint if progressive JPEGs were kept without `--baseline`. With it, only those that cannot be converted are

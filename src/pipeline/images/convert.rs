@@ -38,7 +38,7 @@ use crate::source::opened::OpenedFile;
 use crate::source::source_file::SourceFile;
 use crate::threads;
 use crate::transform::image::{
-    self as transform, Converted, DEFAULT_KEPT_BYTES, Geometry, Header, ImageScratch,
+    self as transform, Converted, DEFAULT_KEPT_BYTES, Encode, Geometry, Header, ImageScratch,
 };
 
 /// Maximum size of an image file that is read, in bytes. Records have 32-bit offsets, and a larger file, possibly a
@@ -52,8 +52,16 @@ pub(super) struct ImageItem {
     pub(super) label: Value,
     /// Values of the fields that only some datasets have.
     pub(super) values: Vec<Value>,
-    /// Additional images, one per [`ImageField`](super::image_fields::ImageField) of the job; empty for rows.
+    /// Additional images, one per [`ImageField`] of the job.
     pub(super) further: Vec<Option<Bytes>>,
+}
+
+/// What an image is in its item.
+#[derive(Clone, Copy)]
+enum ImageRole<'a> {
+    Main,
+    /// An additional image, which is turned like an image with this geometry if it has the same size.
+    Further(Option<&'a Geometry>),
 }
 
 /// A running conversion of images.
@@ -266,16 +274,16 @@ impl<'a> ImageConversion<'a> {
         self.convert_image(item, split, scratch, out)
     }
 
-    /// Converts an image, or the additional image of a sample whose image has the geometry `like`.
+    /// Converts an image.
     fn convert_bytes(
         &self,
         bytes: &Bytes,
-        like: Option<&Geometry>,
+        role: ImageRole<'_>,
         scratch: &mut ImageScratch,
     ) -> Result<transform::ImageOutcome, Reject> {
-        match like {
-            Some(image) => self.job.transform.convert_like(bytes, image, scratch),
-            None => self.job.transform.convert(bytes, scratch),
+        match role {
+            ImageRole::Further(like) => self.job.transform.convert_like(bytes, like, scratch),
+            ImageRole::Main => self.job.transform.convert(bytes, scratch),
         }
     }
 
@@ -284,46 +292,65 @@ impl<'a> ImageConversion<'a> {
         &self,
         bytes: &Bytes,
         header: &Header,
-        like: Option<&Geometry>,
+        role: ImageRole<'_>,
         scratch: &mut ImageScratch,
     ) -> Result<transform::ImageOutcome, Reject> {
         let _held = self.pixels.wait_for(header.memory_bytes);
         if header.memory_bytes > self.kept_bytes as u64 {
-            threads::on_own_thread("large image", || self.convert_bytes(bytes, like, scratch))
+            threads::on_own_thread("large image", || self.convert_bytes(bytes, role, scratch))
         } else {
-            self.convert_bytes(bytes, like, scratch)
+            self.convert_bytes(bytes, role, scratch)
         }
     }
 
-    /// Converts an additional image of a sample, with the same geometry as the main image, whose header is `image`.
+    /// Converts an additional image of a sample or row whose main image has the geometry `like` and became `main`. A mask
+    /// has the size of its image; other images may have their own.
     fn convert_further_image(
         &self,
         field: &ImageField,
         bytes: &Bytes,
-        image: &Header,
+        like: &Geometry,
+        main: &Converted,
         scratch: &mut ImageScratch,
         out: &mut Outcomes,
     ) -> Result<Bytes, Reject> {
-        let place = if self.job.details.is_empty() { "member" } else { "column" };
-        let of_member = |reject: Reject| {
-            Reject::new(reject.code, format!("the {place} {:?}: {}", field.member, reject.message))
-        };
+        let ImageField { name, member, ty } = field;
+        let has_columns = self.job.image_tables || !self.job.details.is_empty();
+        let place = if has_columns { "column" } else { "member" };
+        let of_member =
+            |reject: Reject| Reject::new(reject.code, format!("the {place} {member:?}: {}", reject.message));
         let header = self.job.transform.peek(bytes).map_err(of_member)?;
-        if field.ty == FieldType::Mask {
+        if *ty == FieldType::Mask {
             let _held = self.pixels.wait_for(header.memory_bytes);
-            return self.job.transform.convert_mask(bytes, &image.geometry).map_err(of_member);
+            return self.job.transform.convert_mask(bytes, like).map_err(|reject| {
+                let help = match reject.code {
+                    RejectCode::InvalidValue | RejectCode::Unsupported => {
+                        format!("; if it is no mask, name it with `image_fields {name}={member}:image`")
+                    }
+                    _ => String::new(),
+                };
+                of_member(Reject::new(reject.code, format!("{}{help}", reject.message)))
+            });
         }
-        // Images of rows have sizes of their own.
-        let like = self.job.details.is_empty().then_some(&image.geometry);
-        let converted = self.convert_with_reservation(bytes, &header, like, scratch);
+        // Images of rows are unrelated files.
+        let role = ImageRole::Further((!has_columns).then_some(like));
+        let converted = self.convert_with_reservation(bytes, &header, role, scratch);
         match converted.map_err(of_member)? {
             transform::ImageOutcome::Converted(image) => {
+                let (size, main) = ((image.width, image.height), (main.width, main.height));
+                if self.job.options.image.encode == Encode::Raw && size != main {
+                    let message = format!(
+                        "it would have {}×{} pixels, but the image {}×{}, and samples of `encode raw` have no size of \
+                         their own; use `resize exact:WxH` or another encoding",
+                        size.0, size.1, main.0, main.1
+                    );
+                    return Err(of_member(Reject::new(RejectCode::InvalidValue, message)));
+                }
                 note_image(&image, out);
                 Ok(image.bytes)
             }
-            // That of a sample has the size of its main image, which was not filtered.
-            transform::ImageOutcome::Filtered(reason) => {
-                Err(of_member(Reject::new(RejectCode::InvalidValue, reason.name())))
+            transform::ImageOutcome::Filtered(_) => {
+                Err(Reject::new(RejectCode::InvalidValue, "an additional image was filtered"))
             }
         }
     }
@@ -343,7 +370,7 @@ impl<'a> ImageConversion<'a> {
             Ok(())
         })?;
         let header = self.job.transform.peek(bytes)?;
-        let image = match self.convert_with_reservation(bytes, &header, None, scratch)? {
+        let image = match self.convert_with_reservation(bytes, &header, ImageRole::Main, scratch)? {
             transform::ImageOutcome::Filtered(reason) => {
                 return Ok(Outcome::Filtered { split, origin, reason: reason.name().to_owned() });
             }
@@ -359,7 +386,8 @@ impl<'a> ImageConversion<'a> {
         for field in &self.job.image_fields {
             values.push(match further.next().flatten() {
                 Some(bytes) => {
-                    Value::Bytes(self.convert_further_image(field, &bytes, &header, scratch, out)?)
+                    let like = &header.geometry;
+                    Value::Bytes(self.convert_further_image(field, &bytes, like, &image, scratch, out)?)
                 }
                 None => Value::Null,
             });

@@ -45,14 +45,17 @@ impl ImageConversion<'_> {
         out.add_content(origin.as_bytes());
         out.add_content(row.label.to_string().as_bytes());
         row.values.iter().for_each(|value| out.add_content(&bytes_of(value)));
-        let bytes = row.image?;
+        let (bytes, further) = row.images?;
         out.add_content(&bytes);
+        further.iter().flatten().for_each(|bytes| out.add_content(bytes));
+        if row.left_out > 0 {
+            out.count("images_left_out", row.left_out);
+        }
         let label = match columns.class_of(&row.label)? {
             Some(class) => Value::Int(self.classes.ordinal(&class)?.into()),
             None => Value::Null,
         };
-        let item =
-            ImageItem { origin: origin.to_owned(), bytes, label, values: row.values, further: Vec::new() };
+        let item = ImageItem { origin: origin.to_owned(), bytes, label, values: row.values, further };
         self.convert_image(item, split, scratch, out)
     }
 }

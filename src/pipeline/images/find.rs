@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use super::find_archives::{expand_all, with_archives};
 use super::find_tables::{FoundTables, TableSearch, find_tables};
-use super::image_fields::ImageField;
+use super::image_fields::{ImageField, ImageRoles};
 use super::options::{ImageInput, ImagesOptions};
 use super::sidecars::{
     FileField, Paired, SidecarSummary, Sidecars, add_fields, pair, pair_listed, unread_beside_listed,
     unread_beside_named,
 };
-use super::tar_fields::tar_fields;
+use super::tar_fields::{MemberField, default_members};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
 use crate::pipeline::source_checks::check_origins;
@@ -20,7 +20,7 @@ use crate::sample::RejectCode;
 use crate::schema::{Field, FieldType};
 use crate::source::archive::{ArchiveKind, is_image_name};
 use crate::source::file_list::{ChosenFiles, FileList};
-use crate::source::image_table::is_parquet;
+use crate::source::image_table::{TableImages, is_parquet};
 use crate::source::labels::Folders;
 use crate::source::layout::FolderLayout;
 use crate::source::listing::Listing;
@@ -46,11 +46,23 @@ pub(super) struct FoundImages {
     pub(super) skipped: SkippedTypes,
     /// Fields for which the details have values.
     pub(super) fields: Vec<Field>,
-    /// Additional images of samples in tar files, or of rows. They are the last of the fields.
-    pub(super) image_fields: Vec<ImageField>,
     /// Fields whose values are in files of their own, which follow those of their items.
     pub(super) file_fields: Vec<FileField>,
     pub(super) sidecars: Vec<SidecarSummary>,
+    /// Images of samples and rows. The additional ones are the last of the fields.
+    pub(super) roles: ImageRoles,
+    /// Members of samples in tar files that become fields. They are the first of the fields.
+    pub(super) members: Vec<MemberField>,
+    /// The members or columns that become fields, as the manifest describes them; empty for the default.
+    pub(super) described_members: Vec<MemberField>,
+    /// Whether there are samples of tar files or rows of Parquet files.
+    pub(super) has_containers: bool,
+    /// Whether the classes of samples in tar files are labels.
+    pub(super) labels_in_samples: bool,
+    /// The images of the rows of Parquet files.
+    pub(super) table_images: Option<TableImages>,
+    /// Columns of Parquet files that are left out.
+    pub(super) left_out: Vec<String>,
     /// The classes of the labels in the details.
     pub(super) class_names: Option<Vec<String>>,
     /// Whether labels in Parquet files are ordinals of classes rather than names.
@@ -240,12 +252,13 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let mut warnings: Vec<Warning> = Warning::of_keys(&listing.unusable).into_iter().collect();
     let image_tables = match find_tables(&listing.files, options)? {
         TableSearch::Images(found) => Some(found),
-        TableSearch::None { damaged, others } => {
+        TableSearch::None { damaged, others, warning } => {
+            warnings.extend(warning);
             of_damaged_tables(damaged, others, &listing, sources, &mut warnings)
         }
     };
-    let (listing, image_fields) = match image_tables {
-        Some(_) => (listing, Vec::new()),
+    let (listing, samples) = match image_tables {
+        Some(_) => (listing, None),
         None => with_archives(listing, options, &mut warnings)?,
     };
     let tars = listing.files.iter().any(|f| f.is_tar(sources));
@@ -270,10 +283,20 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
             && options.layout != FolderLayout::Labels
             && images_among(&files, options, false).iter().all(|f| f.is_tar(sources));
         let class_names = options.classes.clone().filter(|_| is_labeled);
-        let mut fields = if tars { tar_fields(class_names.is_some()) } else { Vec::new() };
-        fields.extend(image_fields.iter().map(ImageField::field));
-        let found = FoundImages { fields, class_names, warnings, image_fields, ..FoundImages::default() };
-        let mut found = FoundImages { walked: true, files, ..found }.with_walked_sidecars(tars, options)?;
+        let labels_in_samples = class_names.is_some();
+        let (mut roles, mut members) = (ImageRoles::default(), Vec::new());
+        if let Some(samples) = &samples {
+            roles = samples.roles(options, &mut warnings)?;
+            members = samples.members(options, labels_in_samples, &mut warnings)?;
+        }
+        let fields = members.iter().map(MemberField::field);
+        let fields = fields.chain(roles.fields.iter().map(ImageField::field)).collect();
+        let is_default = members == default_members(labels_in_samples);
+        let described_members = if is_default { Vec::new() } else { members.clone() };
+        let found = FoundImages { fields, class_names, warnings, roles, members, ..FoundImages::default() };
+        let found = FoundImages { described_members, labels_in_samples, ..found };
+        let found = FoundImages { walked: true, files, has_containers: samples.is_some(), ..found };
+        let mut found = found.with_walked_sidecars(tars, options)?;
         if in_archives {
             // As in an archive without sidecars, names determine which files are images.
             let is_other = |file: &SourceFile| {
@@ -342,7 +365,9 @@ fn of_tables(
     mut warnings: Vec<Warning>,
     sources: &[SourceSpec],
 ) -> Result<FoundImages> {
-    let FoundTables { fields, class_names, labels_are_ordinals, left_out, others } = found;
+    let FoundTables { mut fields, class_names, labels_are_ordinals, left_out, others, .. } = found;
+    warnings.extend(found.warnings);
+    fields.extend(found.roles.fields.iter().map(ImageField::field));
     let is_zip = |f: &SourceFile| f.archive_kind(sources) == Some(ArchiveKind::Zip);
     let is_other =
         |f: &SourceFile| f.is_tar(sources) || has_image_extension(&f.origin) || (f.is_named() && is_zip(f));
@@ -352,7 +377,7 @@ fn of_tables(
         return Err(Error::usage(message).help("convert them separately"));
     }
     if !left_out.is_empty() {
-        warnings.push(Warning::ColumnsLeftOut { columns: left_out });
+        warnings.push(Warning::ColumnsLeftOut { columns: left_out.clone() });
     }
     let mut skipped = listing.skipped;
     let mut files = FileList::default();
@@ -364,8 +389,11 @@ fn of_tables(
         }
     }
     let (walked, image_tables) = (true, true);
+    let (roles, table_images) = (found.roles, found.images);
+    let described_members = found.kept.unwrap_or_default();
     let found = FoundImages { walked, image_tables, labels_are_ordinals, ..FoundImages::default() };
-    Ok(FoundImages { files, skipped, fields, class_names, warnings, ..found })
+    let found = FoundImages { files, skipped, fields, class_names, warnings, ..found };
+    Ok(FoundImages { roles, table_images, described_members, left_out, has_containers: true, ..found })
 }
 
 impl FoundImages {
@@ -376,8 +404,9 @@ impl FoundImages {
         let image = |(name, member)| ImageField { name, member, ty };
         let image_fields: Vec<_> = image_fields.into_iter().map(image).collect();
         fields.extend(image_fields.iter().map(ImageField::field));
+        let roles = ImageRoles { main: None, fields: image_fields };
         let file_fields = at.map(|at| FileField { ty, at }).collect();
-        let found = Self { files, details, fields, image_fields, file_fields, ..Self::default() };
+        let found = Self { files, details, fields, roles, file_fields, ..Self::default() };
         Self { class_names, content: Some(content), ..found }
     }
 
@@ -431,7 +460,7 @@ impl FoundImages {
 
     fn with_paired(mut self, paired: Paired, has_samples: bool) -> Result<Self> {
         let Paired { files, details, sidecars } = paired;
-        let added = add_fields(&sidecars, &mut self.fields, self.image_fields.len(), has_samples)?;
+        let added = add_fields(&sidecars, &mut self.fields, self.roles.fields.len(), has_samples)?;
         self.file_fields.extend(added);
         Ok(Self { files, details, sidecars, ..self })
     }

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::image_fields::{ImageField, ImageFields, InspectedTar, inspect_tar};
+use super::image_fields::{ImageFields, ImageRoles, roles_of_samples};
 use super::options::{ImageInput, ImagesOptions};
+use super::tar_fields::{InspectedTars, MemberField, OTHER_TARS};
 use crate::error::{Error, Result};
 use crate::schema::Kind;
 use crate::source::archive::{ArchiveKind, Archives, ExpandedListing, is_image_name};
@@ -16,14 +17,14 @@ use crate::source::tar::first_nested;
 use crate::source::warning::Warning;
 use crate::transform::image::has_image_extension;
 
-/// Expands the archives of a listing into their images. Returns it with the additional images of samples in tar files, if
-/// these are read as WebDataset.
+/// Expands the archives of a listing into their images. Returns it with what the samples of tar files show, if there are tar
+/// files that are read as WebDataset.
 pub(super) fn with_archives(
     listing: Listing,
     options: &ImagesOptions,
     warnings: &mut Vec<Warning>,
-) -> Result<(Listing, Vec<ImageField>)> {
-    let tars = TarFiles::inspect(&listing.files, options)?;
+) -> Result<(Listing, Option<TarFiles>)> {
+    let mut tars = TarFiles::inspect(&listing.files, options)?;
     let is_image = |file: &SourceFile| has_image_extension(&file.origin);
     let archives = Archives {
         sources: &options.sources,
@@ -43,14 +44,19 @@ pub(super) fn with_archives(
     let ExpandedListing { listing, left_out } = expanded;
     warnings.extend(left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Images, example }));
     // With images outside tar files, labels come from their folders.
-    if let Some(path) = tars.classes_in
-        && has_samples
+    if has_samples
+        && tars.inspected.has_classes
         && options.classes.is_none()
         && !listing.files.iter().any(|file| is_image(&file))
+        && let Some(path) = tars.first_path.clone()
     {
         warnings.push(Warning::TarClassesUnused { path });
     }
-    Ok((listing, if has_samples { tars.image_fields } else { Vec::new() }))
+    if !has_samples || tars.first_path.is_none() {
+        return Ok((listing, None));
+    }
+    tars.inspect_others(&listing.files, options)?;
+    Ok((listing, Some(tars)))
 }
 
 /// Returns whether the name of a file in an archive is that of a table or a sidecar.
@@ -72,17 +78,14 @@ pub(super) fn expand_all(listing: &Listing, options: &ImagesOptions) -> Result<O
     archives.expand(listing)
 }
 
-/// The tar files of a listing, as far as its first one shows.
+/// The tar files of a listing, as far as some of them show.
 #[derive(Default)]
-struct TarFiles {
-    /// Additional images of samples.
-    image_fields: Vec<ImageField>,
-    /// Whether there are images, and they have no class, text or additional image of their own.
-    has_bare_images: bool,
-    /// Folder of an image, if the first tar file looks like an archive of image folders.
-    folder: Option<String>,
-    /// Path of the first tar file, if its samples have classes.
-    classes_in: Option<PathBuf>,
+pub(super) struct TarFiles {
+    inspected: InspectedTars,
+    /// Path of the first tar file.
+    first_path: Option<PathBuf>,
+    /// Folder of an image, if the first tar file contains tar files.
+    nested_folder: Option<String>,
 }
 
 impl TarFiles {
@@ -90,20 +93,68 @@ impl TarFiles {
         let Some(first) = files.iter().find(|file| file.is_tar(&options.sources)) else {
             return Ok(Self::default());
         };
-        match &options.image_fields {
-            ImageFields::Listed(fields) => Ok(Self { image_fields: fields.clone(), ..Self::default() }),
-            ImageFields::None => Ok(Self::default()),
-            ImageFields::Auto => {
-                let planned = first.planned(&options.sources, options.follow_symlinks);
-                let is_plain = first.archive_kind(&options.sources) == Some(ArchiveKind::Tar);
-                if is_plain && let folder @ Some(_) = first_nested(&planned)? {
-                    return Ok(Self { has_bare_images: true, folder, ..Self::default() });
-                }
-                let InspectedTar { fields, has_bare_images, folder, has_classes } = inspect_tar(&planned)?;
-                let classes_in = has_classes.then(|| first.path(&options.sources));
-                Ok(Self { image_fields: fields, has_bare_images, folder, classes_in })
+        let planned = first.planned(&options.sources, options.follow_symlinks);
+        let mut tars = Self { first_path: Some(first.path(&options.sources)), ..Self::default() };
+        let is_plain = first.archive_kind(&options.sources) == Some(ArchiveKind::Tar);
+        if options.image_fields == ImageFields::Auto
+            && is_plain
+            && let folder @ Some(_) = first_nested(&planned)?
+        {
+            tars.nested_folder = folder;
+        } else {
+            tars.inspected.first(&planned)?;
+        }
+        Ok(tars)
+    }
+
+    /// Inspects some of the tar files after the first one, evenly spaced to the last one.
+    fn inspect_others(&mut self, files: &FileList, options: &ImagesOptions) -> Result<()> {
+        let is_tar = |file: &SourceFile| file.is_tar(&options.sources);
+        let others = files.iter().filter(is_tar).count().saturating_sub(1);
+        let count = others.min(OTHER_TARS);
+        let mut wanted = (1..=count).map(|at| at * others / count).peekable();
+        for (number, file) in files.iter().filter(is_tar).enumerate() {
+            if wanted.next_if_eq(&number).is_some() {
+                self.inspected.other(&file.planned(&options.sources, options.follow_symlinks))?;
             }
         }
+        Ok(())
+    }
+
+    /// Returns the main image and the additional images of samples. Adds a warning if their names do not say which is which.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the option names a member that is no image, or two additional images would have the same name.
+    pub(super) fn roles(&self, options: &ImagesOptions, warnings: &mut Vec<Warning>) -> Result<ImageRoles> {
+        match &options.image_fields {
+            ImageFields::Listed(listed) => ImageRoles::of_members(listed),
+            ImageFields::None => Ok(ImageRoles::default()),
+            ImageFields::Auto => {
+                let found = roles_of_samples(&self.inspected.images);
+                let at_path = |e: Error| match &self.first_path {
+                    Some(path) => e.at_path(path),
+                    None => e,
+                };
+                let (roles, warning) = found.map_err(at_path)?;
+                warnings.extend(warning);
+                Ok(roles)
+            }
+        }
+    }
+
+    /// Returns the fields that other members of samples become. With `has_classes`, the class is the label.
+    ///
+    /// # Errors
+    ///
+    /// Fails if two fields would have the same name.
+    pub(super) fn members(
+        &self,
+        options: &ImagesOptions,
+        has_classes: bool,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Vec<MemberField>> {
+        self.inspected.fields(options.keep_fields.as_deref(), has_classes, warnings)
     }
 
     /// Returns whether the tar files are archives of image folders, which must not be compressed.
@@ -113,12 +164,17 @@ impl TarFiles {
         options: &ImagesOptions,
         warnings: &mut Vec<Warning>,
     ) -> Result<bool> {
+        if options.image_fields != ImageFields::Auto || options.keep_fields.is_some() {
+            return Ok(false);
+        }
         let sources = &options.sources;
+        let has_bare_images = self.inspected.has_bare_images || self.nested_folder.is_some();
+        let folder = self.inspected.folder.as_ref().or(self.nested_folder.as_ref());
         // With images outside tar files, labels come from their folders.
         let needs_labels = options.layout == FolderLayout::Labels
-            && self.has_bare_images
+            && has_bare_images
             && !files.iter().any(|file| has_image_extension(&file.origin));
-        if options.layout == FolderLayout::Flat || !(self.folder.is_some() || needs_labels) {
+        if options.layout == FolderLayout::Flat || !(folder.is_some() || needs_labels) {
             return Ok(false);
         }
         let is_compressed =
@@ -131,7 +187,7 @@ impl TarFiles {
                 "decompress it with gzip -d or zstd -d, or make a zip archive; with `layout flat`, images have no labels",
             ));
         }
-        warnings.extend(self.folder.clone().map(|example| Warning::TarFoldersUnused { path, example }));
+        warnings.extend(folder.cloned().map(|example| Warning::TarFoldersUnused { path, example }));
         Ok(false)
     }
 }

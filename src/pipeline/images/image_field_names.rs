@@ -1,4 +1,4 @@
-//! Names of the fields of additional images.
+//! Names of the fields of additional images: members of samples, or columns of tables.
 //!
 //! They depend only on the set of members and their types, not on the order in which samples or options name them.
 
@@ -8,12 +8,59 @@ use super::image_fields::ImageField;
 use crate::error::{Error, Result};
 use crate::schema::{FieldType, HEIGHT, IMAGE, KEY, LABEL, ORIGIN, WIDTH};
 
-/// Field names reserved for every dataset, or for samples from tar files.
-const RESERVED_NAMES: [&str; 9] = [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN, "json", "txt", "cls"];
+/// Field names of every image dataset.
+const BUILT_IN: [&str; 6] = [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN];
+/// Field names of samples from tar files.
+const SAMPLE_NAMES: [&str; 3] = ["json", "txt", "cls"];
 
-/// Returns whether `name` is that of another field.
+/// Words in the names of masks and other images whose values must not be interpolated or rounded.
+const MASK_WORDS: [&str; 16] = [
+    "mask",
+    "masks",
+    "seg",
+    "segm",
+    "segmentation",
+    "segmentations",
+    "segmap",
+    "semantic",
+    "panoptic",
+    "label",
+    "labels",
+    "labelmap",
+    "annotation",
+    "annotations",
+    "depth",
+    "disparity",
+];
+
+/// Returns whether `name` is that of a field of every image dataset.
+pub(super) fn is_built_in(name: &str) -> bool {
+    BUILT_IN.contains(&name)
+}
+
+/// Returns whether `name` is that of another field of samples from tar files.
 pub(super) fn is_reserved(name: &str) -> bool {
-    RESERVED_NAMES.contains(&name)
+    is_built_in(name) || SAMPLE_NAMES.contains(&name)
+}
+
+/// Returns whether a word of `name` says that an image is a mask.
+pub(super) fn is_mask_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.split(|c: char| !c.is_ascii_alphabetic()).any(|word| MASK_WORDS.contains(&word))
+}
+
+/// Returns a key that sorts names with numbers by their value: `2` before `10`.
+pub(super) fn natural(name: &str) -> Vec<(String, u64)> {
+    let mut parts: Vec<(String, u64)> = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let text = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let digits = rest[text..].find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len() - text);
+        let number = if digits == 0 { 0 } else { rest[text..text + digits].parse().unwrap_or(u64::MAX) };
+        parts.push((rest[..text].to_owned(), number));
+        rest = &rest[text + digits..];
+    }
+    parts
 }
 
 /// A member that becomes a field.
@@ -36,7 +83,7 @@ impl FieldMember {
     }
 
     /// Returns the member without its extension, as the name of a field.
-    fn stem(&self) -> String {
+    pub(super) fn stem(&self) -> String {
         self.member.rsplit_once('.').map_or(self.member.as_str(), |(stem, _)| stem).replace('.', "_")
     }
 
@@ -109,6 +156,23 @@ fn distinct(names: &[String]) -> BTreeSet<&String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_masks_have_a_word_for_them() {
+        for name in ["mask", "Mask.png", "tumor_mask2", "seg.map.png", "semantic-segmentation", "depth_map"] {
+            assert!(is_mask_name(name), "{name}");
+        }
+        for name in ["image", "masked_image_of_segway", "edited", "unlabeled", ""] {
+            assert!(!is_mask_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn numbers_in_names_are_sorted_by_value() {
+        let mut names = ["10.jpg", "2.jpg", "b1", "a", "a10", "a9", "02.jpg"];
+        names.sort_by_key(|name| natural(name));
+        assert_eq!(names, ["2.jpg", "02.jpg", "10.jpg", "a", "a9", "a10", "b1"]);
+    }
 
     /// Returns the names of the fields of `members`, written as `[NAME=]MEMBER`.
     fn names(members: &[&str]) -> Result<Vec<String>> {

@@ -1,42 +1,53 @@
-//! Additional images of samples in tar files: the members that become fields.
+//! The images of samples in tar files and of rows in tables: which one is the main image, and which are fields.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::image_field_names::{FieldMember, is_reserved, named};
-use super::tar_fields::CLASS;
+use super::image_field_names::{FieldMember, is_mask_name, is_reserved, named, natural};
 use crate::error::{Error, Result};
 use crate::schema::{Field, FieldType, IMAGE};
-use crate::source::tar::tar_stem;
-use crate::source::webdataset::{NextSample, Sample, Samples};
-use crate::source::{PlannedFile, portable_name};
-use crate::transform::image::{self as transform, ImageType};
+use crate::source::warning::Warning;
+use crate::transform::image::{self as transform, ImageOptions, ImageTransform, ImageType};
 
-/// Number of samples that are inspected for additional images.
-const INSPECTED_SAMPLES: usize = 16;
-/// Names of the main image of a sample that has several: `0001.rgb.jpg`.
+/// Names of the main image of a sample or row that has several: `0001.rgb.jpg`.
 const MAIN_NAMES: [&str; 5] = [IMAGE, "img", "rgb", "input", "photo"];
+/// Offset of the bit depth in a PNG file.
+const PNG_DEPTH: usize = 24;
 
-/// Additional images of samples in tar files.
+/// Images of samples in tar files, or of rows in tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ImageFields {
-    /// The additional images of the first samples of the first tar file.
+    /// All images of the first samples, and all image columns.
     #[default]
     Auto,
-    /// None. Samples with two images are rejected.
+    /// Only the main image. Samples with two images are rejected.
     None,
-    /// These members.
-    Listed(Vec<ImageField>),
+    /// These members or columns, and the image that is not listed.
+    Listed(Vec<ListedImage>),
 }
 
-/// A member of a sample that is an additional image and becomes a field.
+/// A member of samples, or a column, that the user names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedImage {
+    /// Name of the field; `image` for the main image, `None` for the default.
+    pub name: Option<String>,
+    /// The member or column: `seg.png`, `edited_image`, `images[2]`.
+    pub member: String,
+    /// Either an image or a mask, if given.
+    pub ty: Option<FieldType>,
+}
+
+/// A member of a sample, or a column, that is an additional image and becomes a field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageField {
     /// Name of the field.
     pub name: String,
-    /// The part of the member's name after its first dot, in lower case: `seg.png`.
+    /// In tar files, the part of the member's name after its first dot, in lower case: `seg.png`. In tables, the column,
+    /// with the ordinal of an item if it holds lists: `images[2]`.
     pub member: String,
     /// Either an image or a mask.
     #[serde(rename = "type")]
@@ -47,6 +58,45 @@ impl ImageField {
     /// Returns the field in the schema. It is nullable, because samples may lack the member.
     pub(super) fn field(&self) -> Field {
         Field::nullable(&self.name, self.ty)
+    }
+}
+
+/// Which images of a sample or row are the main image and fields.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ImageRoles {
+    /// The member or column of the main image, if it is named; otherwise, it is the image that is not a field.
+    pub(super) main: Option<String>,
+    pub(super) fields: Vec<ImageField>,
+}
+
+impl ImageRoles {
+    /// Returns the images as the option `image_fields` lists them.
+    pub(super) fn listed(&self) -> Vec<ImageField> {
+        let main = |member: &String| ImageField {
+            name: IMAGE.to_owned(),
+            member: member.clone(),
+            ty: FieldType::Image,
+        };
+        self.main.iter().map(main).chain(self.fields.iter().cloned()).collect()
+    }
+
+    /// Returns the roles of the listed members of samples.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a member does not have the extension of an image, or two fields would have the same name.
+    pub(super) fn of_members(listed: &[ListedImage]) -> Result<Self> {
+        let is_main = |image: &&ListedImage| image.name.as_deref() == Some(IMAGE);
+        if let Some(ListedImage { member, .. }) = listed.iter().find(|image| !is_image(&image.member)) {
+            return Err(Error::usage(format!("{member:?} does not have an image extension"))
+                .of_option("image_fields")
+                .help("MEMBER is the part of a name after its first dot, as in seg.png"));
+        }
+        let member = |image: &ListedImage| FieldMember::new(image.name.as_deref(), &image.member, image.ty);
+        let further = listed.iter().filter(|image| !is_main(image)).map(member).collect();
+        let main = listed.iter().find(is_main).map(|image| image.member.to_ascii_lowercase());
+        let fields = named(further).map_err(|e| e.of_option("image_fields"))?;
+        Ok(Self { main, fields })
     }
 }
 
@@ -61,11 +111,11 @@ impl FromStr for ImageFields {
         }
         let invalid = |what: String| {
             Error::usage(what).help(
-                "expected auto, none or [FIELD=]MEMBER[:mask|:image],… where MEMBER is the part of a name after its \
-                 first dot, as in seg.png:mask,depth=depth.png,left.jpg",
+                "expected auto, none or [FIELD=]NAME[:mask|:image],… where NAME is a column of a table, or the part of a \
+                 member's name after its first dot, as in seg.png:mask,depth=depth.png,left.jpg",
             )
         };
-        let mut members: Vec<FieldMember> = Vec::new();
+        let mut listed: Vec<ListedImage> = Vec::new();
         for part in text.split(',') {
             let (rest, ty) = match part.rsplit_once(':') {
                 None => (part, None),
@@ -80,19 +130,25 @@ impl FromStr for ImageFields {
             if member.is_empty() || name == Some("") {
                 return Err(invalid(format!("{part:?} has no member name")));
             }
-            if !transform::has_image_extension(&format!("x.{member}")) {
-                return Err(invalid(format!("{member:?} does not have an image extension")));
-            }
-            if let Some(name) = name.filter(|name| is_reserved(name)) {
+            if let Some(name) = name.filter(|name| is_reserved(name) && *name != IMAGE) {
                 return Err(invalid(format!("{name:?} is the name of another field; choose another FIELD")));
             }
-            let member = FieldMember::new(name, member, ty);
-            if members.iter().any(|other| other.member == member.member) {
-                return Err(invalid(format!("{:?} is listed twice", member.member)));
+            if name == Some(IMAGE) && ty == Some(FieldType::Mask) {
+                return Err(invalid(format!("the main image {member:?} cannot be a mask")));
             }
-            members.push(member);
+            let is_same = |other: &ListedImage| {
+                other.member.eq_ignore_ascii_case(member)
+                    || (name == Some(IMAGE) && other.name.as_deref() == name)
+            };
+            if let Some(other) = listed.iter().find(|other| is_same(other)) {
+                return Err(invalid(match other.member.eq_ignore_ascii_case(member) {
+                    true => format!("{member:?} is listed twice"),
+                    false => format!("both {:?} and {member:?} are the main image", other.member),
+                }));
+            }
+            listed.push(ListedImage { name: name.map(str::to_owned), member: member.to_owned(), ty });
         }
-        Ok(Self::Listed(named(members)?))
+        Ok(Self::Listed(listed))
     }
 }
 
@@ -101,126 +157,290 @@ impl fmt::Display for ImageFields {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::None => f.write_str("none"),
-            Self::Listed(fields) => {
-                let texts = fields.iter().map(|f| format!("{}={}:{}", f.name, f.member, f.ty.name()));
-                f.write_str(&texts.collect::<Vec<_>>().join(","))
+            Self::Listed(listed) => {
+                let text = |ListedImage { name, member, ty }: &ListedImage| {
+                    let name = name.as_ref().map_or(String::new(), |name| format!("{name}="));
+                    let ty = ty.map_or(String::new(), |ty| format!(":{}", ty.name()));
+                    format!("{name}{member}{ty}")
+                };
+                f.write_str(&listed.iter().map(text).collect::<Vec<_>>().join(","))
             }
         }
     }
 }
 
-/// What the first samples of a tar file show.
-#[derive(Default)]
-pub(super) struct InspectedTar {
-    /// Additional images of the samples.
-    pub(super) fields: Vec<ImageField>,
-    /// Whether there are images, and they have no class, text or additional image of their own.
-    pub(super) has_bare_images: bool,
-    /// Folder of an image, if the file looks like an archive of image folders rather than a WebDataset: bare images in
-    /// folders.
-    pub(super) folder: Option<String>,
-    /// Whether a sample with an image has a class.
-    pub(super) has_classes: bool,
-}
-
-/// Inspects the first samples of a tar file. A damaged file is reported when it is converted.
-///
-/// # Errors
-///
-/// Fails if the file cannot be read, or two additional images would have the same name.
-pub(super) fn inspect_tar(tar: &PlannedFile) -> Result<InspectedTar> {
-    let mut samples = Samples::open(tar)?;
-    let root = tar.path.file_name().map(portable_name).unwrap_or_default();
-    let root = tar_stem(&root);
-    let mut members: Vec<FieldMember> = Vec::new();
-    let (mut folder, mut has_images, mut has_members, mut has_classes) = (None, false, false, false);
-    let mut inspected = 0;
-    while inspected < INSPECTED_SAMPLES
-        && let Some((_, found)) = samples.read()?
-    {
-        let NextSample::Sample(sample) = found else { continue };
-        inspected += 1;
-        let images = sample.members.iter().filter(|(member, _)| is_image(member)).count();
-        has_images |= images > 0;
-        has_members |= images > 0 && sample.members.len() > 1;
-        has_classes |= images > 0 && sample.members.iter().any(|(member, _)| member == CLASS);
-        let parent = sample.name.rsplit_once('/').map(|(parent, _)| parent);
-        // An archive of one folder usually has its name.
-        if let Some(parent) = parent.filter(|parent| images > 0 && *parent != root) {
-            folder.get_or_insert_with(|| parent.to_owned());
-        }
-        for member in further_images(&sample) {
-            if members.iter().all(|known| known.member != member.member) {
-                members.push(member);
-            }
-        }
-    }
-    let mut fields = named(members).map_err(|e| e.at_path(&tar.path))?;
-    // Sorted by name, because the order of the members may differ between samples.
-    fields.sort_by(|a, b| a.name.cmp(&b.name));
-    let has_bare_images = has_images && !has_members;
-    let folder = folder.filter(|_| has_bare_images);
-    Ok(InspectedTar { fields, has_bare_images, folder, has_classes })
-}
-
-fn is_image(member: &str) -> bool {
+/// Returns whether a member of a sample has the extension of an image.
+pub(super) fn is_image(member: &str) -> bool {
     transform::has_image_extension(&format!("x.{member}"))
 }
 
-/// Returns the additional images of a sample: all except the main image, which is the only one with a plain extension or
-/// with a usual name. Returns none if that is ambiguous.
-fn further_images(sample: &Sample) -> Vec<FieldMember> {
-    let stem = |member: &str| member.rsplit_once('.').map(|(stem, _)| stem.to_owned());
-    let images = || sample.members.iter().map(|(member, _)| member).filter(|member| is_image(member));
-    let plain = images().filter(|member| stem(member).is_none()).count();
-    let is_main = |member: &str| match (plain, stem(member)) {
-        (0, Some(stem)) => MAIN_NAMES.contains(&stem.as_str()),
+/// Returns whether bytes start like an image, even one that this build cannot read.
+pub(super) fn begins_as_image(bytes: &[u8]) -> bool {
+    transform::sniff(bytes).is_some() || transform::is_unreadable_photo(bytes)
+}
+
+/// What the header of an image shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ImageLook {
+    is_png: bool,
+    /// Whether it is a PNG file with 16 bits per sample.
+    is_deep: bool,
+    /// Width and height of the upright image, if its header is sound.
+    size: Option<(u32, u32)>,
+}
+
+/// Reader of the headers of inspected images.
+pub(super) struct ImageInspector(ImageTransform);
+
+impl ImageInspector {
+    pub(super) fn new() -> Result<Self> {
+        let options = ImageOptions { max_pixels: u64::MAX, ..ImageOptions::default() };
+        Ok(Self(ImageTransform::new(options)?))
+    }
+
+    pub(super) fn look(&self, bytes: &[u8]) -> ImageLook {
+        let is_png = transform::sniff(bytes) == Some(ImageType::Png);
+        let is_deep = is_png && bytes.get(PNG_DEPTH) == Some(&16);
+        let size = self.0.peek(bytes).ok().map(|header| (header.width, header.height));
+        ImageLook { is_png, is_deep, size }
+    }
+}
+
+/// An inspected image of a sample or row: its member or column, and its header.
+pub(super) type Inspected = (String, ImageLook);
+
+/// Chooses the main image and the fields from inspected samples, by the names of their members. Returns them with a warning
+/// if the names do not say which image is the main one.
+///
+/// # Errors
+///
+/// Fails if two additional images would have the same name.
+pub(super) fn roles_of_samples(samples: &[Vec<Inspected>]) -> Result<(ImageRoles, Option<Warning>)> {
+    let mains: Vec<Option<&Inspected>> = samples.iter().map(|sample| main_by_name(sample)).collect();
+    let is_decided = mains.iter().any(Option::is_some);
+    let chosen = if is_decided { None } else { chosen_main(samples) };
+    // Of each additional image, the number of inspected ones, and of those that may be masks.
+    let mut further: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for (sample, by_name) in samples.iter().zip(mains) {
+        let main = match (by_name, &chosen) {
+            (Some(main), _) => Some(main),
+            (None, Some(chosen)) => sample.iter().find(|(member, _)| *member == chosen.member),
+            (None, None) => continue,
+        };
+        let main_member = main.map_or_else(|| chosen.as_ref().map(|c| &c.member), |(member, _)| Some(member));
+        for (member, look) in sample.iter().filter(|(member, _)| Some(member) != main_member) {
+            let has_size = main.is_none_or(|(_, main)| look.fits(main));
+            let is_like_main = |c: &ChosenMain| c.is_first || main.is_some_and(|(_, main)| main.is_png);
+            let is_peer = chosen.as_ref().is_some_and(is_like_main);
+            let is_mask = look.is_png && (is_mask_name(member) || (has_size && !is_peer));
+            let (all, masks) = further.entry(member).or_default();
+            *all += 1;
+            *masks += usize::from(is_mask);
+        }
+    }
+    let members = further.iter().map(|(member, (all, masks))| {
+        // One sample that does not fit is rejected. It must not change the type of the others.
+        let is_mask = 2 * masks >= *all;
+        FieldMember::new(None, member, (!is_mask).then_some(FieldType::Image))
+    });
+    let mut fields = named(members.collect())?;
+    // Sorted by name, because the order of the members may differ between samples.
+    fields.sort_by_key(|field| (chosen.is_some().then(|| natural(&field.name)), field.name.clone()));
+    let warning = chosen.filter(|chosen| !chosen.is_first).map(|chosen| Warning::MainImageChosen {
+        main: chosen.member,
+        others: further.keys().map(|&member| member.to_owned()).collect(),
+    });
+    Ok((ImageRoles { main: None, fields }, warning))
+}
+
+impl ImageLook {
+    /// Returns whether both images have the same size, as far as it is known.
+    fn fits(&self, other: &Self) -> bool {
+        self.size.zip(other.size).is_none_or(|(a, b)| a == b)
+    }
+}
+
+/// Returns the type of an additional image in a column called `name`, given its inspected images, each with the main image
+/// of its row.
+pub(super) fn type_in_column<'a>(
+    name: &str,
+    images: impl Iterator<Item = (&'a ImageLook, Option<&'a ImageLook>)>,
+) -> FieldType {
+    let is_mask = |(image, main): (&ImageLook, Option<&ImageLook>)| {
+        image.is_png && (image.is_deep || is_mask_name(name)) && main.is_none_or(|main| image.fits(main))
+    };
+    let (mut all, mut masks) = (0, 0);
+    for inspected in images {
+        all += 1;
+        masks += usize::from(is_mask(inspected));
+    }
+    if all > 0 && 2 * masks >= all { FieldType::Mask } else { FieldType::Image }
+}
+
+/// Returns the main image of a sample: the only one with a plain extension or with a usual name. Returns `None` if that is
+/// ambiguous.
+fn main_by_name(sample: &[Inspected]) -> Option<&Inspected> {
+    let has_stem = |(member, _): &&Inspected| member.contains('.');
+    let plain = sample.iter().filter(|image| !has_stem(image)).count();
+    let is_main = |(member, _): &&Inspected| match (plain, member.rsplit_once('.')) {
+        (0, Some((stem, _))) => MAIN_NAMES.contains(&stem),
         (_, stem) => stem.is_none(),
     };
-    if images().filter(|member| is_main(member)).count() != 1 {
-        return Vec::new();
+    let mut found = sample.iter().filter(is_main);
+    found.next().filter(|_| found.next().is_none())
+}
+
+/// A main image that is not known by a usual name.
+struct ChosenMain {
+    member: String,
+    /// Whether it has the lowest of the numbers that distinguish the images.
+    is_first: bool,
+}
+
+/// Chooses the main image of samples without a usual name: the one with the lowest number if only numbers distinguish the
+/// images, otherwise the one that is not called like a mask and that most samples have, and of these the first. Returns
+/// `None` if every sample has one image.
+fn chosen_main(samples: &[Vec<Inspected>]) -> Option<ChosenMain> {
+    if samples.iter().all(|sample| sample.len() < 2) {
+        return None;
     }
-    let further = sample.members.iter().filter(|(member, _)| is_image(member) && !is_main(member));
-    let of = |(member, bytes): &(String, bytes::Bytes)| {
-        // Only PNG files can be masks, whatever their names.
-        let is_png = transform::sniff(bytes) == Some(ImageType::Png);
-        FieldMember::new(None, member, (!is_png).then_some(FieldType::Image))
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (member, _) in samples.iter().flatten() {
+        *counts.entry(member).or_default() += 1;
+    }
+    let stem = |member: &str| member.rsplit_once('.').map_or(String::new(), |(stem, _)| stem.to_owned());
+    let family = |member: &str| stem(member).trim_end_matches(|c: char| c.is_ascii_digit()).to_owned();
+    let mut members = counts.keys();
+    let first = members.next().map(|member| family(member))?;
+    let is_numbered = |member: &str| stem(member).ends_with(|c: char| c.is_ascii_digit());
+    let is_first = counts.keys().all(|member| is_numbered(member) && family(member) == first);
+    let order = |(member, count): &(&str, usize)| {
+        let stem = stem(member);
+        let rank = main_rank(&stem);
+        let count = if is_first { 0 } else { *count };
+        (rank, is_mask_name(member), Reverse(count), natural(member), (*member).to_owned())
     };
-    further.map(of).collect()
+    let (member, _) = counts.iter().map(|(member, count)| (*member, *count)).min_by_key(order)?;
+    Some(ChosenMain { member: member.to_owned(), is_first })
+}
+
+/// Returns the position of `name` among the usual names of main images; other names come after them.
+pub(super) fn main_rank(name: &str) -> usize {
+    let is_name = |known: &&str| name.eq_ignore_ascii_case(known);
+    MAIN_NAMES.iter().position(|known| is_name(&known)).unwrap_or(MAIN_NAMES.len())
 }
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
+
+    const PLAIN: ImageLook = ImageLook { is_png: false, is_deep: false, size: Some((4, 3)) };
+    const PNG: ImageLook = ImageLook { is_png: true, ..PLAIN };
+    const SMALL: ImageLook = ImageLook { size: Some((2, 1)), ..PNG };
 
     #[test]
     fn lists_are_parsed_and_formatted() {
-        let fields: ImageFields = "seg.png,depth=d.PNG:image,.left.jpg,label.png,png".parse().unwrap();
-        let formatted =
-            "seg=seg.png:mask,depth=d.png:image,left=left.jpg:image,label_mask=label.png:mask,png=png:mask";
-        assert_eq!(fields.to_string(), formatted);
-        assert_eq!(formatted.parse::<ImageFields>().unwrap(), fields);
+        let text = "seg.png,depth=d.PNG:image,.left.jpg,image=images[2],label.png,png";
+        let listed: ImageFields = text.parse().unwrap();
+        assert_eq!(listed.to_string(), text.replace(".left", "left"));
         assert_eq!("auto".parse::<ImageFields>().unwrap(), ImageFields::Auto);
-        for wrong in ["", "seg", "seg.png:masks", "=seg.png", "a=seg.png,b=seg.png", "a=", "seg.npy"] {
+        for wrong in [
+            "",
+            "seg.png:masks",
+            "=seg.png",
+            "a=seg.png,b=SEG.png",
+            "a=",
+            "width=seg.png",
+            "image=a.jpg,image=b.jpg",
+            "image=a.png:mask",
+        ] {
             assert!(wrong.parse::<ImageFields>().is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn the_main_image_of_a_sample_is_identified() {
-        let found = |members: &[&str]| {
-            let png = Bytes::from_static(b"\x89PNG\r\n\x1a\n");
-            let members = members.iter().map(|m| ((*m).to_owned(), png.clone())).collect();
-            let sample = Sample { name: "x".to_owned(), members, defect: None };
-            further_images(&sample).into_iter().map(|f| f.member).collect::<Vec<_>>()
+    fn listed_members_have_names_and_types() {
+        let roles = |text: &str| match text.parse().unwrap() {
+            ImageFields::Listed(listed) => ImageRoles::of_members(&listed),
+            other => panic!("{other:?}"),
         };
-        assert_eq!(found(&["jpg", "seg.png", "txt", "depth.map.png"]), ["seg.png", "depth.map.png"]);
-        assert_eq!(found(&["rgb.png", "seg.png"]), ["seg.png"]);
-        assert_eq!(found(&["png"]), [""; 0]);
-        // The main image is ambiguous.
-        assert_eq!(found(&["jpg", "png"]), [""; 0]);
-        assert_eq!(found(&["left.png", "right.png"]), [""; 0]);
+        let shown = |roles: ImageRoles| {
+            let fields = roles.listed();
+            let texts = fields.iter().map(|f| format!("{}={}:{}", f.name, f.member, f.ty.name()));
+            texts.collect::<Vec<_>>().join(",")
+        };
+        let found = shown(roles("seg.png,depth=d.PNG:image,.left.jpg,label.png,png,image=Rgb.jpg").unwrap());
+        assert_eq!(
+            found,
+            "image=rgb.jpg:image,seg=seg.png:mask,depth=d.png:image,left=left.jpg:image,label_mask=label.png:mask,\
+             png=png:mask"
+        );
+        assert_eq!(shown(roles(&found).unwrap()), found);
+        for wrong in ["seg", "seg.npy"] {
+            assert!(roles(wrong).unwrap_err().to_string().contains("image extension"), "{wrong}");
+        }
+    }
+
+    /// The fields of samples with these members, and the main image if it had to be chosen.
+    fn auto(samples: &[&[(&str, ImageLook)]]) -> (String, Option<String>) {
+        let sample = |s: &&[(&str, ImageLook)]| s.iter().map(|(m, look)| ((*m).to_owned(), *look)).collect();
+        let samples: Vec<Vec<Inspected>> = samples.iter().map(sample).collect();
+        let (roles, warning) = roles_of_samples(&samples).unwrap();
+        let fields = roles.fields.iter().map(|f| format!("{}={}:{}", f.name, f.member, f.ty.name()));
+        let chosen = warning.map(|warning| match warning {
+            Warning::MainImageChosen { main, .. } => main,
+            other => panic!("{other:?}"),
+        });
+        (fields.collect::<Vec<_>>().join(" "), chosen)
+    }
+
+    #[test]
+    fn the_main_image_of_a_sample_is_identified() {
+        let (none, some) = (None, |chosen: &str| Some(chosen.to_owned()));
+        for (samples, fields, chosen) in [
+            (&[&[("jpg", PLAIN), ("seg.png", PNG)][..]][..], "seg=seg.png:mask", none.clone()),
+            (&[&[("rgb.png", PNG), ("seg.png", PNG)]], "seg=seg.png:mask", none.clone()),
+            (&[&[("png", PNG)]], "", none.clone()),
+            // A mask has the size of its image.
+            (&[&[("jpg", PLAIN), ("thumb.png", SMALL)]], "thumb=thumb.png:image", none.clone()),
+            // One that does not fit is rejected, and does not change the type.
+            (
+                &[&[("jpg", PLAIN), ("b.png", SMALL)], &[("jpg", PLAIN), ("b.png", PNG)]],
+                "b=b.png:mask",
+                none.clone(),
+            ),
+            (&[&[("jpg", PLAIN), ("seg.png", SMALL)]], "seg=seg.png:mask", none.clone()),
+            // A name decides for all samples: the first one is rejected.
+            (&[&[("jpg", PLAIN), ("png", PNG)], &[("jpg", PLAIN)]], "", none.clone()),
+            // Samples with different numbers of images.
+            (
+                &[
+                    &[("1.jpg", PLAIN), ("2.png", PNG)],
+                    &[("10.jpg", PLAIN), ("1.jpg", PLAIN)],
+                    &[("1.jpg", PLAIN)],
+                ],
+                "2=2.png:image 10=10.jpg:image",
+                none.clone(),
+            ),
+            (&[&[("view1.jpg", PLAIN), ("view0.jpg", PLAIN)]], "view1=view1.jpg:image", none.clone()),
+            // No name says which one is the main image.
+            (&[&[("right.png", SMALL), ("left.png", PNG)]], "right=right.png:image", some("left.png")),
+            (&[&[("jpg", PLAIN), ("png", PNG)]], "png=png:mask", some("jpg")),
+            (&[&[("b.png", PNG), ("a_mask.png", PNG)]], "a_mask=a_mask.png:mask", some("b.png")),
+            (&[&[("b.jpg", PLAIN), ("a.jpg", PLAIN)], &[("b.jpg", PLAIN)]], "a=a.jpg:image", some("b.jpg")),
+        ] {
+            assert_eq!(auto(samples), (fields.to_owned(), chosen), "{samples:?}");
+        }
+    }
+
+    #[test]
+    fn a_column_of_masks_has_their_name_and_size() {
+        let ty = |name: &str, image: ImageLook| type_in_column(name, [(&image, Some(&PLAIN))].into_iter());
+        assert_eq!(ty("mask", PNG), FieldType::Mask);
+        assert_eq!(ty("edited", PNG), FieldType::Image);
+        assert_eq!(ty("edited", ImageLook { is_deep: true, ..PNG }), FieldType::Mask);
+        assert_eq!(ty("mask", PLAIN), FieldType::Image);
+        assert_eq!(ty("mask", SMALL), FieldType::Image);
+        assert_eq!(type_in_column("mask", std::iter::empty()), FieldType::Image);
     }
 }

@@ -12,6 +12,7 @@ use super::image_fields::{ImageField, ImageFields};
 use super::options::ImagesOptions;
 use super::repeats::Repeats;
 use super::sidecars::{FileField, SidecarSummary};
+use super::tar_fields::MemberField;
 use crate::error::{Error, Result};
 use crate::format::check_schema;
 use crate::options::{OutputOptions, check_sources, is_remote};
@@ -20,7 +21,7 @@ use crate::schema::Schema;
 use crate::source::PlannedFile;
 use crate::source::braces;
 use crate::source::file_list::FileList;
-use crate::source::image_table::is_parquet;
+use crate::source::image_table::{TableImages, is_parquet};
 use crate::source::labels::{Folders, class_ordinals};
 use crate::source::named_files::Detail;
 use crate::source::opened::OpenedFile;
@@ -62,8 +63,18 @@ pub struct ImagesJob {
     pub(super) schema: Arc<Schema>,
     /// Number of fields beyond those of every image dataset.
     pub(super) extra_fields: usize,
-    /// Additional images of samples in tar files, or of rows. They are the last of the fields.
+    /// Additional images of samples and rows. They are the last of the fields.
     pub(super) image_fields: Vec<ImageField>,
+    /// The member or column of the main image, if it is named.
+    pub(super) main_image: Option<String>,
+    /// Members of samples in tar files that become fields. They are the first of the fields.
+    pub(super) members: Vec<MemberField>,
+    /// Whether the classes of samples in tar files are labels.
+    pub(super) labels_in_samples: bool,
+    /// The images of the rows of Parquet files.
+    pub(super) table_images: Option<TableImages>,
+    /// Columns that are left out.
+    pub(super) left_out: Vec<String>,
     /// Fields whose values are in files of their own, which follow those of their items.
     pub(super) file_fields: Vec<FileField>,
     pub(super) sidecars: Vec<SidecarSummary>,
@@ -90,14 +101,24 @@ impl ImagesJob {
         let mut folders = found.folders(&items, &options)?;
         let split_files = options.output.split.is_none().then(|| folders.splits.count(items.iter()));
         let repeats =
-            Repeats::find(&mut folders, &mut found.fields, found.image_fields.len(), options.layout);
-        let described = options.describe(found.content, &found.image_fields, &found.sidecars)?;
-        let has_samples = !found.image_fields.is_empty() && found.content.is_none();
-        if let (ImageFields::Listed(fields), false) = (&options.image_fields, has_samples) {
+            Repeats::find(&mut folders, &mut found.fields, found.roles.fields.len(), options.layout);
+        let (images, members) = (found.roles.listed(), &found.described_members);
+        let described = options.describe(found.content, &images, &found.sidecars, members)?;
+        if let (ImageFields::Listed(fields), false) = (&options.image_fields, found.has_containers) {
             let members = fields.iter().map(|f| f.member.as_str()).collect::<Vec<_>>().join(", ");
-            let what =
-                format!("`image_fields` lists members of samples ({members}), but no source is a tar file");
+            let what = format!(
+                "`image_fields` lists members of samples or columns ({members}), but no source is a tar file or a \
+                 Parquet file with such a column of images"
+            );
             return Err(Error::usage(what).help("leave out `image_fields`"));
+        }
+        if options.keep_fields.is_some() && !found.has_containers {
+            let what = "`keep_fields` lists members of samples or columns, but no source is a tar file or a Parquet file \
+                        with images";
+            return Err(Error::usage(what).help(
+                "leave out `keep_fields`; it also chooses columns of a table that `metadata FILE` names, and none of those \
+                 that `metadata none` ignores",
+            ));
         }
         if !options.list_fields.is_empty() && found.tables.is_empty() {
             let what = "`list_fields` lists columns of a table, but no table describes the images";
@@ -133,7 +154,12 @@ impl ImagesJob {
             split_files,
             schema,
             extra_fields,
-            image_fields: found.image_fields,
+            image_fields: found.roles.fields,
+            main_image: found.roles.main,
+            members: found.members,
+            labels_in_samples: found.labels_in_samples,
+            table_images: found.table_images,
+            left_out: found.left_out,
             file_fields: found.file_fields,
             sidecars: found.sidecars,
             repeats,

@@ -7,12 +7,13 @@ use serde_json::json;
 
 use super::image_fields::{ImageField, ImageFields};
 use super::sidecars::{SidecarSummary, Sidecars};
+use super::tar_fields::MemberField;
 use crate::error::{Error, Result};
 use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::dedup::Dedup;
 use crate::source::files_from::FilesFrom;
 use crate::source::layout::FolderLayout;
-use crate::source::metadata::MetadataFile;
+use crate::source::metadata::{KeptField, MetadataFile};
 use crate::transform::image::ImageOptions;
 
 /// Options of a conversion of images.
@@ -30,10 +31,13 @@ pub struct ImagesOptions {
     pub classes: Option<Vec<String>>,
     /// Columns of tables whose values become lists: all rows that name the same image form one record.
     pub list_fields: Vec<String>,
-    /// Additional images of samples in tar files.
+    /// Images of samples in tar files, and of rows in Parquet files.
     pub image_fields: ImageFields,
     /// Files beside images that hold the values of fields.
     pub sidecars: Sidecars,
+    /// Members of samples in tar files, or columns of Parquet files with images, that become fields; `None`: all members of
+    /// text, and all columns.
+    pub keep_fields: Option<Vec<KeptField>>,
     /// How images are decoded, changed and encoded.
     pub image: ImageOptions,
     /// Criterion for duplicates, which are excluded.
@@ -80,6 +84,7 @@ impl ImagesOptions {
         content: Option<u128>,
         image_fields: &[ImageField],
         sidecars: &[SidecarSummary],
+        members: &[MemberField],
     ) -> Result<serde_json::Value> {
         let as_json = |value: serde_json::Result<serde_json::Value>| {
             value.map_err(|e| Error::not_serialized("the options", e))
@@ -101,6 +106,10 @@ impl ImagesOptions {
         }
         if !sidecars.is_empty() {
             described["sidecar"] = sidecars.iter().map(|sidecar| sidecar.extension.as_str()).collect();
+        }
+        // Omitted if samples have no other members than those of all tar files, for the same reason.
+        if !members.is_empty() {
+            described["keep_fields"] = as_json(serde_json::to_value(members))?;
         }
         if !self.list_fields.is_empty() {
             described["list_fields"] = json!(self.list_fields);

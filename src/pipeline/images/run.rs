@@ -28,11 +28,14 @@ impl Job for ImagesJob {
             classes: self.schema.index_of(LABEL).map(|_| self.schema.class_names.clone()),
             metadata: self.tables.clone(),
             fields: {
-                let fields = self.schema.fields.iter().rev().take(self.extra_fields).rev();
+                let all = self.schema.fields.iter().rev().take(self.extra_fields).rev();
+                let fields = all.take(self.extra_fields - self.image_fields.len());
                 fields.map(|field| field.name.clone()).collect()
             },
             sidecars: self.sidecars.clone(),
             image_fields: self.image_fields.iter().map(|f| format!("{} ({})", f.name, f.ty.name())).collect(),
+            main_image: self.main_image.clone(),
+            left_out: self.left_out.clone(),
             dedup: self.options.dedup.is_some(),
             warnings: self.folders.warnings.clone(),
         }

@@ -11,11 +11,13 @@ use super::job::{ImagesJob, UNIT_FILES, unit_bytes};
 use super::options::ImagesOptions;
 use super::repeats::Repeats;
 use super::sidecars::FileField;
+use super::tar_fields::MemberField;
 use crate::build_id::BUILD_ID;
 use crate::error::Result;
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter, OpenedJob, StoredJob};
 use crate::schema::{Kind, Schema};
 use crate::source::file_list::SourceFiles;
+use crate::source::image_table::TableImages;
 use crate::source::labels::Folders;
 use crate::source::source_file::SourceFile;
 use crate::transform::image::ImageTransform;
@@ -30,7 +32,11 @@ struct StoredImages<'a> {
     image_fields: Cow<'a, [ImageField]>,
     file_fields: Cow<'a, [FileField]>,
     repeats: Option<Repeats>,
+    main_image: Option<Cow<'a, str>>,
+    members: Cow<'a, [MemberField]>,
+    labels_in_samples: bool,
     image_tables: bool,
+    table_images: Option<Cow<'a, TableImages>>,
     labels_are_ordinals: bool,
     /// Number of lines with a [`Detail`](crate::source::named_files::Detail) that follow.
     details: usize,
@@ -81,7 +87,11 @@ impl StoredJob for ImagesJob {
             image_fields: Cow::Borrowed(&self.image_fields),
             file_fields: Cow::Borrowed(&self.file_fields),
             repeats: self.repeats,
+            main_image: self.main_image.as_deref().map(Cow::Borrowed),
+            members: Cow::Borrowed(&self.members),
+            labels_in_samples: self.labels_in_samples,
             image_tables: self.image_tables,
+            table_images: self.table_images.as_ref().map(Cow::Borrowed),
             labels_are_ordinals: self.labels_are_ordinals,
             details: self.details.len(),
         })?;
@@ -96,11 +106,16 @@ impl StoredJob for ImagesJob {
         Ok(Self {
             transform: ImageTransform::new(options.image.clone())?,
             walked: options.input.walks() && details.is_empty(),
+            main_image: stored.main_image.map(Cow::into_owned),
+            members: stored.members.into_owned(),
+            labels_in_samples: stored.labels_in_samples,
             image_tables: stored.image_tables,
+            table_images: stored.table_images.map(Cow::into_owned),
             labels_are_ordinals: stored.labels_are_ordinals,
             // These are used only in the summary of the plan.
             tables: Vec::new(),
             sidecars: Vec::new(),
+            left_out: Vec::new(),
             split_files: None,
             options,
             described: header.options,

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::pipeline::conversion::Feed;
 use crate::sample::{Reject, RejectCode};
 use crate::source::broken::Broken;
-use crate::source::image_table::{FoundRows, ImageBatch, ImageRows, ImageTable};
+use crate::source::image_table::{FoundRows, ImageBatch, ImageRows, ImageTable, TableFile};
 use crate::source::source_file::SourceFile;
 
 /// Feed of the rows of a Parquet file.
@@ -27,7 +27,11 @@ pub(super) struct TableFeed {
 impl TableFeed {
     pub(super) fn open(job: &ImagesJob, ordinal: usize) -> Result<Self> {
         let file = job.file(ordinal)?;
-        let (table, broken) = match ImageTable::open(&job.planned(&file)) {
+        let opened = TableFile::open(&job.planned(&file)).and_then(|table| {
+            let Some(images) = &job.table_images else { return Ok(None) };
+            Ok(table.table(images, job.options.keep_fields.as_deref())?)
+        });
+        let (table, broken) = match opened {
             Ok(Some(table)) => (Some(table), None),
             Ok(None) => (None, Some(Reject::new(RejectCode::MissingField, "the file has no image column"))),
             Err(Broken::Damaged(reject)) => (None, Some(reject)),

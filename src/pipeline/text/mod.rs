@@ -241,6 +241,8 @@ impl Job for TextJob {
             fields: self.fields.iter().map(|field| field.name.clone()).collect(),
             sidecars: Vec::new(),
             image_fields: Vec::new(),
+            main_image: None,
+            left_out: Vec::new(),
             dedup: self.options.dedup,
             warnings: self.warnings.clone(),
         }

@@ -78,6 +78,7 @@ fn urls_are_refused_before_anything_is_created() {
             list_fields: Vec::new(),
             image_fields: ImageFields::Auto,
             sidecars: Default::default(),
+            keep_fields: None,
             image,
             dedup: None,
             output,

@@ -1,10 +1,13 @@
 //! Roles of the columns in a Parquet file of images.
 
 use arrow_schema::{DataType, Fields, Schema};
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::error::{Error, Result};
-use crate::schema::{Field, LABEL};
+use crate::schema::{Field, FieldType, LABEL};
+use crate::source::metadata::KeptField;
+use crate::source::missing_field::no_column;
 use crate::source::table::{field_type, is_text};
 
 /// Names of binary columns that are treated as images without being declared as such.
@@ -12,13 +15,100 @@ const IMAGE_NAMES: [&str; 2] = ["image", "img"];
 /// Name of an audio column, whose structs are those of images.
 const AUDIO: &str = "audio";
 /// Fields that every image dataset has.
-const BUILT_IN: [&str; 5] = ["key", "image", "width", "height", "origin"];
+const BUILT_IN: [&str; 6] = ["key", "image", "width", "height", "origin", LABEL];
+
+/// A column that has images, or may have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageColumn {
+    /// Ordinal of the column.
+    pub at: usize,
+    /// Name of the column.
+    pub name: String,
+    /// Whether its values are lists.
+    pub is_list: bool,
+    /// Whether it is declared as images.
+    pub is_declared: bool,
+    /// Whether it is declared as images, or has their structure or name. Otherwise, only its content can show it.
+    pub has_images: bool,
+}
+
+impl ImageColumn {
+    /// Returns the columns of `schema` that have images, or bytes that may be images. `declared` is the JSON in which
+    /// `datasets` describes the columns.
+    pub(super) fn find(schema: &Schema, declared: Option<&str>) -> Vec<Self> {
+        let declared = Declared::new(declared);
+        let column = |(at, column): (usize, &arrow_schema::FieldRef)| {
+            let name = column.name();
+            let (ty, is_list) = match column.data_type() {
+                DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+                    (item.data_type(), true)
+                }
+                ty => (ty, false),
+            };
+            let may_be = is_bytes(ty) || has_bytes(ty);
+            let kind = declared.kind(name, is_list);
+            let is_declared = kind == Some("Image");
+            // Other declared kinds, such as `Audio`, are no images.
+            let may_be = may_be && (is_declared || kind.is_none_or(|kind| kind == "Value"));
+            let is_named = is_bytes(ty) && !is_list && IMAGE_NAMES.contains(&name.as_str());
+            let has_images = is_declared || kind.is_none() && (has_bytes(ty) && name != AUDIO || is_named);
+            may_be.then(|| Self { at, name: name.clone(), is_list, is_declared, has_images })
+        };
+        schema.fields().iter().enumerate().filter_map(column).collect()
+    }
+}
+
+/// The description of the columns by `datasets`.
+struct Declared(Json);
+
+impl Declared {
+    fn new(declared: Option<&str>) -> Self {
+        Self(declared.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default())
+    }
+
+    fn feature(&self, name: &str) -> Option<&Json> {
+        self.0.pointer("/info/features").and_then(|features| features.get(name))
+    }
+
+    /// Returns the kind of a column, or of the items of its lists.
+    fn kind(&self, name: &str, is_list: bool) -> Option<&str> {
+        let feature = self.feature(name)?;
+        let item = match is_list {
+            // Written as `{"feature": …, "_type": "List"}`, and in old versions as `[…]`.
+            true => feature.get("feature").or_else(|| feature.get(0))?,
+            false => feature,
+        };
+        item.get("_type").and_then(Json::as_str)
+    }
+}
+
+/// The place of an image in a row: a column, or an item of its lists.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ImageCell {
+    /// Name of the column.
+    pub column: String,
+    /// Ordinal of the item.
+    pub item: Option<usize>,
+}
+
+/// The images of the rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableImages {
+    /// The main image.
+    pub main: ImageCell,
+    /// Additional images, one per field.
+    pub further: Vec<ImageCell>,
+    /// Columns with images that are left out.
+    pub left_out: Vec<String>,
+}
 
 /// The columns of a Parquet file with images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageColumns {
-    /// Ordinal of the image column.
-    pub(super) image: usize,
+    /// Ordinals of the columns of the images, with the ordinals of the items: the main image, then the additional ones.
+    pub(super) images: Vec<(usize, Option<usize>)>,
+    /// Names of these columns.
+    pub(super) image_names: Vec<String>,
     /// Ordinal of the label column.
     pub(super) label: Option<usize>,
     /// Ordinals of the columns that become fields.
@@ -32,66 +122,86 @@ pub struct ImageColumns {
 }
 
 impl ImageColumns {
-    /// Finds the columns in `schema`; returns `None` if no column has images. `declared` is the JSON in which
-    /// `datasets` describes the columns.
+    /// Finds the columns in `schema` for these `images`; returns `None` if the column of the main image is missing or has no
+    /// images. `declared` is the JSON in which `datasets` describes the columns. With `keep`, only these columns become
+    /// fields.
     ///
     /// # Errors
     ///
-    /// Returns an error if several columns have images, and none of them is named `image`.
-    pub(super) fn find(schema: &Schema, declared: Option<&str>) -> Result<Option<Self>> {
-        let declared: Json = declared.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
-        let feature = |name: &str| declared.pointer("/info/features").and_then(|features| features.get(name));
-        let kind = |name: &str| feature(name).and_then(|feature| feature.get("_type")).and_then(Json::as_str);
-        let is_image = |at: usize| {
-            let (name, ty) = (schema.field(at).name().as_str(), schema.field(at).data_type());
-            match (kind(name), ty) {
-                (Some("Image"), ty) => is_bytes(ty) || has_bytes(ty),
-                (Some(_), _) => false,
-                (None, DataType::Struct(_)) => has_bytes(ty) && name != AUDIO,
-                (None, ty) => is_bytes(ty) && IMAGE_NAMES.contains(&name),
-            }
-        };
+    /// Returns an error if another column of images or a column to keep is missing, or a column to keep cannot be a field.
+    pub(super) fn find(
+        schema: &Schema,
+        declared: Option<&str>,
+        images: &TableImages,
+        keep: Option<&[KeptField]>,
+    ) -> Result<Option<Self>> {
         let all = || 0..schema.fields().len();
         let name = |at: usize| schema.field(at).name().as_str();
-        let images: Vec<usize> = all().filter(|&at| is_image(at)).collect();
-        let image = match images[..] {
-            [] => return Ok(None),
-            [one] => one,
-            _ => images.iter().copied().find(|&at| name(at) == IMAGE_NAMES[0]).ok_or_else(|| {
-                let names: Vec<&str> = images.iter().map(|&at| name(at)).collect();
-                Error::usage(format!("several columns have images: {}", names.join(", ")))
-                    .help("rename the one to convert to \"image\"")
-            })?,
+        let names = || all().map(name).collect::<Vec<_>>();
+        let columns = ImageColumn::find(schema, declared);
+        let cell = |cell: &ImageCell| {
+            let fits = |c: &&ImageColumn| c.name == cell.column && c.is_list == cell.item.is_some();
+            columns.iter().find(fits).map(|column| (column.at, cell.item))
         };
+        let Some(main) = cell(&images.main) else { return Ok(None) };
+        let mut cells = vec![main];
+        for further in &images.further {
+            let missing = || no_column("image_fields", &further.column, &names());
+            cells.push(cell(further).ok_or_else(missing)?);
+        }
+        let image_names = cells.iter().map(|(at, _)| name(*at).to_owned()).collect();
+        let is_image = |at: usize| cells.iter().any(|(image, _)| *image == at);
+        let declared = Declared::new(declared);
+        let is_class = |at: usize| declared.kind(name(at), false) == Some("ClassLabel");
         let is_label =
             |at: usize| is_text(schema.field(at).data_type()) || schema.field(at).data_type().is_integer();
-        let classes: Vec<usize> =
-            all().filter(|&at| kind(name(at)) == Some("ClassLabel") && is_label(at)).collect();
-        let named = all().find(|&at| at != image && name(at) == LABEL && is_label(at));
+        let classes: Vec<usize> = all().filter(|&at| is_class(at) && is_label(at)).collect();
+        let named = all().find(|&at| !is_image(at) && name(at) == LABEL && is_label(at));
         let label = named.or(match classes[..] {
             [one] => Some(one),
             _ => None,
         });
-        let names = |at: usize| feature(name(at))?.get("names")?.as_array();
-        let declared_classes =
-            label.filter(|&at| kind(name(at)) == Some("ClassLabel")).and_then(names).map(|names| {
-                names
-                    .iter()
-                    .map(|name| name.as_str().map_or_else(|| name.to_string(), str::to_owned))
-                    .collect()
-            });
-        let (mut kept, mut fields, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
-        for at in all().filter(|&at| at != image && Some(at) != label) {
-            let is_built_in = BUILT_IN.contains(&name(at)) || name(at) == LABEL;
-            match field_type(schema.field(at).data_type()).filter(|_| !is_built_in) {
-                Some(ty) => {
-                    kept.push(at);
-                    fields.push(Field::nullable(name(at), ty));
+        let class_names = |at: usize| declared.feature(name(at))?.get("names")?.as_array();
+        let declared_classes = label.filter(|&at| is_class(at)).and_then(class_names).map(|names| {
+            names.iter().map(|name| name.as_str().map_or_else(|| name.to_string(), str::to_owned)).collect()
+        });
+        let mut found = Self {
+            images: cells.clone(),
+            image_names,
+            label,
+            kept: Vec::new(),
+            fields: Vec::new(),
+            left_out: Vec::new(),
+            declared_classes,
+        };
+        if let Some(keep) = keep {
+            for kept in keep {
+                let at = all().find(|&at| name(at) == kept.member);
+                let at = at.ok_or_else(|| no_column("keep_fields", &kept.member, &names()))?;
+                if is_image(at) || Some(at) == label {
+                    let what = if Some(at) == label { "the class" } else { "an image already" };
+                    return Err(Error::usage(format!("the column {:?} is {what}", kept.member))
+                        .of_option("keep_fields")
+                        .help("leave it out of `keep_fields`"));
                 }
-                None => left_out.push(name(at).to_owned()),
+                let ty = kept_type(schema.field(at).data_type(), kept)?;
+                found.kept.push(at);
+                found.fields.push(Field::nullable(kept.name.as_ref().unwrap_or(&kept.member), ty));
+            }
+            return Ok(Some(found));
+        }
+        for at in all().filter(|&at| !is_image(at) && Some(at) != label) {
+            // A column of images that is no field is not a field of bytes either.
+            let is_left_out = BUILT_IN.contains(&name(at)) || images.left_out.iter().any(|c| c == name(at));
+            match field_type(schema.field(at).data_type()).filter(|_| !is_left_out) {
+                Some(ty) => {
+                    found.kept.push(at);
+                    found.fields.push(Field::nullable(name(at), ty));
+                }
+                None => found.left_out.push(name(at).to_owned()),
             }
         }
-        Ok(Some(Self { image, label, kept, fields, left_out, declared_classes }))
+        Ok(Some(found))
     }
 
     /// Returns whether records of both files can be in one dataset.
@@ -108,9 +218,10 @@ impl ImageColumns {
 
     /// Returns the ordinals of all these columns, ascending.
     pub(super) fn roots(&self) -> Vec<usize> {
-        let mut all: Vec<usize> =
-            [self.image].into_iter().chain(self.label).chain(self.kept.clone()).collect();
+        let images = self.images.iter().map(|(at, _)| *at);
+        let mut all: Vec<usize> = images.chain(self.label).chain(self.kept.clone()).collect();
         all.sort_unstable();
+        all.dedup();
         all
     }
 
@@ -118,11 +229,28 @@ impl ImageColumns {
     pub(super) fn among(&self, roots: &[usize]) -> Self {
         let position = |at: usize| roots.partition_point(|&other| other < at);
         Self {
-            image: position(self.image),
+            images: self.images.iter().map(|(at, item)| (position(*at), *item)).collect(),
             label: self.label.map(position),
             kept: self.kept.iter().map(|&at| position(at)).collect(),
             ..self.clone()
         }
+    }
+}
+
+/// Returns the type of the field for a column that the user keeps.
+fn kept_type(column: &DataType, kept: &KeptField) -> Result<FieldType> {
+    let found = field_type(column).ok_or_else(|| {
+        Error::usage(format!("the column {:?} is {column}, which no field can hold", kept.member))
+            .of_option("keep_fields")
+            .help("leave it out of `keep_fields`; `image_fields` names columns of images")
+    })?;
+    match kept.ty {
+        Some(ty) if ty != found => {
+            Err(Error::usage(format!("the column {:?} is {}, not {}", kept.member, found.name(), ty.name()))
+                .of_option("keep_fields")
+                .help("leave the type out: columns of Parquet have types of their own"))
+        }
+        _ => Ok(found),
     }
 }
 
@@ -153,46 +281,76 @@ mod tests {
     use super::*;
     use crate::schema::FieldType;
 
-    fn image(name: &str) -> Column {
+    fn image_type() -> DataType {
         let members =
             vec![Column::new("bytes", DataType::Binary, true), Column::new("path", DataType::Utf8, true)];
-        Column::new(name, DataType::Struct(members.into()), true)
+        DataType::Struct(members.into())
     }
 
-    fn find(columns: Vec<Column>, declared: &str) -> Result<Option<ImageColumns>> {
-        ImageColumns::find(&Schema::new(columns), Some(declared))
+    fn image(name: &str) -> Column {
+        Column::new(name, image_type(), true)
+    }
+
+    fn list(name: &str, item: DataType) -> Column {
+        Column::new(name, DataType::List(Arc::new(Column::new("item", item, true))), true)
     }
 
     #[test]
     fn image_columns_are_found_by_declaration_name_or_type() {
-        let of = |columns, declared| find(columns, declared).unwrap().map(|found| found.image);
+        // The columns with images, and those that may have images.
+        let of = |columns: Vec<Column>, declared: &str| {
+            let found = ImageColumn::find(&Schema::new(columns), Some(declared));
+            let names = |sure: bool| {
+                let names = found.iter().filter(|c| c.has_images == sure).map(|c| c.name.clone());
+                names.collect::<Vec<_>>().join(" ")
+            };
+            (names(true), names(false))
+        };
+        let both = |a: &str, b: &str| (a.to_owned(), b.to_owned());
         let (id, bytes) = (Column::new("id", DataType::Int64, true), |name: &str| {
             Column::new(name, DataType::Binary, true)
         });
-        assert_eq!(of(vec![id.clone(), image("x")], ""), Some(1));
-        assert_eq!(of(vec![id.clone(), bytes("image")], ""), Some(1));
-        assert_eq!(of(vec![id.clone(), bytes("x")], ""), None);
-        assert_eq!(of(vec![bytes("x")], r#"{"info": {"features": {"x": {"_type": "Image"}}}}"#), Some(0));
-        assert_eq!(of(vec![image("x")], r#"{"info": {"features": {"x": {"_type": "Audio"}}}}"#), None);
-        assert_eq!(of(vec![image("audio")], ""), None);
-        assert_eq!(of(vec![image("a"), image("image")], ""), Some(1));
-        let error = find(vec![image("a"), image("b")], "").unwrap_err();
-        assert!(error.to_string().contains("several columns have images: a, b"), "{error}");
+        let declared = |kind: &str| format!(r#"{{"info": {{"features": {{"x": {{"_type": "{kind}"}}}}}}}}"#);
+        assert_eq!(of(vec![id.clone(), image("x")], ""), both("x", ""));
+        assert_eq!(of(vec![id.clone(), bytes("image"), bytes("x")], ""), both("image", "x"));
+        assert_eq!(of(vec![bytes("x")], &declared("Image")), both("x", ""));
+        assert_eq!(of(vec![bytes("x")], &declared("Value")), both("", "x"));
+        assert_eq!(of(vec![image("x")], &declared("Audio")), both("", ""));
+        assert_eq!(of(vec![image("audio"), image("a"), image("image")], ""), both("a image", "audio"));
+        let lists = || vec![list("x", image_type()), list("b", DataType::Binary), list("n", DataType::Int8)];
+        assert_eq!(of(lists(), ""), both("x", "b"));
+        for feature in
+            [r#"{"feature": {"_type": "Video"}, "_type": "List"}"#, r#"[{"_type": "Video", "decode": true}]"#]
+        {
+            let declared = format!(r#"{{"info": {{"features": {{"x": {feature}}}}}}}"#);
+            assert_eq!(of(lists(), &declared), both("", "b"), "{feature}");
+        }
     }
 
     #[test]
     fn the_other_columns_are_labels_and_fields() {
         let declared =
             r#"{"info": {"features": {"breed": {"_type": "ClassLabel", "names": ["cat", "dog"]}}}}"#;
-        let columns = vec![
+        let schema = Schema::new(vec![
             Column::new("width", DataType::Int32, true),
-            image("image"),
+            list("views", image_type()),
             Column::new("breed", DataType::Int64, true),
             Column::new("day", DataType::Date32, true),
             Column::new("time", DataType::Time32(arrow_schema::TimeUnit::Second), true),
-            Column::new("tags", DataType::List(Arc::new(Column::new("item", DataType::Utf8, true))), true),
-        ];
-        let found = find(columns, declared).unwrap().unwrap();
+            list("tags", DataType::Utf8),
+            image("front"),
+        ]);
+        let cell = |column: &str, item| ImageCell { column: column.to_owned(), item };
+        let images = TableImages {
+            main: cell("front", None),
+            further: vec![cell("views", Some(0)), cell("views", Some(1))],
+            left_out: Vec::new(),
+        };
+        let find = |keep: Option<&str>| {
+            let keep = keep.map(|text| crate::source::metadata::parse_kept(text).unwrap());
+            ImageColumns::find(&schema, Some(declared), &images, keep.as_deref())
+        };
+        let found = find(None).unwrap().unwrap();
         assert_eq!(
             (found.label, found.declared_classes.as_deref()),
             (Some(2), Some(&["cat".to_owned(), "dog".to_owned()][..]))
@@ -200,7 +358,22 @@ mod tests {
         let day = Field::nullable("day", FieldType::String);
         assert_eq!(found.fields, [day, Field::nullable("tags", FieldType::Json)]);
         assert_eq!(found.left_out, ["width", "time"]);
-        assert_eq!(found.roots(), [1, 2, 3, 5]);
-        assert_eq!(found.among(&found.roots()).kept, [2, 3]);
+        assert_eq!(found.roots(), [1, 2, 3, 5, 6]);
+        let among = found.among(&found.roots());
+        assert_eq!(among.kept, [2, 3]);
+        assert_eq!(among.images, [(4, None), (0, Some(0)), (0, Some(1))]);
+        let kept = find(Some("w=width")).unwrap().unwrap();
+        assert_eq!(kept.fields, [Field::nullable("w", FieldType::Int32)]);
+        assert_eq!(kept.left_out, [""; 0]);
+        for (wrong, message) in [
+            ("breed", "is the class"),
+            ("front", "is an image already"),
+            ("time", "which no field can hold"),
+            ("width:string", "is int32, not string"),
+            ("wdth", "there is no column \"wdth\""),
+        ] {
+            let error = find(Some(wrong)).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Images in the rows of Parquet files, as in datasets of the Hugging Face Hub: a column of structs of `bytes` and
-//! `path`, or of bytes, and labels whose names are declared next to the schema.
+//! Images in the rows of Parquet files, as in datasets of the Hugging Face Hub: columns of structs of `bytes` and `path`, of
+//! bytes, or of lists of these, and labels whose names are declared next to the schema.
 
 mod columns;
 
@@ -7,14 +7,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::DataType;
 use bytes::Bytes;
 use serde_json::Value as Json;
 
-pub use self::columns::ImageColumns;
+pub use self::columns::{ImageCell, ImageColumn, ImageColumns, TableImages};
 use super::PlannedFile;
 use super::broken::Broken;
-use super::metadata::BESIDE_NAMES;
+use super::metadata::{BESIDE_NAMES, KeptField};
 use super::table::parquet::{Groups, ParquetFile};
 use super::table::{NextRows, RowBatch, bytes, cell, json};
 use crate::error::Result;
@@ -26,11 +27,101 @@ const DECLARED: &str = "huggingface";
 const MAX_IMAGE_BYTES: u64 = 256 << 20;
 /// Ordinal of a missing label if labels have names.
 const NO_LABEL: i64 = -1;
+/// Number of rows whose images are inspected.
+const INSPECTED_ROWS: usize = 16;
+/// Number of rows among which these are searched, because images may be null.
+const SEARCHED_ROWS: u64 = 1024;
 
 /// Returns whether a file of this name may be an image table.
 pub fn is_parquet(name: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or_default();
     name.to_ascii_lowercase().ends_with(".parquet") && !BESIDE_NAMES.contains(&name)
+}
+
+/// A Parquet file that may have images.
+pub struct TableFile(ParquetFile);
+
+impl TableFile {
+    /// Opens a Parquet file.
+    ///
+    /// # Errors
+    ///
+    /// A footer that cannot be read is returned as damage.
+    pub fn open(planned: &PlannedFile) -> Result<Self, Broken> {
+        ParquetFile::open(planned).map(Self)
+    }
+
+    /// Returns the columns that have images, and those that may have some.
+    pub fn image_columns(&self) -> Vec<ImageColumn> {
+        ImageColumn::find(self.0.schema(), self.0.metadata_value(DECLARED))
+    }
+
+    /// Returns the images in the given columns of the first rows that have any: for each row and column, those that are not
+    /// null.
+    ///
+    /// # Errors
+    ///
+    /// Returns operating-system errors, never damage to the file.
+    pub fn first_images(&self, columns: &[&ImageColumn]) -> Result<Vec<Vec<Vec<Bytes>>>> {
+        let mut roots: Vec<usize> = columns.iter().map(|column| column.at).collect();
+        roots.sort_unstable();
+        let groups = 0..self.0.group_count();
+        let mut groups = Groups::new(self.0.clone(), roots.clone(), groups, MAX_IMAGE_BYTES);
+        let mut found = Vec::new();
+        while let Some(next) = groups.read()? {
+            let NextRows::Rows(rows) = next else { continue };
+            for row in 0..rows.len() {
+                let images = columns.iter().map(|column| {
+                    let array = rows.batch().column(roots.partition_point(|&at| at < column.at));
+                    let items = if column.is_list { list_length(array, row) } else { 1 };
+                    let image = |item| image(array, row, column.is_list.then_some(item)).ok().flatten();
+                    (0..items).filter_map(image).collect::<Vec<_>>()
+                });
+                let images: Vec<_> = images.collect();
+                if images.iter().any(|images| !images.is_empty()) {
+                    found.push(images);
+                }
+                if found.len() == INSPECTED_ROWS {
+                    return Ok(found);
+                }
+            }
+            if rows.end() >= SEARCHED_ROWS {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the maximum length of the lists in a column.
+    ///
+    /// # Errors
+    ///
+    /// Returns operating-system errors, never damage to the file.
+    pub fn max_items(&self, column: &str) -> Result<usize> {
+        let Ok(at) = self.0.schema().index_of(column) else { return Ok(0) };
+        let groups = 0..self.0.group_count();
+        // The paths of the images are as many as the images, and much smaller.
+        let mut groups = Groups::new(self.0.clone(), vec![at], groups, MAX_IMAGE_BYTES).only_leaf("path");
+        let mut max = 0;
+        while let Some(found) = groups.read()? {
+            let NextRows::Rows(rows) = found else { continue };
+            let column = rows.batch().column(0);
+            max = (0..rows.len()).map(|row| list_length(column, row)).fold(max, usize::max);
+        }
+        Ok(max)
+    }
+
+    /// Returns the table of the given images; `None` if the file does not have the column of the main image. With `keep`,
+    /// only these columns become fields.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file lacks another column, or a column to keep cannot be a field.
+    pub fn table(self, images: &TableImages, keep: Option<&[KeptField]>) -> Result<Option<ImageTable>> {
+        let declared = self.0.metadata_value(DECLARED);
+        let columns = ImageColumns::find(self.0.schema(), declared, images, keep)?;
+        Ok(columns.map(|columns| ImageTable { file: self.0, columns: Arc::new(columns) }))
+    }
 }
 
 /// A Parquet file with images.
@@ -40,18 +131,6 @@ pub struct ImageTable {
 }
 
 impl ImageTable {
-    /// Opens a Parquet file; returns `None` if it has no images.
-    ///
-    /// # Errors
-    ///
-    /// A footer that cannot be read is returned as damage; several image columns, as a failure.
-    pub fn open(planned: &PlannedFile) -> Result<Option<Self>, Broken> {
-        let file = ParquetFile::open(planned)?;
-        let columns = ImageColumns::find(file.schema(), file.metadata_value(DECLARED))
-            .map_err(|e| e.at_path(&planned.path))?;
-        Ok(columns.map(|columns| Self { file, columns: Arc::new(columns) }))
-    }
-
     /// Returns the columns.
     pub fn columns(&self) -> &Arc<ImageColumns> {
         &self.columns
@@ -143,8 +222,10 @@ pub struct ImageBatch {
 pub struct ImageRow {
     /// Ordinal of the row in the file, from 0.
     pub number: u64,
-    /// The bytes of the image file.
-    pub image: Result<Bytes, Reject>,
+    /// The bytes of the image file, and those of the additional images.
+    pub images: Result<(Bytes, Vec<Option<Bytes>>), Reject>,
+    /// Number of images in lists that no field holds.
+    pub left_out: u64,
     /// The label as stored.
     pub label: Json,
     /// One value per field.
@@ -184,7 +265,8 @@ impl ImageBatch {
             let kept = columns.kept.iter().zip(&columns.fields);
             ImageRow {
                 number: self.rows.first() + row as u64,
-                image: image(batch.column(columns.image), row),
+                images: columns.images_of(batch, row),
+                left_out: columns.left_out_of(batch, row),
                 label: columns.label.map_or(Json::Null, |at| json(batch.column(at), row)),
                 values: kept.map(|(&at, field)| cell(batch.column(at), row, field.ty)).collect(),
             }
@@ -193,6 +275,34 @@ impl ImageBatch {
 }
 
 impl ImageColumns {
+    /// Returns the images of a row.
+    fn images_of(&self, batch: &RecordBatch, row: usize) -> Result<(Bytes, Vec<Option<Bytes>>), Reject> {
+        let mut images = Vec::new();
+        for ((at, item), name) in self.images.iter().zip(&self.image_names) {
+            let found = image(batch.column(*at), row, *item);
+            images.push(found.map_err(|reject| match images.is_empty() {
+                true => reject,
+                false => Reject::new(reject.code, format!("the column {name:?}: {}", reject.message)),
+            })?);
+        }
+        let mut images = images.into_iter();
+        let main = images.next().flatten();
+        let main = main.ok_or_else(|| Reject::new(RejectCode::MissingField, "the row has no image"))?;
+        Ok((main, images.collect()))
+    }
+
+    /// Returns the number of images in the lists of a row that are not among its images.
+    fn left_out_of(&self, batch: &RecordBatch, row: usize) -> u64 {
+        let lists: BTreeSet<usize> =
+            self.images.iter().filter(|(_, item)| item.is_some()).map(|(at, _)| *at).collect();
+        let of_list = |at: usize| {
+            let Some(items) = items(batch.column(at), row) else { return 0 };
+            let is_used = |item: usize| self.images.contains(&(at, Some(item)));
+            (0..items.len()).filter(|&item| items.is_valid(item) && !is_used(item)).count() as u64
+        };
+        lists.into_iter().map(of_list).sum()
+    }
+
     /// Returns the class name that a label denotes, or the label itself if labels have no names; `None` if there is no
     /// label.
     ///
@@ -217,21 +327,50 @@ impl ImageColumns {
     }
 }
 
-/// Returns the bytes of an image.
-fn image(column: &ArrayRef, row: usize) -> Result<Bytes, Reject> {
+/// Returns the length of a list, or 0 if it is null or no list.
+fn list_length(column: &ArrayRef, row: usize) -> usize {
+    items(column, row).map_or(0, |items| items.len())
+}
+
+/// Returns the items of a list; `None` if it is null or no list.
+fn items(column: &ArrayRef, row: usize) -> Option<ArrayRef> {
+    if column.is_null(row) {
+        return None;
+    }
+    match column.data_type() {
+        DataType::List(_) => Some(column.as_list::<i32>().value(row)),
+        DataType::LargeList(_) => Some(column.as_list::<i64>().value(row)),
+        DataType::FixedSizeList(..) => Some(column.as_fixed_size_list().value(row)),
+        _ => None,
+    }
+}
+
+/// Returns the bytes of an image, or of an item of a list of images; `None` if it is null.
+///
+/// # Errors
+///
+/// Returns a reject if the row has only the path of an image.
+fn image(column: &ArrayRef, row: usize, item: Option<usize>) -> Result<Option<Bytes>, Reject> {
+    if let Some(item) = item {
+        return match items(column, row) {
+            Some(items) if item < items.len() => image(&items, item, None),
+            _ => Ok(None),
+        };
+    }
     let bytes = |column: &ArrayRef| bytes(column, row).map(Bytes::copy_from_slice);
-    let missing = |message: &str| Reject::new(RejectCode::MissingField, message);
-    let Some(members) = column.as_struct_opt() else {
-        return bytes(column).ok_or_else(|| missing("the row has no image"));
-    };
-    let found = members.column_by_name("bytes").filter(|_| !column.is_null(row)).and_then(bytes);
-    found.ok_or_else(|| match members.column_by_name("path").map(|paths| json(paths, row)) {
-        Some(Json::String(path)) if !column.is_null(row) => {
-            missing(&format!(
+    let Some(members) = column.as_struct_opt() else { return Ok(bytes(column)) };
+    if column.is_null(row) {
+        return Ok(None);
+    }
+    let found = members.column_by_name("bytes").and_then(bytes);
+    match members.column_by_name("path").map(|paths| json(paths, row)) {
+        Some(Json::String(path)) if found.is_none() => Err(Reject::new(
+            RejectCode::MissingField,
+            format!(
                 "the row has an image path ({path:?}), but no image bytes; before `Dataset.to_parquet`, embed the \
                  images with `datasets.table.embed_table_storage`"
-            ))
-        }
-        _ => missing("the row has no image"),
-    })
+            ),
+        )),
+        _ => Ok(found),
+    }
 }

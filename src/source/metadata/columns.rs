@@ -56,6 +56,42 @@ pub fn parse_keep(text: &str) -> Result<Vec<Keep>> {
     Ok(kept)
 }
 
+/// A member of tar samples, or a column of a Parquet file with images, that is kept in the records.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptField {
+    /// Name of the field; `None` for the default.
+    pub name: Option<String>,
+    /// The part of a member's name after its first dot, or the name of a column.
+    pub member: String,
+    /// Declared type, if any.
+    pub ty: Option<FieldType>,
+}
+
+/// Parses `[NAME=]MEMBER[:TYPE],…`.
+///
+/// # Errors
+///
+/// As [`parse_keep`].
+pub fn parse_kept(text: &str) -> Result<Vec<KeptField>> {
+    let mut kept: Vec<KeptField> = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        let (rest, ty) = match part.rsplit_once(':') {
+            Some((rest, "binary")) => (rest, Some(FieldType::Binary)),
+            _ => {
+                let [Keep { name, ty }] = &parse_keep(part)?[..] else { continue };
+                (&part[..name.len()], *ty)
+            }
+        };
+        let (name, member) = rest.split_once('=').map_or((None, rest), |(name, m)| (Some(name), m));
+        if member.is_empty() || name == Some("") || kept.iter().any(|k| k.member == member) {
+            return Err(Error::usage(format!("the field {member:?} is empty or named twice"))
+                .help("write the fields as name,name:type,new_name=name,…"));
+        }
+        kept.push(KeptField { name: name.map(str::to_owned), member: member.to_owned(), ty });
+    }
+    Ok(kept)
+}
+
 /// How the path column is found.
 pub(super) enum PathColumn<'a> {
     /// The column with this name.
@@ -204,6 +240,18 @@ mod tests {
         assert_eq!(shown, [("caption", None), ("n", Some(FieldType::Int64)), ("a:b", Some(FieldType::Json))]);
         for wrong in ["", "a,,b", "a,a:json", "a:label", "a:int", ":json"] {
             assert!(parse_keep(wrong).is_err(), "{wrong}");
+            assert!(parse_kept(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn kept_members_have_names_and_binary_types() {
+        let kept = parse_kept("caption, e=clip.npy:binary,n:int64").unwrap();
+        let shown: Vec<_> = kept.iter().map(|k| (k.name.as_deref(), k.member.as_str(), k.ty)).collect();
+        let binary = (Some("e"), "clip.npy", Some(FieldType::Binary));
+        assert_eq!(shown, [(None, "caption", None), binary, (None, "n", Some(FieldType::Int64))]);
+        for wrong in ["=a", "a=", "a,b=a", "x=:binary"] {
+            assert!(parse_kept(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::columns::{Keep, parse_keep};
+pub use self::columns::{Keep, KeptField, parse_keep, parse_kept};
 use self::columns::{PathColumn, WantedMetadata};
 pub use self::labels::Labels;
 pub use self::placed::{BESIDE_NAMES, list_beside};

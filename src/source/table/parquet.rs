@@ -193,6 +193,8 @@ pub struct Groups {
     max_page_bytes: u64,
     /// The option that sets the limit of a value, for messages.
     value_limit: Option<&'static str>,
+    /// The only leaf that is read of each column, by name, if the column has it.
+    only_leaf: Option<&'static str>,
     open: Option<OpenRowGroup>,
 }
 
@@ -215,6 +217,7 @@ impl Groups {
             next_row,
             max_page_bytes: max_value_bytes.saturating_mul(2).max(MIN_PAGE_LIMIT),
             value_limit: None,
+            only_leaf: None,
             open: None,
             file,
         }
@@ -224,6 +227,26 @@ impl Groups {
     #[must_use]
     pub fn limited_by(self, option: &'static str) -> Self {
         Self { value_limit: Some(option), ..self }
+    }
+
+    /// Reads only the leaf called `name` of each column that has one.
+    #[must_use]
+    pub fn only_leaf(self, name: &'static str) -> Self {
+        Self { only_leaf: Some(name), ..self }
+    }
+
+    /// Returns the ordinals of the leaves that are read.
+    fn leaves(&self) -> Vec<usize> {
+        let schema = self.file.metadata.metadata().file_metadata().schema_descr();
+        let of_root = |root: usize| {
+            let all = (0..schema.num_columns()).filter(move |at| schema.get_column_root_idx(*at) == root);
+            let is_only = |at: &usize| self.only_leaf.is_some_and(|name| schema.column(*at).name() == name);
+            match all.clone().find(is_only) {
+                Some(only) => vec![only],
+                None => all.collect(),
+            }
+        };
+        self.roots.iter().flat_map(|root| of_root(*root)).collect()
     }
 
     /// Checks, after the last row, that the file has not changed since it was planned.
@@ -286,7 +309,8 @@ impl Groups {
         let (row, rows) = (self.next_row, size(group.num_rows()));
         self.next_row = row.saturating_add(rows);
         let (mut stored, mut decoded) = (0u64, 0u64);
-        for column in self.file.leaves(group, &self.roots) {
+        let leaves = self.leaves();
+        for column in leaves.iter().filter_map(|&leaf| group.columns().get(leaf)) {
             let (start, length) = self.file.input.decode(|| Ok(column.byte_range()))?;
             if let FileBytes::File(file) = &self.file.input.stored {
                 file.will_read(start..start.saturating_add(length))?;
@@ -303,7 +327,7 @@ impl Groups {
         }
         let batch_rows = (BATCH_BYTES.saturating_mul(rows) / decoded.max(1)).clamp(1, BATCH_ROWS);
         let schema = metadata.file_metadata().schema_descr();
-        let mask = ProjectionMask::roots(schema, self.roots.iter().copied());
+        let mask = ProjectionMask::leaves(schema, leaves);
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
             self.file.input.clone(),
             self.file.metadata.clone(),

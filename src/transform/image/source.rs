@@ -77,19 +77,11 @@ impl<'a> CheckedImage<'a> {
         Ok(Self { bytes, image_type, structure, jpeg })
     }
 
-    /// Sets the orientation to that of an additional image of the sample whose image has the geometry `image`. Rejects an
-    /// image of another size.
-    pub(super) fn turn_like(&mut self, image: &Geometry) -> Result<(), Reject> {
+    /// Sets the orientation to that of an additional image of the sample whose image has the geometry `image`. An image of
+    /// another size keeps its own.
+    pub(super) fn turn_like(&mut self, image: &Geometry) {
         let Structure { size, orientation, .. } = self.structure;
-        self.structure.orientation = image.orientation_of(size, orientation).ok_or_else(|| {
-            let (size, image) = (self.oriented_size(), image.plan.source);
-            let message = format!(
-                "it has {}×{} pixels, but the image of its sample has {}×{}",
-                size.width, size.height, image.width, image.height
-            );
-            Reject::new(RejectCode::InvalidValue, message)
-        })?;
-        Ok(())
+        self.structure.orientation = image.orientation_of(size, orientation).unwrap_or(orientation);
     }
 
     /// Returns the size of the upright image.

@@ -76,16 +76,17 @@ impl ImageTransform {
         self.convert_caught(source, None, scratch)
     }
 
-    /// Converts an additional image of the sample whose image has the geometry `image`. Without an orientation of its
-    /// own, it is turned upright like that image if it has the size of its stored pixels.
+    /// Converts an additional image of a sample or row. Without an orientation of its own, it is turned upright like the
+    /// image with the geometry `image`, if it has the size of its stored pixels. An image of another size is converted on
+    /// its own, with the same options. It is never filtered, because the main image was not.
     ///
     /// # Errors
     ///
-    /// Rejects the same files as [`Self::convert`], and those that do not have the size of the image.
+    /// Rejects the same files as [`Self::convert`].
     pub fn convert_like(
         &self,
         source: &Bytes,
-        image: &Geometry,
+        image: Option<&Geometry>,
         scratch: &mut ImageScratch,
     ) -> Result<ImageOutcome, Reject> {
         self.convert_caught(source, Some(image), scratch)
@@ -94,10 +95,10 @@ impl ImageTransform {
     fn convert_caught(
         &self,
         source: &Bytes,
-        image: Option<&Geometry>,
+        further: Option<Option<&Geometry>>,
         scratch: &mut ImageScratch,
     ) -> Result<ImageOutcome, Reject> {
-        let outcome = caught(|| self.convert_untrimmed(source, image, scratch)).unwrap_or_else(|panic| {
+        let outcome = caught(|| self.convert_untrimmed(source, further, scratch)).unwrap_or_else(|panic| {
             scratch.renew();
             Err(panic.into_reject())
         });
@@ -108,14 +109,16 @@ impl ImageTransform {
     fn convert_untrimmed(
         &self,
         bytes: &Bytes,
-        image: Option<&Geometry>,
+        further: Option<Option<&Geometry>>,
         scratch: &mut ImageScratch,
     ) -> Result<ImageOutcome, Reject> {
         let mut source = CheckedImage::read(bytes, &self.options)?;
-        if let Some(image) = image {
-            source.turn_like(image)?;
+        if let Some(image) = further.flatten() {
+            source.turn_like(image);
         }
-        if let Some(reason) = self.filtered(source.oriented_size()) {
+        if further.is_none()
+            && let Some(reason) = self.filtered(source.oriented_size())
+        {
             return Ok(ImageOutcome::Filtered(reason));
         }
         let mut lenient = self.take_damage(&mut source)?;

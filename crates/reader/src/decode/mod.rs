@@ -14,6 +14,7 @@ mod reject;
 mod resize;
 mod samples;
 mod sniff;
+mod stored_size;
 mod tiff_tags;
 pub mod turbo;
 
@@ -29,4 +30,5 @@ pub use resize::resize;
 pub use samples::{divide_by_alpha, to_8_bits};
 pub use sniff::foreign_format;
 pub use sniff::{ImageType, has_image_extension, is_unreadable_photo, sniff};
+pub use stored_size::stored_size;
 pub use tiff_tags::TiffTags;

@@ -50,6 +50,7 @@ fn job(source: &Path, output: OutputOptions) -> ImagesJob {
         list_fields: Vec::new(),
         image_fields: ImageFields::Auto,
         sidecars: Default::default(),
+        keep_fields: None,
         image: ImageOptions::default(),
         dedup: None,
         output,

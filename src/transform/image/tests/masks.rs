@@ -145,7 +145,7 @@ fn additional_images_are_turned_like_the_image_of_their_sample() {
             further.push(png(&upright));
         }
         for file in further {
-            match transform.convert_like(&file, &geometry, &mut ImageScratch::new()).unwrap() {
+            match transform.convert_like(&file, Some(&geometry), &mut ImageScratch::new()).unwrap() {
                 ImageOutcome::Converted(found) => {
                     assert_eq!((found.width, found.height), (48, 32), "{tag}");
                     let near = |(a, b): (&u8, &u8)| a.abs_diff(*b) < 16;
@@ -154,8 +154,14 @@ fn additional_images_are_turned_like_the_image_of_their_sample() {
                 other => panic!("{other:?}"),
             }
         }
-        let other = png(&blocks(64, 65));
-        let reject = transform.convert_like(&other, &geometry, &mut ImageScratch::new()).unwrap_err();
-        assert_eq!(reject.code, RejectCode::InvalidValue);
+        // An image of another size has its own geometry.
+        let other = png(&blocks(24, 65));
+        match transform.convert_like(&other, Some(&geometry), &mut ImageScratch::new()).unwrap() {
+            ImageOutcome::Converted(found) => {
+                assert_eq!((found.width, found.height), (24, 32), "{tag}");
+                assert_eq!(found.bytes, convert(&other, &texts).unwrap().bytes);
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }

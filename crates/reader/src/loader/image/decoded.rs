@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::panics::caught;
 use dsconvert_dataset::sample::{Reject, RejectCode, Value};
-use dsconvert_dataset::schema::IMAGE;
+use dsconvert_dataset::schema::{Field, FieldType, IMAGE};
 
 use super::ImageRows;
 use crate::Record;
-use crate::decode::{Decoder, Size, SourceRegion, Stored};
+use crate::decode::{Decoder, Size, SourceRegion, Stored, stored_size as file_size};
 use crate::loader::array::Array;
 use crate::loader::augment::{RecordRandom, View};
 use crate::loader::batch::{BlankRow, Column};
@@ -80,11 +80,29 @@ impl ImageRows<'_> {
             Crop::Center { height, width } | Crop::RandomResized { height, width, .. } => {
                 Ok((height as usize, width as usize))
             }
-            Crop::None => match self.records.first() {
-                Some(first) => stored_size(first).map(|size| (size.height as usize, size.width as usize)),
-                None => Ok((0, 0)),
-            },
+            Crop::None => {
+                let with_file = self.records.iter().find(|r| matches!(self.encoded(r), Ok(Some(_))));
+                match with_file.or(self.records.first()) {
+                    Some(first) => {
+                        self.size_of(first).map(|size| (size.height as usize, size.width as usize))
+                    }
+                    None => Ok((0, 0)),
+                }
+            }
         }
+    }
+
+    /// Returns the size of the image in the field of `record`. Additional images may have other sizes than the record;
+    /// masks and samples have the same.
+    fn size_of(&self, record: &Record) -> Result<Size> {
+        let is_further =
+            self.field().is_some_and(|field| field.name != IMAGE && field.ty == FieldType::Image);
+        let own = match self.encoded(record)? {
+            Some(encoded) if is_further && self.raw_channels.is_none() => file_size(encoded),
+            _ => None,
+        };
+        // If a file has no size, the decoder reports why.
+        own.map_or_else(|| stored_size(record), Ok)
     }
 
     /// Decodes the image of `record` into `row`. The inner error is a reject of its bytes.
@@ -95,11 +113,11 @@ impl ImageRows<'_> {
         scratch: &mut DecodeScratch,
         row: &mut [u8],
     ) -> Result<Result<(), Reject>> {
-        let (size, view) = self.view(record, (height, width))?;
         let Some(encoded) = self.encoded(record)? else {
             row.fill(0);
             return Ok(Ok(()));
         };
+        let (size, view) = self.view(record, (height, width))?;
         let channels = self.options.channels.count();
         let part = SourceRegion { left: view.left, top: view.top, width: view.width, height: view.height };
         let target = Size { width: view.out_width, height: view.out_height };
@@ -129,20 +147,27 @@ impl ImageRows<'_> {
         Ok(Ok(()))
     }
 
-    /// Returns the size of the image of `record` and its view, which is the same for all images and masks of the
-    /// record.
+    /// Returns the size of the image of `record` and its view, which is the same for all images and masks of one size in
+    /// the record.
     pub(super) fn view(&self, record: &Record, (height, width): (usize, usize)) -> Result<(Size, View)> {
-        let size = stored_size(record)?;
+        let size = self.size_of(record)?;
         let mut random = RecordRandom::new(self.seed, self.epoch, record.ordinal());
         let view = View::of(self.options, size.width, size.height, &mut random);
         if (view.out_height as usize, view.out_width as usize) != (height, width) {
+            let name = self.name();
             let what = format!(
-                "the image has {}×{} pixels, but the first image of its batch has {width}×{height}",
+                "{name} has {}×{} pixels, but the first image of its batch has {width}×{height}",
                 size.width, size.height
             );
-            return Err(Error::usage(what).at_row(record.ordinal()).help(
-                "set center_crop or random_resized_crop, use batches of 1, or convert to one size with resize and crop",
-            ));
+            let leave_out = match self.field() {
+                Some(field) if field.name != IMAGE => ", or leave it out of fields",
+                _ => "",
+            };
+            let help = format!(
+                "set center_crop or random_resized_crop, use batches of 1, or convert to one size with resize and \
+                 crop{leave_out}"
+            );
+            return Err(Error::usage(what).at_row(record.ordinal()).help(help));
         }
         Ok((size, view))
     }
@@ -151,19 +176,19 @@ impl ImageRows<'_> {
     pub(super) fn encoded<'r>(&self, record: &'r Record) -> Result<Option<&'r [u8]>> {
         match record.values().get(self.field_index) {
             Some(Value::Bytes(encoded)) => Ok(Some(encoded)),
-            Some(Value::Null) if self.field() != Some(IMAGE) => Ok(None),
+            Some(Value::Null) if self.field().is_none_or(|field| field.name != IMAGE) => Ok(None),
             _ => Err(Error::corrupt("the record has no image").at_row(record.ordinal())),
         }
     }
 
-    fn field(&self) -> Option<&str> {
-        self.split.schema().fields.get(self.field_index).map(|field| field.name.as_str())
+    fn field(&self) -> Option<&Field> {
+        self.split.schema().fields.get(self.field_index)
     }
 
     /// Returns how the field is named in messages.
     fn name(&self) -> String {
         match self.field() {
-            Some(name) if name != IMAGE => format!("the field {name:?}"),
+            Some(field) if field.name != IMAGE => format!("the field {:?}", field.name),
             _ => "the image".to_owned(),
         }
     }

@@ -37,8 +37,8 @@ impl ImageRows<'_> {
             if stop.load(Ordering::Relaxed) {
                 return Err(Error::new(ErrorKind::Interrupted(0), "the loader was stopped"));
             }
-            let (size, view) = self.view(record, (height, width))?;
             let Some(file) = self.encoded(record)? else { continue };
+            let (size, view) = self.view(record, (height, width))?;
             let read = caught(|| Mask::read(file, size)).unwrap_or_else(|panic| Err(panic.into_reject()));
             let mask = match read {
                 Ok(mask) => mask,

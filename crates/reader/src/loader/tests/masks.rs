@@ -150,3 +150,61 @@ fn masks_that_do_not_decode_are_errors_or_blank_rows() {
     let batch = Loader::new(split, stored).unwrap().next_batch().unwrap().unwrap();
     assert!(batch.array("seg").is_none());
 }
+
+/// Every second record has a second image; each has a size of its own.
+#[test]
+fn additional_images_of_other_sizes_are_batched_after_a_crop() {
+    let dir = tempfile::tempdir().unwrap();
+    let gray = |(width, height): (u32, u32), value: u8| {
+        let mut out = Vec::new();
+        let mut encoder = png::Encoder::new(&mut out, width, height);
+        encoder.set_color(png::ColorType::Grayscale);
+        let data = vec![value; (width * height) as usize];
+        encoder.write_header().unwrap().write_image_data(&data).unwrap();
+        Value::Bytes(out.into())
+    };
+    let schema = Schema::images(None, vec![Field::nullable("right", FieldType::Image)]).unwrap();
+    testing::write_records(dir.path(), Format::Arrow, schema, &[&[8]], |i| {
+        let key = Value::Text(format!("{i}").as_str().into());
+        let right = if i % 2 == 0 { Value::Null } else { gray((9 + i as u32, 30), i as u8 + 100) };
+        let image = gray(SIZE, i as u8);
+        Record {
+            values: vec![
+                key.clone(),
+                image,
+                Value::UInt(SIZE.0.into()),
+                Value::UInt(SIZE.1.into()),
+                key,
+                right,
+            ],
+        }
+    })
+    .unwrap();
+    let split = Dataset::open(dir.path()).unwrap().split("train").unwrap();
+    for crop in [Crop::center(8, 6), Crop::random_resized(8, 6)] {
+        let image = ImageOptions { crop, hflip: 0.5, channels: Channels::Gray, ..ImageOptions::default() };
+        let mut records = 0;
+        for batch in all(&mut Loader::new(split.clone(), with(image)).unwrap()) {
+            let pixels = |name| batch.array(name).unwrap().as_slice::<u8>().unwrap().chunks_exact(48);
+            for ((image, right), &ordinal) in pixels("image").zip(pixels("right")).zip(batch.records()) {
+                let expected = if ordinal % 2 == 0 { 0 } else { ordinal as u8 + 100 };
+                assert!(image.iter().all(|&v| v == ordinal as u8) && right.iter().all(|&v| v == expected));
+                records += 1;
+            }
+        }
+        assert_eq!(records, 8);
+    }
+    // Whole images need one size per batch and field.
+    let whole = |records| LoaderOptions { image: ImageOptions::default(), ..batches_of(records) };
+    let results: Vec<_> = Loader::new(split.clone(), whole(8)).unwrap().collect();
+    let error = results.into_iter().find_map(Result::err).unwrap();
+    let message = format!("{error} {}", error.remedy().unwrap_or_default());
+    assert!(message.contains("the field \"right\" has") && message.contains("leave it out"), "{message}");
+    let fields = Some(vec!["image".to_owned()]);
+    assert_eq!(all(&mut Loader::new(split.clone(), LoaderOptions { fields, ..whole(8) }).unwrap()).len(), 1);
+    for batch in all(&mut Loader::new(split, whole(1)).unwrap()) {
+        let ordinal = batch.records()[0] as usize;
+        let expected = if ordinal % 2 == 0 { [1, 48, 64, 3] } else { [1, 30, 9 + ordinal, 3] };
+        assert_eq!(batch.array("right").unwrap().shape(), expected);
+    }
+}
