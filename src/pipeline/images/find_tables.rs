@@ -275,7 +275,7 @@ impl ChosenColumns {
                 || BYTES_NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
         };
         let is_same_class = |c: &&InspectedColumn| {
-            !is_mask_name(&c.column.name) && !(c.column.is_list && !main.column.is_list)
+            !is_mask_name(&c.column.name) && (!c.column.is_list || main.column.is_list)
         };
         let is_ambiguous = !is_named(&main)
             && !is_known(&main)

@@ -327,7 +327,7 @@ fn chosen_main(samples: &[Vec<Inspected>]) -> Option<ChosenMain> {
 /// Returns the position of `name` among the usual names of main images; other names come after them.
 pub(super) fn main_rank(name: &str) -> usize {
     let is_name = |known: &&str| name.eq_ignore_ascii_case(known);
-    MAIN_NAMES.iter().position(|known| is_name(&known)).unwrap_or(MAIN_NAMES.len())
+    MAIN_NAMES.iter().position(is_name).unwrap_or(MAIN_NAMES.len())
 }
 
 #[cfg(test)]

@@ -204,7 +204,7 @@ fn additional_images_of_other_sizes_are_batched_after_a_crop() {
     assert_eq!(all(&mut Loader::new(split.clone(), LoaderOptions { fields, ..whole(8) }).unwrap()).len(), 1);
     for batch in all(&mut Loader::new(split, whole(1)).unwrap()) {
         let ordinal = batch.records()[0] as usize;
-        let expected = if ordinal % 2 == 0 { [1, 48, 64, 3] } else { [1, 30, 9 + ordinal, 3] };
+        let expected = if ordinal.is_multiple_of(2) { [1, 48, 64, 3] } else { [1, 30, 9 + ordinal, 3] };
         assert_eq!(batch.array("right").unwrap().shape(), expected);
     }
 }
