@@ -33,7 +33,9 @@ fn a_dataset_in_object_storage_equals_that_of_a_local_run() {
         convert(kind, &source, &local, &options).exits(0);
         let ran = setup.convert(kind, &source, &options).exits(0);
         assert!(ran.stdout.contains(OUT), "{}", ran.stdout);
-        assert_eq!(ran.stderr, "", "case {i}");
+        // On a busy machine, a run may take long enough for a line of progress.
+        let others: Vec<&str> = ran.stderr.lines().filter(|line| !line.contains(" elapsed")).collect();
+        assert!(others.is_empty(), "case {i}: {others:?}");
         assert_same(&setup.objects(), &tree(&local));
         assert_eq!(setup.server.open_uploads(), 0);
         setup.assert_clean("a");
