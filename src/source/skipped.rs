@@ -23,7 +23,11 @@ const ADVICE_FOR_IMAGES: &[(&[&str], &str)] = &[
         "pass a table of image paths with `metadata`; text is converted by `dsconvert text`",
     ),
     (
-        &[".arrow"],
+        &[".parquet"],
+        "no column of these Parquet files has images by declaration, structure, name or content: `image_fields NAME` names one",
+    ),
+    (
+        &[".arrow", ".feather", ".ipc"],
         "images in Arrow files, such as those of `Dataset.save_to_disk`, are not read: write the dataset with \
          `Dataset.to_parquet`",
     ),
