@@ -293,7 +293,12 @@ mod tests {
                     let plan = BatchPlan::new("", &lengths, options, 7, 1).unwrap();
                     // Few batches differ between epochs, which use the (up to eight) cuttings in turn.
                     let turns = 30_000 / lengths.records();
-                    let epochs = if plan.steps() < 600 { 8 * turns.clamp(1, 8) } else { 1 };
+                    let turns = turns.clamp(1, 8);
+                    let epochs = match plan.steps() {
+                        0..600 => 8 * turns,
+                        600..2000 => turns,
+                        _ => 1,
+                    };
                     let found = (0..epochs).map(|epoch| Metrics::of(&plan, epoch, 1).unwrap());
                     let sums =
                         found.fold((0, 0), |(t, p), found| (t + found.tokens, p + found.padded_tokens));
