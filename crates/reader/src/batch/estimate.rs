@@ -294,7 +294,7 @@ mod tests {
                     // Few batches differ between epochs, which use the (up to eight) cuttings in turn.
                     let turns = 30_000 / lengths.records();
                     let turns = turns.clamp(1, 8);
-                    let epochs = if plan.steps() < 600 { 8 * turns } else { turns };
+                    let epochs = if plan.steps() < 3000 { 8 * turns } else { turns };
                     let found = (0..epochs).map(|epoch| Metrics::of(&plan, epoch, 1).unwrap());
                     let sums =
                         found.fold((0, 0), |(t, p), found| (t + found.tokens, p + found.padded_tokens));
