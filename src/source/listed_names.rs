@@ -59,7 +59,7 @@ impl<'a> ListedNames<'a> {
             let file = SourceFile { source, ..nothing(relative, origin) };
             (file, Some(Reject::new(code, message)))
         };
-        let Some(relative) = safe(name) else {
+        let Some(relative) = relative_path(name) else {
             let message = "the path leads out of the folder it is relative to";
             return missing(PathBuf::new(), RejectCode::UnsafePath, message.to_owned());
         };
@@ -129,7 +129,7 @@ fn hash(source: u32, path: &Path) -> u128 {
 }
 
 /// Returns `name` without `.` components; `None` if it leads out of its folder or is empty.
-fn safe(name: &Path) -> Option<PathBuf> {
+pub(super) fn relative_path(name: &Path) -> Option<PathBuf> {
     let mut relative = PathBuf::new();
     for part in name.components() {
         match part {

@@ -7,11 +7,12 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::listed_names::relative_path;
 use super::planned::{PlannedFile, modified_ns};
 use super::portable_name;
 use super::remote_listing::Lookup;
@@ -209,15 +210,7 @@ impl<'a> Resolver<'a> {
             true => self.absolute.iter().find_map(|folder| name.strip_prefix(folder).ok())?,
             false => name,
         };
-        let mut relative = PathBuf::new();
-        for part in name.components() {
-            match part {
-                Component::Normal(part) => relative.push(part),
-                Component::CurDir => {}
-                _ => return None,
-            }
-        }
-        (!relative.as_os_str().is_empty()).then_some(relative)
+        relative_path(name)
     }
 
     /// Returns whether a folder between the source and the file is a symbolic link.
