@@ -1,11 +1,14 @@
-"""Comparison with Pillow: JPEGs with any sampling factors have the same pixels, and the same images are rejected."""
+"""Comparison with Pillow: JPEGs with any sampling factors have the same pixels, the same images are rejected, colors are
+converted as by littlecms, and the box filter averages the same pixels."""
 
 import io
 import random
+import struct
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageCms
 
 import image_samples
 import mutants
@@ -122,3 +125,130 @@ def test_cmyk_never_passes_through(dsconvert, tmp_path):
     dsconvert("images", folder, "--out", out, "--encode", "keep", "--quiet")
     stored = [Image.open(io.BytesIO(record["image"])) for record in Dataset(out, None).all_records().values()]
     assert sorted((image.mode, image.format) for image in stored) == [("RGB", "PNG"), ("RGB", "TIFF")]
+
+
+def profile(space, tags):
+    """An ICC profile of version 2."""
+    tags = {name: data + bytes(-len(data) % 4) for name, data in tags.items()}
+    at, directory = 132 + 12 * len(tags), b""
+    for name, data in tags.items():
+        directory += name + struct.pack(">II", at, len(data))
+        at += len(data)
+    white = struct.pack(">3i", 63190, 65536, 54061)
+    header = struct.pack(">I4xI4s4s4s12x4s28x12s48x", at, 0x02400000, b"mntr", space, b"XYZ ", b"acsp", white)
+    return header + struct.pack(">I", len(tags)) + directory + b"".join(tags.values())
+
+
+def xyz(*values):
+    return b"XYZ \0\0\0\0" + struct.pack(">3i", *(round(value * 65536) for value in values))
+
+
+def curve(values):
+    return b"curv\0\0\0\0" + struct.pack(f">I{len(values)}H", len(values), *values)
+
+
+def text(name):
+    return b"desc\0\0\0\0" + struct.pack(">I", len(name) + 1) + name + bytes(79)
+
+
+def color_profiles():
+    """Profiles by name, each with its mode."""
+    common = {b"desc": text(b"test"), b"cprt": b"text\0\0\0\0none\0", b"wtpt": xyz(0.9642, 1, 0.8249)}
+    rgb = {
+        # The colorants of the profiles that Adobe and Apple publish.
+        "adobe": [(0.60974, 0.31111, 0.01947), (0.20528, 0.62567, 0.06087), (0.14919, 0.06322, 0.74457)],
+        "p3": [(0.51512, 0.24120, -0.00105), (0.29198, 0.69225, 0.04189), (0.15710, 0.06657, 0.78407)],
+    }
+    curves = {"gamma": [563], "linear": [], "table": [round(65535 * (i / 1023) ** 1.8) for i in range(1024)]}
+    found = {}
+    for curve_name, values in curves.items():
+        for name, colorants in rgb.items():
+            tags = {key: xyz(*color) for key, color in zip([b"rXYZ", b"gXYZ", b"bXYZ"], colorants, strict=True)}
+            tags |= {key: curve(values) for key in [b"rTRC", b"gTRC", b"bTRC"]}
+            found[f"{name}-{curve_name}"] = ("RGB", profile(b"RGB ", common | tags))
+        found[f"gray-{curve_name}"] = ("L", profile(b"GRAY", common | {b"kTRC": curve(values)}))
+    return found
+
+
+def pixels_of(out):
+    return {name.split("/")[-1]: record for name, record in
+            ((record["key"], record) for record in Dataset(out, None).all_records().values())}
+
+
+def test_colors_are_converted_as_by_littlecms(dsconvert, tmp_path):
+    rng, folder = np.random.default_rng(13), tmp_path / "in"
+    folder.mkdir()
+    srgb, expected = ImageCms.createProfile("sRGB"), {}
+    for name, (mode, data) in color_profiles().items():
+        shape = (96, 96, 3) if mode == "RGB" else (16, 16)
+        samples = rng.integers(0, 256, shape, np.uint8) if mode == "RGB" else np.arange(256, dtype=np.uint8)
+        image = Image.fromarray(samples.reshape(shape))
+        image.save(folder / f"{name}.png", icc_profile=data)
+        source = ImageCms.ImageCmsProfile(io.BytesIO(data))
+        flags = ImageCms.Flags.NOCACHE | ImageCms.Flags.NOOPTIMIZE
+        converted = ImageCms.profileToProfile(image, source, srgb, outputMode="RGB", flags=flags)
+        expected[f"{name}.png"] = np.asarray(converted).astype(int)
+    dsconvert("images", folder, "--out", tmp_path / "out", "--encode", "raw", "--format", "msgpack", "--quiet")
+    records = pixels_of(tmp_path / "out")
+    assert records.keys() == expected.keys()
+    for name, pixels in expected.items():
+        found = np.frombuffer(records[name]["image"], np.uint8).reshape(pixels.shape).astype(int)
+        difference = found - pixels
+        # Truncation would be 0.35 to 0.48 on average.
+        assert abs(difference.mean()) < 0.03 and abs(difference).max() <= 2, (name, difference.mean(), difference.max())
+        assert (abs(difference) > 1).mean() < 0.001, name
+
+
+def box(source, target):
+    """The first sample and the number of samples of each pixel: a sample between two pixels belongs to the first."""
+    scale, spans = Fraction(source, target), []
+    width = max(scale, Fraction(1))
+    for n in range(target):
+        center = (n + Fraction(1, 2)) * scale
+        inside = [i for i in range(source) if -width / 2 < i + Fraction(1, 2) - center <= width / 2]
+        spans.append((inside[0], len(inside)))
+    return spans
+
+
+def box_of_pillow(source, target):
+    """The same as Pillow computes it, with rounding errors."""
+    scale, spans = source / target, []
+    width = max(scale, 1.0)
+    for n in range(target):
+        center = (n + 0.5) * scale
+        first, end = max(0, int(center - width / 2 + 0.5)), min(source, int(center + width / 2 + 0.5))
+        inside = [i for i in range(first, end) if -0.5 < (i - center + 0.5) * (1 / width) <= 0.5]
+        spans.append((inside[0], len(inside)))
+    return spans
+
+
+def averaged(pixels, spans):
+    return np.stack([pixels[first : first + count].mean(axis=0) for first, count in spans])
+
+
+def test_the_box_filter_averages_the_pixels_of_pillow(dsconvert, tmp_path):
+    rng = np.random.default_rng(14)
+    widths = [1, 2, 3, 5, 8, 11, 13, 15, 16, 24, 33, 50]
+    images = {f"{w}x{h}.png": rng.integers(0, 256, (h, w, 3), np.uint8) for w in widths for h in (3, 9, 14)}
+    (tmp_path / "in").mkdir()
+    for name, pixels in images.items():
+        Image.fromarray(pixels).save(tmp_path / "in" / name)
+    compared = 0
+    for width, height in [(1, 3), (4, 6), (10, 14), (12, 9), (14, 20)]:
+        out = tmp_path / f"{width}x{height}"
+        dsconvert("images", tmp_path / "in", "--out", out, "--resize", f"exact:{width}x{height}", "--enlarge",
+                  "--filter", "box", "--encode", "raw", "--format", "msgpack", "--quiet")
+        for name, record in pixels_of(out).items():
+            source = images[name]
+            (h, w), found = source.shape[:2], np.frombuffer(record["image"], np.uint8).reshape(height, width, 3)
+            rows, columns = box(h, height), box(w, width)
+            exact = averaged(averaged(source.astype(float), rows).swapaxes(0, 1), columns).swapaxes(0, 1)
+            # Each of the two axes is rounded.
+            assert abs(found - exact).max() <= 1.01, (name, out.name)
+            if w == width or h == height:
+                assert abs(found - exact).max() <= 0.51, (name, out.name)
+            if rows == box_of_pillow(h, height) and columns == box_of_pillow(w, width):
+                pillow = np.asarray(Image.fromarray(source).resize((width, height), Image.Resampling.BOX)).astype(int)
+                assert abs(found - pillow).max() <= 1, (name, out.name)
+                compared += 1
+    assert compared > 100

@@ -4,15 +4,19 @@
 //! supports it, so pixels would depend on the machine. Files repeat the same few profiles, so the scratch of each
 //! thread caches the most recent ones in parsed form.
 //!
+//! Results are rounded to the nearest level. The 8-bit transforms of `moxcms` truncate, which makes images almost half a
+//! level too dark. Therefore, profiles with a matrix and curves are converted here, with its tables in 32-bit floating
+//! point, and those with lookup tables by its 16-bit transforms. Either is created as fast as an 8-bit transform: files
+//! may all have a profile of their own, which differs in its description.
+//!
 //! A profile that cannot be read, or is for other channels than those of the image, is ignored, as in image viewers:
 //! the pixels are intact, only their colors are uncertain.
-//!
-//! Samples are converted at 16 bits and rounded. The 8-bit conversions of the crate truncate, which makes every image a
-//! third to half a level too dark.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use moxcms::{ColorProfile, DataColorSpace, Layout, TransformExecutor, TransformOptions, Xyzd};
+use moxcms::{
+    ColorProfile, DataColorSpace, Layout, ToneReprCurve, TransformExecutor, TransformOptions, Xyzd,
+};
 
 use super::pixels::Pixels;
 
@@ -35,21 +39,123 @@ pub(super) enum ColorSpace {
     Cmyk,
 }
 
-/// Number of pixels that are converted together.
-const CHUNK_PIXELS: usize = 1024;
+/// Number of pixels that pass through a 16-bit transform together.
+const BLOCK_PIXELS: usize = 1024;
+/// Number of steps in which linear light is encoded. Near black, where sRGB is steepest, a step is 0.05 levels.
+const LINEAR_STEPS: usize = 1 << 16;
 
-/// A conversion of samples of 16 bits to RGB.
 type Executor = Arc<dyn TransformExecutor<u16> + Send + Sync>;
+type Encoding = [u8; LINEAR_STEPS];
 
 /// A conversion from the colors of a profile to sRGB.
 #[derive(Clone)]
 pub(super) enum ProfileConversion {
     /// For gray: the sRGB level of each level.
     Table(Arc<[u8; 256]>),
-    /// For RGB. Alpha stays as it is.
+    /// For RGB with a matrix and curves.
+    Matrix(Arc<MatrixConversion>),
+    /// For RGB with a lookup table.
     Rgb(Executor),
     /// For CMYK, with 255 as full ink.
     Cmyk(Executor),
+}
+
+/// Conversion by curves to linear light, and a matrix.
+pub(super) struct MatrixConversion {
+    /// Linear light of each level of red, green and blue.
+    curves: [Box<[f32; 256]>; 3],
+    /// From linear light to that of sRGB.
+    matrix: [[f32; 3]; 3],
+    encoding: &'static Encoding,
+}
+
+impl MatrixConversion {
+    /// Returns the conversion for an RGB profile; `None` if it has no matrix, or a lookup table, which takes precedence.
+    fn new(profile: &ColorProfile, srgb: &'static Srgb) -> Option<Self> {
+        if !profile.is_matrix_shaper() || profile.pcs != DataColorSpace::Xyz || has_lookup_table(profile) {
+            return None;
+        }
+        let curves = [
+            profile.build_r_linearize_table::<u8, 256, 8>(true).ok()?,
+            profile.build_g_linearize_table::<u8, 256, 8>(true).ok()?,
+            profile.build_b_linearize_table::<u8, 256, 8>(true).ok()?,
+        ];
+        let matrix = profile.transform_matrix(&srgb.profile).v.map(|row| row.map(|factor| factor as f32));
+        Some(Self { curves, matrix, encoding: &srgb.encoding })
+    }
+
+    fn apply(&self, pixel: &mut [u8]) {
+        let [r, g, b, ..] = pixel else { return };
+        let [reds, greens, blues] = &self.curves;
+        let light = [reds[usize::from(*r)], greens[usize::from(*g)], blues[usize::from(*b)]];
+        let [red, green, blue] = self
+            .matrix
+            .map(|row| encode(self.encoding, row[0] * light[0] + row[1] * light[1] + row[2] * light[2]));
+        (*r, *g, *b) = (red, green, blue);
+    }
+}
+
+/// Returns whether colors are converted by a lookup table of the profile.
+fn has_lookup_table(profile: &ColorProfile) -> bool {
+    profile.lut_a_to_b_perceptual.is_some()
+        || profile.lut_a_to_b_colorimetric.is_some()
+        || profile.lut_a_to_b_saturation.is_some()
+}
+
+/// The target of all conversions, created once.
+struct Srgb {
+    /// Its curves are short tables. Parametric curves would be evaluated at 65,536 points for each profile.
+    profile: ColorProfile,
+    /// The level of each step of linear light, rounded.
+    encoding: Box<Encoding>,
+}
+
+/// Returns sRGB.
+///
+/// Its colorants are the chromaticities of IEC 61966-2-1, adapted from D65 to D50 by the Bradford method, as in littlecms.
+/// Those of `moxcms` differ by up to 2.4 · 10⁻⁴, which is two levels near black.
+fn srgb() -> Option<&'static Srgb> {
+    static SRGB: OnceLock<Option<Srgb>> = OnceLock::new();
+    let build = || {
+        let mut profile = ColorProfile::new_srgb();
+        let curve =
+            profile.build_gamma_table::<f32, LINEAR_STEPS, LINEAR_STEPS, 1>(&profile.red_trc, true).ok()?;
+        let encoding: Vec<u8> = curve.iter().map(|value| (value * 255.0).round() as u8).collect();
+        let light = profile.build_r_linearize_table::<u16, 4096, 12>(true).ok()?;
+        // Rounded up, because `moxcms` truncates between the values of a table.
+        let table = ToneReprCurve::Lut(light.map(|value| (value * 65_535.0).ceil() as u16).to_vec());
+        profile.cicp = None;
+        for curve in [&mut profile.red_trc, &mut profile.green_trc, &mut profile.blue_trc] {
+            *curve = Some(table.clone());
+        }
+        let colorants = [&mut profile.red_colorant, &mut profile.green_colorant, &mut profile.blue_colorant];
+        let xyz = [
+            (0.436_041_252, 0.222_484_540, 0.013_920_187),
+            (0.385_112_911, 0.716_905_079, 0.097_067_239),
+            (0.143_045_838, 0.060_610_381, 0.713_912_574),
+        ];
+        for (colorant, (x, y, z)) in colorants.into_iter().zip(xyz) {
+            *colorant = Xyzd { x, y, z };
+        }
+        Some(Srgb { profile, encoding: encoding.into_boxed_slice().try_into().ok()? })
+    };
+    SRGB.get_or_init(build).as_ref()
+}
+
+/// Returns the sRGB level of linear light. Out of the gamut, it is the nearest level.
+fn encode(encoding: &Encoding, light: f32) -> u8 {
+    let step = (light.clamp(0.0, 1.0) * (LINEAR_STEPS - 1) as f32 + 0.5) as u16;
+    encoding[usize::from(step)]
+}
+
+/// Returns 8-bit samples with 16 bits. 257 is 65,535 ÷ 255.
+fn widened(sample: u8) -> u16 {
+    u16::from(sample) * 257
+}
+
+/// Returns the nearest 8-bit sample.
+fn narrowed(sample: u16) -> u8 {
+    ((u32::from(sample) + 128) / 257) as u8
 }
 
 /// Cache of profiles and their conversions, most recently used last; `None` if there is nothing to convert.
@@ -84,25 +190,36 @@ impl ProfileConversion {
             return None;
         }
         let profile = ColorProfile::new_from_slice(profile).ok()?;
-        let srgb = srgb();
+        let srgb = srgb()?;
         let to = |from: Layout, to: Layout| {
             // Fixed point has 13 bits, which are visible in dark colors.
             let options = TransformOptions { prefer_fixed_point: false, ..TransformOptions::default() };
-            profile.create_transform_16bit(from, &srgb, to, options).ok()
+            profile.create_transform_16bit(from, &srgb.profile, to, options).ok()
         };
         match (space, profile.color_space) {
             (ColorSpace::Gray, DataColorSpace::Gray) => {
-                let levels: [u8; 256] = std::array::from_fn(|level| level as u8);
-                let mut rgb = [[0; 3]; 256];
-                let executor = to(Layout::Gray, Layout::Rgb)?;
-                convert(&executor, &levels, 1, 1, rgb.as_flattened_mut(), 3)?;
-                let table = rgb.map(|[_, green, _]| green);
-                let is_srgb = table.iter().zip(levels).all(|(a, b)| a.abs_diff(b) <= SRGB_TOLERANCE);
+                let curve = match profile.pcs == DataColorSpace::Xyz && !has_lookup_table(&profile) {
+                    true => profile.build_gray_linearize_table::<u8, 256, 8>().ok(),
+                    false => None,
+                };
+                let table = match curve {
+                    Some(curve) => curve.map(|light| encode(&srgb.encoding, light)),
+                    None => {
+                        let levels: [u16; 256] = std::array::from_fn(|level| widened(level as u8));
+                        let mut rgb = [[0; 3]; 256];
+                        to(Layout::Gray, Layout::Rgb)?.transform(&levels, rgb.as_flattened_mut()).ok()?;
+                        rgb.map(|[_, green, _]| narrowed(green))
+                    }
+                };
+                let is_srgb = (0u8..).zip(table).all(|(a, b)| a.abs_diff(b) <= SRGB_TOLERANCE);
                 (!is_srgb).then(|| Self::Table(Arc::new(table)))
             }
             (ColorSpace::Rgb, DataColorSpace::Rgb) => {
-                let rgb = to(Layout::Rgb, Layout::Rgb)?;
-                (!is_identity(&rgb)).then_some(Self::Rgb(rgb))
+                let conversion = match MatrixConversion::new(&profile, srgb) {
+                    Some(matrix) => Self::Matrix(Arc::new(matrix)),
+                    None => Self::Rgb(to(Layout::Rgb, Layout::Rgb)?),
+                };
+                (!conversion.is_identity()).then_some(conversion)
             }
             (ColorSpace::Cmyk, DataColorSpace::Cmyk) => Some(Self::Cmyk(to(Layout::Rgba, Layout::Rgb)?)),
             _ => None,
@@ -119,99 +236,69 @@ impl ProfileConversion {
                     }
                 }
             }
-            Self::Rgb(executor) => {
-                let channels = pixels.channels;
-                if channels < 3 {
-                    return;
-                }
-                let mut before = vec![0; CHUNK_PIXELS * channels];
-                for some in pixels.data.chunks_mut(CHUNK_PIXELS * channels) {
-                    let before = &mut before[..some.len()];
-                    before.copy_from_slice(some);
-                    // Colors that cannot be converted stay as they are.
-                    let _ = convert(executor, before, channels, 3, some, channels);
+            Self::Matrix(conversion) => {
+                pixels.data.chunks_exact_mut(pixels.channels).for_each(|pixel| conversion.apply(pixel));
+            }
+            Self::Rgb(executor) if pixels.channels >= 3 => {
+                let (mut wide, mut converted) = (Vec::new(), [0; 3 * BLOCK_PIXELS]);
+                for block in pixels.data.chunks_mut(BLOCK_PIXELS * pixels.channels) {
+                    wide.clear();
+                    block.chunks_exact(pixels.channels).for_each(|pixel| {
+                        wide.extend(pixel.iter().take(3).map(|&sample| widened(sample)));
+                    });
+                    let converted = &mut converted[..wide.len()];
+                    if executor.transform(&wide, converted).is_err() {
+                        return;
+                    }
+                    let rgb = converted.chunks_exact(3);
+                    for (pixel, rgb) in block.chunks_exact_mut(pixels.channels).zip(rgb) {
+                        pixel.iter_mut().zip(rgb).for_each(|(to, from)| *to = narrowed(*from));
+                    }
                 }
             }
-            Self::Cmyk(_) => {}
+            Self::Rgb(_) | Self::Cmyk(_) => {}
         }
+    }
+
+    /// Returns whether a grid of sample colors stays unchanged.
+    fn is_identity(&self) -> bool {
+        const STEPS: [u8; 9] = [0, 32, 64, 96, 128, 160, 192, 224, 255];
+        let mut colors = Vec::new();
+        for r in STEPS {
+            for g in STEPS {
+                colors.extend(STEPS.iter().flat_map(|b| [r, g, *b]));
+            }
+        }
+        let width = (colors.len() / 3) as u32;
+        let mut pixels = Pixels { data: colors.clone(), width, height: 1, channels: 3 };
+        self.apply(&mut pixels);
+        colors.iter().zip(&pixels.data).all(|(a, b)| a.abs_diff(*b) <= SRGB_TOLERANCE)
     }
 
     /// Converts CMYK samples, with 255 as full ink, to RGB. Returns false if this is not a CMYK conversion.
     pub(super) fn cmyk_to_rgb(&self, inks: &[u8], rgb: &mut [u8]) -> bool {
         match self {
-            Self::Cmyk(executor) => convert(executor, inks, 4, 4, rgb, 3).is_some(),
+            Self::Cmyk(executor) => {
+                let (mut wide, mut converted) = (Vec::new(), [0; 3 * BLOCK_PIXELS]);
+                let blocks = inks.chunks(4 * BLOCK_PIXELS).zip(rgb.chunks_mut(3 * BLOCK_PIXELS));
+                for (inks, rgb) in blocks {
+                    wide.clear();
+                    wide.extend(inks.iter().map(|&sample| widened(sample)));
+                    let converted = &mut converted[..rgb.len()];
+                    if executor.transform(&wide, converted).is_err() {
+                        return false;
+                    }
+                    rgb.iter_mut().zip(converted).for_each(|(to, from)| *to = narrowed(*from));
+                }
+                true
+            }
             _ => false,
         }
     }
 }
 
-/// Returns the profile of sRGB.
-///
-/// Its colorants are the chromaticities of IEC 61966-2-1, adapted from D65 to D50 by the Bradford method, as in littlecms.
-/// Those of `moxcms` differ by up to 2.4 · 10⁻⁴, which is two levels near black.
-fn srgb() -> ColorProfile {
-    let mut srgb = ColorProfile::new_srgb();
-    let colorants = [&mut srgb.red_colorant, &mut srgb.green_colorant, &mut srgb.blue_colorant];
-    let xyz = [
-        (0.436_041_252, 0.222_484_540, 0.013_920_187),
-        (0.385_112_911, 0.716_905_079, 0.097_067_239),
-        (0.143_045_838, 0.060_610_381, 0.713_912_574),
-    ];
-    for (colorant, (x, y, z)) in colorants.into_iter().zip(xyz) {
-        *colorant = Xyzd { x, y, z };
-    }
-    srgb
-}
-
-/// Converts pixels of `channels` samples, of which the first `colors` are colors, to RGB. It is stored in the first three
-/// of `to_channels` samples of a pixel of `to`; the others stay as they are. Changes nothing and returns `None` if the
-/// sizes differ or the conversion fails.
-fn convert(
-    executor: &Executor,
-    from: &[u8],
-    channels: usize,
-    colors: usize,
-    to: &mut [u8],
-    to_channels: usize,
-) -> Option<()> {
-    if from.len() / channels != to.len() / to_channels {
-        return None;
-    }
-    let mut wide = Vec::with_capacity(CHUNK_PIXELS * colors);
-    let mut rgb = vec![0; CHUNK_PIXELS * 3];
-    for (from, to) in from.chunks(CHUNK_PIXELS * channels).zip(to.chunks_mut(CHUNK_PIXELS * to_channels)) {
-        wide.clear();
-        for pixel in from.chunks_exact(channels) {
-            wide.extend(pixel[..colors].iter().map(|&sample| u16::from(sample) * 257));
-        }
-        let rgb = &mut rgb[..wide.len() / colors * 3];
-        executor.transform(&wide, rgb).ok()?;
-        for (pixel, rgb) in to.chunks_exact_mut(to_channels).zip(rgb.chunks_exact(3)) {
-            for (sample, &wide) in pixel.iter_mut().zip(rgb) {
-                *sample = ((u32::from(wide) + 128) / 257) as u8;
-            }
-        }
-    }
-    Some(())
-}
-
-/// Returns whether a conversion leaves a grid of sample colors unchanged.
-fn is_identity(executor: &Executor) -> bool {
-    const STEPS: [u8; 9] = [0, 32, 64, 96, 128, 160, 192, 224, 255];
-    let mut colors = Vec::new();
-    for r in STEPS {
-        for g in STEPS {
-            colors.extend(STEPS.iter().flat_map(|b| [r, g, *b]));
-        }
-    }
-    let mut converted = vec![0; colors.len()];
-    convert(executor, &colors, 3, 3, &mut converted, 3).is_some()
-        && colors.iter().zip(&converted).all(|(a, b)| a.abs_diff(*b) <= SRGB_TOLERANCE)
-}
-
 #[cfg(test)]
 mod tests {
-    use moxcms::ToneReprCurve;
     use proptest::prelude::*;
 
     use super::*;
@@ -236,131 +323,6 @@ mod tests {
             .unwrap();
         assert!(out[0] < 90 && out[1].abs_diff(180) <= 3, "{out:?}");
         assert!(out[3..].iter().all(|v| v.abs_diff(128) <= 3), "{out:?}");
-    }
-
-    /// Linear light of a level, in 64-bit floating point.
-    fn linear(curve: &ToneReprCurve, level: u8) -> f64 {
-        let x = f64::from(level) / 255.0;
-        match curve {
-            ToneReprCurve::Lut(table) if table.is_empty() => x,
-            ToneReprCurve::Lut(table) if table.len() == 1 => x.powf(f64::from(table[0]) / 256.0),
-            ToneReprCurve::Lut(table) => {
-                let at = x * (table.len() - 1) as f64;
-                let (low, share) = (at.floor() as usize, at.fract());
-                let value = |i: usize| f64::from(table[i.min(table.len() - 1)]) / 65535.0;
-                value(low) * (1.0 - share) + value(low + 1) * share
-            }
-            ToneReprCurve::Parametric(p) => match p.iter().map(|v| f64::from(*v)).collect::<Vec<_>>()[..] {
-                [g] => x.powf(g),
-                [g, a, b] => {
-                    if x >= -b / a {
-                        (a * x + b).powf(g)
-                    } else {
-                        0.0
-                    }
-                }
-                [g, a, b, c, d, ..] => {
-                    if x >= d {
-                        (a * x + b).powf(g)
-                    } else {
-                        c * x
-                    }
-                }
-                _ => panic!("{p:?}"),
-            },
-        }
-    }
-
-    /// Level of linear light in sRGB, not rounded.
-    fn srgb_level(linear: f64) -> f64 {
-        let x = linear.clamp(0.0, 1.0);
-        255.0 * if x <= 0.0031308 { 12.92 * x } else { 1.055 * x.powf(1.0 / 2.4) - 0.055 }
-    }
-
-    /// Columns are the colorants of a profile, as stored in its file.
-    fn matrix(profile: &ColorProfile) -> [[f64; 3]; 3] {
-        let colorants = [profile.red_colorant, profile.green_colorant, profile.blue_colorant];
-        [colorants.map(|c| c.x), colorants.map(|c| c.y), colorants.map(|c| c.z)]
-    }
-
-    fn inverse(m: [[f64; 3]; 3]) -> [[f64; 3]; 3] {
-        let minor = |i: usize, j: usize| {
-            let (a, b, c, d) = ((i + 1) % 3, (i + 2) % 3, (j + 1) % 3, (j + 2) % 3);
-            m[a][c] * m[b][d] - m[a][d] * m[b][c]
-        };
-        let determinant: f64 = (0..3).map(|j| m[0][j] * minor(0, j)).sum();
-        std::array::from_fn(|i| std::array::from_fn(|j| minor(j, i) / determinant))
-    }
-
-    fn product(m: [[f64; 3]; 3], v: [f64; 3]) -> [f64; 3] {
-        m.map(|row| row.iter().zip(v).map(|(a, b)| a * b).sum())
-    }
-
-    /// Conversions were up to 2.2 levels too dark, and 0.35 to 0.48 on average.
-    #[test]
-    fn colors_equal_those_in_64_bit_floating_point() {
-        let table = (0..1024).map(|i| ((f64::from(i) / 1023.0).powf(1.8) * 65535.0).round() as u16).collect();
-        let with_curve = |curve: ToneReprCurve| {
-            let mut profile = ColorProfile::new_display_p3();
-            profile.cicp = None;
-            (profile.red_trc, profile.green_trc) = (Some(curve.clone()), Some(curve.clone()));
-            profile.blue_trc = Some(curve);
-            profile
-        };
-        let profiles = [
-            ("AdobeRGB", ColorProfile::new_adobe_rgb()),
-            ("Display P3", ColorProfile::new_display_p3()),
-            ("Rec. 2020", ColorProfile::new_bt2020()),
-            ("ProPhoto", ColorProfile::new_pro_photo_rgb()),
-            ("linear", with_curve(ToneReprCurve::Lut(Vec::new()))),
-            ("gamma 2.2", with_curve(ToneReprCurve::Lut(vec![563]))),
-            ("table", with_curve(ToneReprCurve::Lut(table))),
-        ];
-        let levels: Vec<u8> = (0..=255).step_by(15).collect();
-        let mut colors = Vec::new();
-        for &r in &levels {
-            for &g in &levels {
-                colors.extend(levels.iter().flat_map(|&b| [r, g, b]));
-            }
-        }
-        let to_srgb = inverse(matrix(&srgb()));
-        for (name, profile) in profiles {
-            let profile = ColorProfile::new_from_slice(&profile.encode().unwrap()).unwrap();
-            let found = converted(&profile, ColorSpace::Rgb, &colors).unwrap();
-            let curves =
-                [&profile.red_trc, &profile.green_trc, &profile.blue_trc].map(|c| c.clone().unwrap());
-            let (mut bias, mut worst) = (0.0, 0.0_f64);
-            for (color, found) in colors.chunks_exact(3).zip(found.chunks_exact(3)) {
-                let light = std::array::from_fn(|i| linear(&curves[i], color[i]));
-                let expected = product(to_srgb, product(matrix(&profile), light)).map(srgb_level);
-                for (expected, found) in expected.into_iter().zip(found) {
-                    // Rounding is no bias, but the ends of the range are.
-                    let difference = f64::from(*found) - expected;
-                    bias += f64::from(*found) - expected.round();
-                    worst = worst.max(difference.abs());
-                }
-            }
-            bias /= colors.len() as f64;
-            assert!(bias.abs() <= 0.02 && worst <= 1.0, "{name}: bias {bias:.4}, at most {worst:.3}");
-        }
-        for gamma in [1.0, 1.8, 2.2] {
-            let profile = ColorProfile::new_gray_with_gamma(gamma);
-            let profile = ColorProfile::new_from_slice(&profile.encode().unwrap()).unwrap();
-            let levels: Vec<u8> = (0..=255).collect();
-            let curve = profile.gray_trc.clone().unwrap();
-            let expected: Vec<f64> = levels.iter().map(|&level| srgb_level(linear(&curve, level))).collect();
-            let found = converted(&profile, ColorSpace::Gray, &levels).unwrap_or(levels.clone());
-            let bias: f64 =
-                found.iter().zip(&expected).map(|(a, b)| f64::from(*a) - b.round()).sum::<f64>() / 256.0;
-            let worst =
-                found.iter().zip(&expected).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max);
-            if gamma != 2.2 {
-                assert!(
-                    bias.abs() <= 0.02 && worst <= 1.0,
-                    "gray {gamma}: bias {bias:.4}, at most {worst:.3}"
-                );
-            }
-        }
     }
 
     #[test]
@@ -391,6 +353,259 @@ mod tests {
         assert_eq!(kept, std::iter::once(0).chain(last).collect::<Vec<_>>());
         profiles.conversion(&vec![1; MAX_CACHED_PROFILE_BYTES], ColorSpace::Rgb);
         assert_eq!(profiles.0.len(), 1);
+    }
+
+    /// Evaluates a tone curve in double precision, as ICC.1:2022 specifies in 10.6 and 10.18.
+    fn curve_at(curve: &ToneReprCurve, x: f64) -> f64 {
+        match curve {
+            ToneReprCurve::Lut(table) if table.is_empty() => x,
+            ToneReprCurve::Lut(table) if table.len() == 1 => x.powf(f64::from(table[0]) / 256.0),
+            ToneReprCurve::Lut(table) => {
+                let at = x * (table.len() - 1) as f64;
+                let below = (at as usize).min(table.len() - 2);
+                let (low, high) = (f64::from(table[below]), f64::from(table[below + 1]));
+                (low + (high - low) * (at - below as f64)) / 65_535.0
+            }
+            ToneReprCurve::Parametric(p) => {
+                let p: Vec<f64> = p.iter().map(|&v| v.into()).collect();
+                match p[..] {
+                    [g] => x.powf(g),
+                    [g, a, b, c, d] => {
+                        if x >= d {
+                            (a * x + b).powf(g)
+                        } else {
+                            c * x
+                        }
+                    }
+                    _ => panic!("{p:?}"),
+                }
+            }
+        }
+    }
+
+    fn inverse(m: [[f64; 3]; 3]) -> [[f64; 3]; 3] {
+        let minor = |i: usize, j: usize| {
+            let (a, b, c, d) = ((i + 1) % 3, (i + 2) % 3, (j + 1) % 3, (j + 2) % 3);
+            m[a][c] * m[b][d] - m[a][d] * m[b][c]
+        };
+        let determinant: f64 = (0..3).map(|j| m[0][j] * minor(0, j)).sum();
+        std::array::from_fn(|i| std::array::from_fn(|j| minor(j, i) / determinant))
+    }
+
+    /// Returns the sRGB level of linear light, not rounded.
+    fn srgb_level(light: f64) -> f64 {
+        let light = light.clamp(0.0, 1.0);
+        255.0 * if light <= 0.003_130_8 { 12.92 * light } else { 1.055 * light.powf(1.0 / 2.4) - 0.055 }
+    }
+
+    fn product(a: [[f64; 3]; 3], b: [[f64; 3]; 3]) -> [[f64; 3]; 3] {
+        a.map(|row| std::array::from_fn(|j| (0..3).map(|k| row[k] * b[k][j]).sum()))
+    }
+
+    /// Returns the matrix from linear light to XYZ for the given chromaticities of red, green and blue and a white of D65,
+    /// adapted to D50 by the Bradford method.
+    fn matrix_of(primaries: [[f64; 2]; 3]) -> [[f64; 3]; 3] {
+        const BRADFORD: [[f64; 3]; 3] =
+            [[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]];
+        let xyz = |[x, y]: [f64; 2]| [x / y, 1.0, (1.0 - x - y) / y];
+        let of = |m: [[f64; 3]; 3], v: [f64; 3]| m.map(|row| (0..3).map(|k| row[k] * v[k]).sum::<f64>());
+        let diagonal = |v: [f64; 3]| -> [[f64; 3]; 3] {
+            std::array::from_fn(|i| std::array::from_fn(|j| if i == j { v[i] } else { 0.0 }))
+        };
+        let white = xyz([0.3127, 0.3290]);
+        let columns = primaries.map(xyz);
+        let unscaled: [[f64; 3]; 3] = std::array::from_fn(|i| std::array::from_fn(|j| columns[j][i]));
+        let scaled = product(unscaled, diagonal(of(inverse(unscaled), white)));
+        let (from, to) = (of(BRADFORD, white), of(BRADFORD, [0.9642, 1.0, 0.8249]));
+        let gain = diagonal(std::array::from_fn(|i| to[i] / from[i]));
+        product(product(inverse(BRADFORD), product(gain, BRADFORD)), scaled)
+    }
+
+    /// Returns the conversion of an RGB profile with matrix and curves in double precision.
+    fn exact(profile: &ColorProfile, colors: &[u8]) -> Vec<f64> {
+        let to_xyz = |p: &ColorProfile| {
+            let [r, g, b] = [p.red_colorant, p.green_colorant, p.blue_colorant];
+            [[r.x, g.x, b.x], [r.y, g.y, b.y], [r.z, g.z, b.z]]
+        };
+        let (from, to) = (to_xyz(profile), inverse(matrix_of(SRGB)));
+        let curves = [&profile.red_trc, &profile.green_trc, &profile.blue_trc].map(|c| c.as_ref().unwrap());
+        let convert = |color: &[u8]| -> [f64; 3] {
+            let light: [f64; 3] = std::array::from_fn(|i| curve_at(curves[i], f64::from(color[i]) / 255.0));
+            let xyz: [f64; 3] = std::array::from_fn(|i| (0..3).map(|j| from[i][j] * light[j]).sum());
+            std::array::from_fn(|i| srgb_level((0..3).map(|j| to[i][j] * xyz[j]).sum()))
+        };
+        colors.chunks_exact(3).flat_map(convert).collect()
+    }
+
+    /// Returns mean and largest absolute difference of levels from exact ones.
+    fn differences(levels: &[u8], exact: &[f64]) -> (f64, f64) {
+        assert_eq!(levels.len(), exact.len());
+        let differences = || levels.iter().zip(exact).map(|(&level, exact)| f64::from(level) - exact);
+        (differences().sum::<f64>() / exact.len() as f64, differences().fold(0.0, |m, d| d.abs().max(m)))
+    }
+
+    const SRGB: [[f64; 2]; 3] = [[0.64, 0.33], [0.30, 0.60], [0.15, 0.06]];
+
+    fn random_bytes(count: usize) -> Vec<u8> {
+        (0..count as u64).map(|i| xxhash_rust::xxh3::xxh3_64(&i.to_le_bytes()) as u8).collect()
+    }
+
+    #[test]
+    fn rgb_is_rounded_to_the_nearest_level() {
+        let profile = |primaries: [[f64; 2]; 3], curves: [ToneReprCurve; 3]| {
+            let mut profile = ColorProfile::new_srgb();
+            let [x, y, z] = matrix_of(primaries);
+            let [red, green, blue] = std::array::from_fn(|i| Xyzd { x: x[i], y: y[i], z: z[i] });
+            (profile.red_colorant, profile.green_colorant, profile.blue_colorant) = (red, green, blue);
+            [profile.red_trc, profile.green_trc, profile.blue_trc] = curves.map(Some);
+            profile.cicp = None;
+            profile
+        };
+        let same = |curve: ToneReprCurve| [curve.clone(), curve.clone(), curve];
+        let table = |gamma: f64| {
+            let at = |i: i32| ((f64::from(i) / 1023.0).powf(gamma) * 65_535.0).round() as u16;
+            ToneReprCurve::Lut((0..1024).map(at).collect())
+        };
+        let linear = || ToneReprCurve::Lut(Vec::new());
+        let srgb_curve =
+            || ToneReprCurve::Parametric(vec![2.4, 1.0 / 1.055, 0.055 / 1.055, 1.0 / 12.92, 0.04045]);
+        const ADOBE: [[f64; 2]; 3] = [[0.64, 0.33], [0.21, 0.71], [0.15, 0.06]];
+        const DISPLAY_P3: [[f64; 2]; 3] = [[0.680, 0.320], [0.265, 0.690], [0.150, 0.060]];
+        const REC_2020: [[f64; 2]; 3] = [[0.708, 0.292], [0.170, 0.797], [0.131, 0.046]];
+        let own = [ToneReprCurve::Parametric(vec![1.8]), table(2.0), ToneReprCurve::Lut(vec![0x233])];
+        let colors = random_bytes(300_000);
+        for (name, profile) in [
+            ("Adobe RGB", profile(ADOBE, same(ToneReprCurve::Lut(vec![0x233])))),
+            ("Display P3", profile(DISPLAY_P3, same(srgb_curve()))),
+            ("Rec. 2020", profile(REC_2020, same(ToneReprCurve::Parametric(vec![2.4])))),
+            ("Rec. 2020, table", profile(REC_2020, same(table(1.8)))),
+            ("sRGB, linear", profile(SRGB, same(linear()))),
+            ("P3, linear", profile(DISPLAY_P3, same(linear()))),
+            ("three curves", profile(ADOBE, own)),
+            // Their colorants are those of the library.
+            ("ProPhoto", ColorProfile::new_pro_photo_rgb()),
+            ("Display P3 with CICP", ColorProfile::new_display_p3()),
+        ] {
+            let read = ColorProfile::new_from_slice(&profile.encode().unwrap()).unwrap();
+            let levels = converted(&profile, ColorSpace::Rgb, &colors).unwrap();
+            let (mean, largest) = differences(&levels, &exact(&read, &colors));
+            assert!(mean.abs() <= 0.02 && largest <= 1.0, "{name}: {mean:.4} {largest:.3}");
+
+            let rgba: Vec<u8> =
+                colors.chunks_exact(3).flat_map(|c| [c[0], c[1], c[2], c[0] ^ 0x55]).collect();
+            let width = (rgba.len() / 4) as u32;
+            let mut pixels = Pixels { data: rgba.clone(), width, height: 1, channels: 4 };
+            let profile = Profiles::default().conversion(&profile.encode().unwrap(), ColorSpace::Rgb);
+            profile.unwrap().apply(&mut pixels);
+            for ((pixel, rgb), before) in
+                pixels.data.chunks_exact(4).zip(levels.chunks_exact(3)).zip(rgba.chunks_exact(4))
+            {
+                assert!(&pixel[..3] == rgb && pixel[3] == before[3], "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn gray_is_rounded_to_the_nearest_level() {
+        let levels: Vec<u8> = (0..=255).collect();
+        let table: Vec<u16> = (0..4096u32).map(|i| (i * i / 256).min(65_535) as u16).collect();
+        let mut with_table = ColorProfile::new_gray_with_gamma(1.0);
+        with_table.gray_trc = Some(ToneReprCurve::Lut(table));
+        for profile in [1.0, 1.8, 2.6].map(ColorProfile::new_gray_with_gamma).into_iter().chain([with_table])
+        {
+            let read = ColorProfile::new_from_slice(&profile.encode().unwrap()).unwrap();
+            let curve = read.gray_trc.as_ref().unwrap();
+            let exact: Vec<f64> =
+                levels.iter().map(|&v| srgb_level(curve_at(curve, f64::from(v) / 255.0))).collect();
+            let (_, largest) = differences(&converted(&profile, ColorSpace::Gray, &levels).unwrap(), &exact);
+            assert!(largest <= 0.55, "{curve:?}: {largest}");
+        }
+    }
+
+    /// Returns a printer profile: a lookup table with two nodes per channel, and the lightness of each corner.
+    fn profile_with_table(space: &[u8; 4], channels: usize, lightness: impl Fn(&[f64]) -> f64) -> Vec<u8> {
+        let word = |value: f64| (value.round() as u16).to_be_bytes();
+        let mut table = b"mft2\0\0\0\0".to_vec();
+        table.extend([channels as u8, 3, 2, 0]);
+        (0..9).for_each(|i| table.extend(if i % 4 == 0 { 65_536i32 } else { 0 }.to_be_bytes()));
+        table.extend([0, 2, 0, 2]);
+        let straight = [0, 0, 255, 255];
+        (0..channels).for_each(|_| table.extend(straight));
+        for corner in 0..1usize << channels {
+            let inks: Vec<f64> = (0..channels).map(|i| ((corner >> (channels - 1 - i)) & 1) as f64).collect();
+            table.extend([word(lightness(&inks) * 652.8), word(32_768.0), word(32_768.0)].concat());
+        }
+        (0..3).for_each(|_| table.extend(straight));
+        let white: Vec<u8> = [63_190i32, 65_536, 54_061].iter().flat_map(|v| v.to_be_bytes()).collect();
+        let white_tag = [&b"XYZ \0\0\0\0"[..], &white].concat();
+        table.resize(table.len().next_multiple_of(4), 0);
+
+        let mut profile = vec![0; 128];
+        profile[8..10].copy_from_slice(&[2, 0x40]);
+        profile[12..16].copy_from_slice(b"prtr");
+        profile[16..20].copy_from_slice(space);
+        profile[20..24].copy_from_slice(b"Lab ");
+        profile[36..40].copy_from_slice(b"acsp");
+        profile[68..80].copy_from_slice(&white);
+        let mut at = 128 + 4 + 2 * 12;
+        profile.extend(2u32.to_be_bytes());
+        for (name, tag) in [(b"A2B0", &table), (b"wtpt", &white_tag)] {
+            profile.extend(name);
+            profile.extend((at as u32).to_be_bytes());
+            profile.extend((tag.len() as u32).to_be_bytes());
+            at += tag.len();
+        }
+        profile.extend([table, white_tag].concat());
+        let length = (profile.len() as u32).to_be_bytes();
+        profile[..4].copy_from_slice(&length);
+        profile
+    }
+
+    #[test]
+    fn colors_from_lookup_tables_are_rounded_to_the_nearest_level() {
+        // Linear in each channel, so that interpolation between the corners is exact.
+        let of_rgb = |c: &[f64]| 100.0 * (0.3 * c[0] + 0.6 * c[1] + 0.1 * c[2]);
+        let of_inks = |c: &[f64]| {
+            15.0 + 85.0 * (1.0 - c[3]) * (1.0 - 0.3 * c[0]) * (1.0 - 0.25 * c[1]) * (1.0 - 0.1 * c[2])
+        };
+        let level = |lightness: f64| {
+            let root = (lightness + 16.0) / 116.0;
+            srgb_level(if lightness > 8.0 { root.powi(3) } else { lightness * 27.0 / 24_389.0 })
+        };
+        let exact = |samples: &[u8], channels, lightness: &dyn Fn(&[f64]) -> f64| -> Vec<f64> {
+            let of = |color: &[u8]| {
+                let color: Vec<f64> = color.iter().map(|&v| f64::from(v) / 255.0).collect();
+                [level(lightness(&color)); 3]
+            };
+            samples.chunks_exact(channels).flat_map(of).collect()
+        };
+
+        let colors = random_bytes(60_000);
+        let profile = profile_with_table(b"RGB ", 3, of_rgb);
+        let conversion = Profiles::default().conversion(&profile, ColorSpace::Rgb).unwrap();
+        let mut pixels = Pixels { data: colors.clone(), width: 20_000, height: 1, channels: 3 };
+        conversion.apply(&mut pixels);
+        let (mean, largest) = differences(&pixels.data, &exact(&colors, 3, &of_rgb));
+        assert!(mean.abs() <= 0.02 && largest <= 1.0, "RGB: {mean:.4} {largest:.3}");
+        let rgba: Vec<u8> = colors.chunks_exact(3).flat_map(|c| [c[0], c[1], c[2], c[1] ^ 0x55]).collect();
+        let mut with_alpha = Pixels { data: rgba.clone(), width: 20_000, height: 1, channels: 4 };
+        conversion.apply(&mut with_alpha);
+        let expected = pixels.data.chunks_exact(3).zip(rgba.chunks_exact(4));
+        assert!(
+            with_alpha
+                .data
+                .chunks_exact(4)
+                .zip(expected)
+                .all(|(p, (rgb, old))| { &p[..3] == rgb && p[3] == old[3] })
+        );
+
+        let inks = random_bytes(80_000);
+        let profile = profile_with_table(b"CMYK", 4, of_inks);
+        let conversion = Profiles::default().conversion(&profile, ColorSpace::Cmyk).unwrap();
+        let mut rgb = vec![0; 60_000];
+        assert!(conversion.cmyk_to_rgb(&inks, &mut rgb));
+        let (mean, largest) = differences(&rgb, &exact(&inks, 4, &of_inks));
+        assert!(mean.abs() <= 0.02 && largest <= 1.0, "CMYK: {mean:.4} {largest:.3}");
     }
 
     proptest! {

@@ -2,6 +2,7 @@
 
 use fast_image_resize::{FilterType, Resizer};
 
+use super::filter_support::box_filter;
 use super::geometry::{Rect, Size};
 use super::lanczos::{SUPPORT, lanczos3};
 use super::option_values::Filter;
@@ -38,12 +39,13 @@ pub(super) fn pixels_read(filter: Filter, size: Size, part: SourceRegion, target
 
 fn algorithm(filter: Filter) -> FilterType {
     match filter {
-        // The support is valid, so the fallback to the library's own Lanczos is never used.
+        // The supports are valid, so the fallbacks to the library's own filters are never used.
         Filter::Lanczos3 => fast_image_resize::Filter::new("lanczos3", lanczos3, SUPPORT)
             .map_or(FilterType::Lanczos3, FilterType::Custom),
         Filter::CatmullRom => FilterType::CatmullRom,
         Filter::Bilinear => FilterType::Bilinear,
-        Filter::Box => FilterType::Box,
+        Filter::Box => fast_image_resize::Filter::new("box", box_filter, filter.support())
+            .map_or(FilterType::Box, FilterType::Custom),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use super::super::filter_support::box_filter;
 use super::super::lanczos::{SUPPORT, lanczos3};
 use super::super::option_values::Filter;
 
@@ -42,6 +43,11 @@ impl FilterKernel {
         self.filter.support()
     }
 
+    /// Returns whether this is the box, which has edges: there, 32 bits are too few for a distance.
+    pub(super) fn is_box(self) -> bool {
+        self.filter == Filter::Box
+    }
+
     /// Returns the value of the kernel at the distance `x`.
     #[inline]
     pub(super) fn at(self, x: f32) -> f32 {
@@ -62,8 +68,7 @@ impl FilterKernel {
                 ((2.5 - 0.5 * distance) * distance - 4.0) * distance + 2.0
             }
             Filter::Bilinear if distance < 1.0 => 1.0 - distance,
-            // Half open: selects one of two samples at the same distance.
-            Filter::Box if x > -0.5 && x <= 0.5 => 1.0,
+            Filter::Box => box_filter(x.into()) as f32,
             _ => 0.0,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::super::filter_support::box_filter;
 use super::kernel::{FilterKernel, nearest};
 
 /// Fractional bits of a weight.
@@ -56,13 +57,20 @@ impl Weights {
             let center = axis.first + n as f64 * axis.step;
             // Samples whose center is inside the kernel. The conversion saturates negative numbers to zero.
             let start = ((center - reach + 0.5) as usize).min(axis.length.saturating_sub(1));
-            let end =
-                ((center + reach + 0.5) as usize).clamp(start + 1, axis.length.max(1)).min(start + stride);
+            // A sample on the edge is inside, in spite of rounding errors.
+            let edge = if kernel.is_box() { 1e-6 } else { 0.0 };
+            let end = ((center + reach + 0.5 + edge) as usize)
+                .clamp(start + 1, axis.length.max(1))
+                .min(start + stride);
             let exact = &mut exact[..end - start];
             let mut sum = 0.0;
-            let mut distance = ((start as f64 + 0.5 - center) / scale) as f32;
-            for weight in exact.iter_mut() {
-                *weight = kernel.at(distance);
+            let distance_of = |sample: usize| (sample as f64 + 0.5 - center) / scale;
+            let mut distance = distance_of(start) as f32;
+            for (sample, weight) in (start..).zip(exact.iter_mut()) {
+                *weight = match kernel.is_box() {
+                    true => box_filter(distance_of(sample)) as f32,
+                    false => kernel.at(distance),
+                };
                 sum += *weight;
                 distance += per_sample;
             }
@@ -135,6 +143,29 @@ mod tests {
                     }
                     let span = &weights.span;
                     assert!(span.start < span.end && span.end <= length, "{filter:?} {axis:?}: {span:?}");
+                }
+            }
+        }
+    }
+
+    /// Compares with integer arithmetic: a sample exactly between two pixels belongs to the first.
+    #[test]
+    fn the_box_covers_a_sample_on_its_edge_once() {
+        for length in 1..120i64 {
+            for count in 1..60i64 {
+                let step = length as f64 / count as f64;
+                let axis =
+                    SampleAxis { first: step / 2.0, step, count: count as usize, length: length as usize };
+                let weights = Weights::new(axis, FilterKernel::of(Filter::Box));
+                for n in 0..count {
+                    // Twice the distance in units of 1/count of a sample, and the width of the box in these units.
+                    let distance = |sample: i64| (2 * sample + 1) * count - (2 * n + 1) * length;
+                    let width = length.max(count);
+                    let inside = |sample: &i64| -width < distance(*sample) && distance(*sample) <= width;
+                    let samples: Vec<i64> = (0..length).filter(inside).collect();
+                    let found = weights.of(n as usize).iter().filter(|&&weight| weight != 0).count();
+                    let start = weights.starts[n as usize] as i64;
+                    assert_eq!((start, found), (samples[0], samples.len()), "{length} to {count}: {n}");
                 }
             }
         }
