@@ -38,14 +38,35 @@ pub(super) fn pixels_read(filter: Filter, size: Size, part: SourceRegion, target
 }
 
 fn algorithm(filter: Filter) -> FilterType {
-    match filter {
-        // The supports are valid, so the fallbacks to the library's own filters are never used.
-        Filter::Lanczos3 => fast_image_resize::Filter::new("lanczos3", lanczos3, SUPPORT)
-            .map_or(FilterType::Lanczos3, FilterType::Custom),
-        Filter::CatmullRom => FilterType::CatmullRom,
-        Filter::Bilinear => FilterType::Bilinear,
-        Filter::Box => fast_image_resize::Filter::new("box", box_filter, filter.support())
-            .map_or(FilterType::Box, FilterType::Custom),
+    // The supports are valid, so the fallbacks to the library's own filters are never used.
+    let (name, kernel, library): (_, fn(f64) -> f64, _) = match filter {
+        Filter::Lanczos3 => ("lanczos3", |x| without_zeros(x, SUPPORT, lanczos3(x)), FilterType::Lanczos3),
+        Filter::CatmullRom => {
+            ("catmullrom", |x| without_zeros(x, 2.0, catmullrom(x)), FilterType::CatmullRom)
+        }
+        Filter::Bilinear => return FilterType::Bilinear,
+        Filter::Box => ("box", box_filter, FilterType::Box),
+    };
+    fast_image_resize::Filter::new(name, kernel, filter.support()).map_or(library, FilterType::Custom)
+}
+
+/// Replaces zeros inside the support by a weight that is rounded to zero later.
+///
+/// `fast_image_resize` drops samples of weight zero at the edge of a window, and assumes that no window starts before the
+/// first one. If only the window of the first pixel of a crop has zeros, it reads outside its buffer.
+fn without_zeros(x: f64, support: f64, weight: f64) -> f64 {
+    if weight == 0.0 && x.abs() < support { f64::MIN_POSITIVE } else { weight }
+}
+
+/// Returns the kernel of Keys with a slope of −1/2, in the operations of `fast_image_resize`.
+fn catmullrom(x: f64) -> f64 {
+    let x = x.abs();
+    if x < 1.0 {
+        (1.5 * x - 2.5) * x * x + 1.0
+    } else if x < 2.0 {
+        (((x - 5.0) * x + 8.0) * x - 4.0) * -0.5
+    } else {
+        0.0
     }
 }
 
@@ -60,4 +81,29 @@ pub(super) fn resize(
 ) -> Result<(), Reject> {
     out.reshape(target, source.channels);
     crate::decode::resize(resizer, algorithm(filter), source, part, target, &mut out.data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crop_of_one_color_keeps_it() {
+        let mut resizer = Resizer::new();
+        for filter in [Filter::Lanczos3, Filter::CatmullRom, Filter::Bilinear, Filter::Box] {
+            for source in 1..12 {
+                for target in (1..48).step_by(3).chain([source, 2 * source, 4 * source, 5 * source]) {
+                    let size = Size::new(source, source);
+                    let (data, mut out) = (vec![77; (source * source) as usize], Pixels::default());
+                    let mut pixels = Pixels { data, width: source, height: source, channels: 1 };
+                    let crop = Size::new(target.div_ceil(2), target.div_ceil(3));
+                    let (left, top) = ((target - crop.width) / 2, (target - crop.height) / 2);
+                    let part =
+                        source_region(size, 1, Size::new(target, target), Rect { left, top, size: crop });
+                    resize(&mut resizer, filter, &mut pixels, part, crop, &mut out).unwrap();
+                    assert!(out.data.iter().all(|&level| level == 77), "{filter:?}: {source} to {target}");
+                }
+            }
+        }
+    }
 }
