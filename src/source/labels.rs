@@ -1,6 +1,7 @@
 //! Class labels from the folders of a source.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -51,9 +52,10 @@ const MAX_NESTED: usize = 32;
 const CONTAINERS: [&str; 11] =
     ["images", "image", "imgs", "img", "jpegimages", "jpegs", "jpeg", "jpgs", "jpg", "pngs", "png"];
 /// Names of folders of masks or annotations.
-const MASKS: [&str; 25] = [
+const MASKS: [&str; 28] = [
     "masks",
     "maskimages",
+    "anno",
     "annotations",
     "annotation",
     "annotationimages",
@@ -73,11 +75,15 @@ const MASKS: [&str; 25] = [
     "segmentation",
     "segmentations",
     "segmentationclass",
+    "segmentationclassaug",
+    "segmentationclassraw",
     "segmentationobject",
     "segmaps",
     "stuffthingmaps",
     "trimaps",
 ];
+/// Those of [`MASKS`] that are also the last word of names of classes.
+const NOUNS: [&str; 7] = ["masks", "labels", "gt", "gts", "annotation", "annotations", "segmentation"];
 /// As [`MASKS`], if there are folders of images or masks beside them: a class may have such a name.
 const PERHAPS_MASKS: [&str; 7] = ["mask", "label", "seg", "semantic", "instance", "panoptic", "depth"];
 
@@ -151,33 +157,15 @@ impl Folders {
         let is_split = self.splits.names.len() > 1;
         for file in files.iter() {
             let Some(class) = self.class_of(&file, by) else { continue };
-            let split = if is_split { self.splits.of(&file) } else { 0 };
-            match found.get_mut(&class) {
-                Some(other) if *other == Some(split) => {}
-                Some(other) => *other = None,
-                None => drop(found.insert(class, Some(split))),
-            }
+            add_class(&mut found, class, if is_split { self.splits.of(&file) } else { 0 });
         }
         found
     }
 
     /// Warns about `classes` that may be unintended.
     fn warn(&mut self, classes: &BTreeMap<String, Option<usize>>, layout: FolderLayout) {
-        let names = &self.splits.names;
-        let mut by_split: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-        for (class, split) in classes {
-            if let Some(split) = split {
-                by_split.entry(*split).or_default().push(class.clone());
-            }
-        }
-        let has_others = |split: usize| classes.values().any(|other| *other != Some(split));
-        if names.len() > 1 && by_split.keys().any(|split| has_others(*split)) {
-            let named = |(split, classes)| Some((names.get(split).cloned()?, classes));
-            let mut by_split: Vec<(String, Vec<String>)> = by_split.into_iter().filter_map(named).collect();
-            by_split.sort_by_key(|(_, classes)| classes.len());
-            self.warnings.push(Warning::ClassesOfOneSplit { classes: by_split });
-        }
-        let containers = || classes.keys().filter(|class| CONTAINERS.contains(&&*plain(class)));
+        self.warn_of_one_split(classes, true);
+        let containers = || classes.keys().filter(|class| is_container(class));
         if layout == FolderLayout::Auto && classes.len() > 1 {
             let folders: Vec<String> = containers().cloned().collect();
             let are_beside_masks = classes.keys().any(|class| is_mask(class, true));
@@ -197,6 +185,32 @@ impl Folders {
         }
     }
 
+    /// Warns about classes from a table that occur in only one split. `labeled` are files with their class names.
+    pub fn warn_of_labels<'a>(&mut self, labeled: impl Iterator<Item = (SourceFile, &'a String)>) {
+        if self.splits.names.len() > 1 {
+            let mut found = BTreeMap::new();
+            labeled.for_each(|(file, class)| add_class(&mut found, class.clone(), self.splits.of(&file)));
+            self.warn_of_one_split(&found, false);
+        }
+    }
+
+    fn warn_of_one_split(&mut self, classes: &BTreeMap<String, Option<usize>>, by_folder: bool) {
+        let names = &self.splits.names;
+        let mut by_split: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+        for (class, split) in classes {
+            if let Some(split) = split {
+                by_split.entry(*split).or_default().push(class.clone());
+            }
+        }
+        let has_others = |split: usize| classes.values().any(|other| *other != Some(split));
+        if names.len() > 1 && by_split.keys().any(|split| has_others(*split)) {
+            let named = |(split, classes)| Some((names.get(split).cloned()?, classes));
+            let mut by_split: Vec<(String, Vec<String>)> = by_split.into_iter().filter_map(named).collect();
+            by_split.sort_by_key(|(_, classes)| classes.len());
+            self.warnings.push(Warning::ClassesOfOneSplit { classes: by_split, by_folder });
+        }
+    }
+
     /// Warns if there are no classes, but several folders that contain split folders.
     fn warn_of_folders_above(&mut self, files: &ChosenFiles<'_>) {
         let mut above = BTreeSet::new();
@@ -210,7 +224,7 @@ impl Folders {
                 }
             }
         }
-        let is_class = |name: &&String| !is_mask(name, true) && !CONTAINERS.contains(&&*plain(name));
+        let is_class = |name: &&String| !is_mask(name, true) && !is_container(name);
         if above.iter().filter(is_class).count() > 1 {
             self.warnings.push(Warning::FoldersAboveSplits { folders: above.into_iter().collect() });
         }
@@ -219,6 +233,8 @@ impl Folders {
     /// Warns if `images` are in folders that are called like those of masks or annotations.
     pub fn warn_of_masks(&mut self, images: &ChosenFiles<'_>) {
         let (mut masks, mut perhaps, mut has_images) = (BTreeSet::new(), BTreeSet::new(), false);
+        // The words before those of images, and before those of masks: `leaf` for `leaf_images` and `leaf_mask`.
+        let (mut starts, mut ended) = (BTreeSet::new(), BTreeSet::new());
         let mut last = String::new();
         for file in images.iter() {
             let parent = file.origin.rsplit_once('/').map_or("", |(parent, _)| parent);
@@ -228,7 +244,14 @@ impl Folders {
             }
             parent.clone_into(&mut last);
             for folder in folders(&file) {
-                has_images |= CONTAINERS.contains(&&*plain(&folder));
+                has_images |= is_container(&folder);
+                for (start, last) in ends(&folder) {
+                    if CONTAINERS.contains(&&*last) {
+                        starts.insert(start);
+                    } else if MASKS.contains(&&*last) || PERHAPS_MASKS.contains(&&*last) {
+                        ended.insert((start, folder.clone()));
+                    }
+                }
                 match (is_mask(&folder, false), is_mask(&folder, true)) {
                     (true, _) => drop(masks.insert(folder)),
                     (false, true) => drop(perhaps.insert(folder)),
@@ -236,6 +259,7 @@ impl Folders {
                 }
             }
         }
+        masks.extend(ended.into_iter().filter(|(start, _)| starts.contains(start)).map(|(_, folder)| folder));
         if has_images || !masks.is_empty() {
             masks.append(&mut perhaps);
         }
@@ -286,16 +310,19 @@ impl Folders {
     /// Counts the folders that hold all class folders and nothing else, as for archives. Returns whether the images are in
     /// one folder that is called like a folder of images or like the folder around it, and is no class.
     fn find_wrappers(&mut self, files: &ChosenFiles<'_>) -> bool {
-        let mut around = None;
         for _ in 0..MAX_NESTED {
-            let (mut only, mut holds_images) = (None, false);
+            let (mut only, mut holds_images, mut is_repeat) = (None, false, false);
             for file in files.iter() {
                 let mut folders = folders(&file);
                 let at = self.class_level(&folders);
                 if at >= folders.len() {
                     continue;
                 }
-                holds_images |= folders.len() == at + 1;
+                if folders.len() == at + 1 && !holds_images {
+                    let mut above = file.relative.ancestors().skip(1).map(Path::file_name);
+                    is_repeat = above.next() == above.next();
+                    holds_images = true;
+                }
                 let folder = folders.swap_remove(at);
                 if only.as_ref().is_some_and(|only| *only != folder) {
                     return false;
@@ -303,11 +330,10 @@ impl Folders {
                 only = Some(folder);
             }
             match only {
-                Some(folder) if !holds_images => {
+                Some(_) if !holds_images => {
                     self.wrappers += 1;
-                    around = Some(folder);
                 }
-                Some(folder) => return CONTAINERS.contains(&&*plain(&folder)) || around == Some(folder),
+                Some(folder) => return is_container(&folder) || is_repeat,
                 None => return false,
             }
         }
@@ -341,6 +367,15 @@ impl Folders {
     }
 }
 
+/// Adds the split in which a class occurs.
+fn add_class(found: &mut BTreeMap<String, Option<usize>>, class: String, split: usize) {
+    match found.get_mut(&class) {
+        Some(other) if *other == Some(split) => {}
+        Some(other) => *other = None,
+        None => drop(found.insert(class, Some(split))),
+    }
+}
+
 /// Returns the letters of `name` in lower case, without the word of a split: `masks` for `train_masks_2`.
 fn plain(name: &str) -> String {
     let word = SplitName::of(name).map(|name| name.word);
@@ -352,9 +387,32 @@ fn plain(name: &str) -> String {
 
 /// Returns whether a folder of this name holds masks or annotations; with `perhaps`, also if a class may have that name.
 fn is_mask(name: &str, perhaps: bool) -> bool {
-    let name = plain(name);
     let is_listed = |name: &str| MASKS.contains(&name) || (perhaps && PERHAPS_MASKS.contains(&name));
-    is_listed(&name) || split_affixes(&name).iter().any(|(_, affix)| is_listed(&affix.rest))
+    // `ISIC_Training_Part1_GroundTruth`, `stage1_ground_truth`; a class may be `gas_masks`.
+    let is_class = |last: &str| NOUNS.contains(&last) && SplitName::of(name).is_none();
+    let is_end = |last: &str| MASKS.contains(&last) && !is_class(last);
+    let plain = plain(name);
+    is_listed(&plain)
+        || ends(name).iter().any(|(_, last)| is_end(last))
+        || split_affixes(&plain).iter().any(|(_, affix)| is_listed(&affix.rest))
+}
+
+/// Returns whether a folder of this name holds images of any class.
+fn is_container(name: &str) -> bool {
+    CONTAINERS.contains(&&*plain(name))
+}
+
+/// Returns the last word and the last two words of `name`, each with the words before, in lower case. Words of splits and
+/// numbers do not count.
+fn ends(name: &str) -> Vec<(String, String)> {
+    let words = name.split(|c: char| !c.is_ascii_alphabetic());
+    let is_word = |word: &&str| !word.is_empty() && SplitName::of(word).is_none();
+    let words: Vec<String> = words.filter(is_word).map(str::to_ascii_lowercase).collect();
+    let starts = words.len().saturating_sub(2)..words.len();
+    starts
+        .filter(|start| *start > 0)
+        .map(|start| (words[..start].concat(), words[start..].concat()))
+        .collect()
 }
 
 /// Returns the ordinals of classes, by name.
@@ -463,7 +521,18 @@ mod tests {
             (&["images/train/1", "train_labels/train/1", "images/val/1"], &["mask-folders"]),
             (&["image/1", "mask/1"], &["mask-folders"]),
             (&["training/image_2/1", "training/image_3/1"], &["unusual-split-names", "container-classes"]),
+            (&["train_images/1", "train_masks/1", "test_images/1"], &["mask-folders"]),
+            (
+                &["A_Training_Data/1", "A_Training_Part1_GroundTruth/1", "A_Test_Data/1"],
+                &["unusual-split-names", "mask-folders"],
+            ),
+            (&["x/1", "stage1_ground_truth/1"], &["mask-folders"]),
+            (&["stage1_train/1", "stage1_train_masks/1"], &["mask-folders"]),
+            (&["leaf_images/1", "leaf_mask/1"], &["mask-folders"]),
+            (&["HQ-img/1", "HQ-mask-anno/1"], &["mask-folders"]),
             (&["with_mask/1", "without_mask/1"], &[]),
+            (&["images/with_mask/1", "images/without_mask/1"], &[]),
+            (&["gas_masks/1", "face_images/1", "return_labels/1"], &[]),
             (&["mask/1", "no_mask/1"], &[]),
             (&["train/1", "trainannot/1", "val/1"], &["stray-folders", "mask-folders"]),
             (&["1/1", "10/1", "2/1"], &["numbers-sorted-as-text"]),

@@ -80,6 +80,8 @@ pub enum Warning {
     ClassesOfOneSplit {
         /// Pairs of split and classes.
         classes: Vec<(String, Vec<String>)>,
+        /// Whether the classes are folders.
+        by_folder: bool,
     },
     /// Classes have the names of folders that hold images of several classes.
     ContainerClasses {
@@ -293,6 +295,10 @@ impl Warning {
                 effect: "ignores all folders: no labels, everything in train",
             },
         ];
+        const ONE_SPLIT: [Remedy; 2] = [
+            NO_CLASSES[0],
+            Remedy { option: "layout", value: "flat", effect: "ignores all folders: everything in train" },
+        ];
         const FIRST_LEVEL: Remedy = Remedy {
             option: "layout",
             value: "labels",
@@ -332,7 +338,8 @@ impl Warning {
             | Self::FileNamesUnused { .. }
             | Self::SplitOfSource { .. } => &[FLAT],
             Self::SplitNamedFolders { level: 0, .. } | Self::NearSplitNames { .. } => &[SPLITS],
-            Self::ClassesOfOneSplit { .. } | Self::ContainerClasses { .. } => &NO_CLASSES,
+            Self::ClassesOfOneSplit { by_folder: true, .. } | Self::ContainerClasses { .. } => &NO_CLASSES,
+            Self::ClassesOfOneSplit { by_folder: false, .. } => &ONE_SPLIT,
             Self::FoldersAboveSplits { .. } => &[FIRST_LEVEL],
             Self::MaskFolders { .. } => &[LISTED],
             Self::NumbersSortedAsText { .. } => &[ORDER],
@@ -423,7 +430,7 @@ impl fmt::Display for Warning {
                     quoted(folders)
                 )
             }
-            Self::ClassesOfOneSplit { classes } => {
+            Self::ClassesOfOneSplit { classes, .. } => {
                 let mut separator = "";
                 for (split, classes) in classes {
                     let (noun, verb) =

@@ -101,6 +101,12 @@ def test_columns_of_bytes_and_labels_of_text_are_read(dsconvert, tmp_path):
     assert [record["label"] for record in found] == [1, 0, None, 1]
     assert [record["day"] for record in found] == [f"1970-01-0{day}" for day in range(2, 6)]
     assert all(record["image"] == picture(i, "JPEG") for i, record in enumerate(found))
+    # Split by the names of the files, "cat" is in only one of two splits.
+    (tmp_path / "two").mkdir()
+    pq.write_table(table, tmp_path / "two/train.parquet")
+    pq.write_table(table.slice(2), tmp_path / "two/test.parquet")
+    done = dsconvert("images", tmp_path / "two", "--out", tmp_path / "splits")
+    assert 'the class "cat" occurs only in train' in done.stderr
     # Integers without names are ordinals; --classes gives them names.
     pq.write_table(table.set_column(1, "label", pa.array([1, 0, 1, 7])), tmp_path / "plain.parquet")
     classes = tmp_path / "classes.txt"

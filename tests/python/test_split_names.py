@@ -54,6 +54,7 @@ IMAGES = {
     "ADE20K": {"ADE/images/training/1": None, "ADE/images/validation/2": None},
     "Cityscapes": {"leftImg8bit/train/aachen/1": "aachen", "leftImg8bit/train/ulm/2": "ulm", "leftImg8bit/val/ulm/3": "ulm"},
     "UCF-101": {"UCF/train/Archery/v1/1": "Archery", "UCF/val/Archery/v2/2": "Archery", "UCF/test/Diving/v3/3": "Diving"},
+    "CelebA": {"img_align_celeba/img_align_celeba/1": None, "img_align_celeba/img_align_celeba/2": None},
     "no splits": {"food/images/pizza/1": "pizza", "food/images/sushi/2": "sushi"},
 }
 # There, folders with the names of splits are classes of files that are in the folders of other splits, folders are

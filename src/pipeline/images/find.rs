@@ -65,6 +65,8 @@ pub(super) struct FoundImages {
     pub(super) left_out: Vec<String>,
     /// The classes of the labels in the details.
     pub(super) class_names: Option<Vec<String>>,
+    /// The Parquet files in which classes occur, unless they declare the classes.
+    pub(super) labeled: Vec<(SourceFile, u32)>,
     /// Whether labels in Parquet files are ordinals of classes rather than names.
     pub(super) labels_are_ordinals: bool,
     /// Hash of the metadata.
@@ -107,7 +109,7 @@ impl FoundImages {
             SplitNames::OfImages
         };
         let mut folders = Folders::of(&placed, layout, names)?;
-        if self.class_names.is_some() {
+        if let Some(names) = &self.class_names {
             if layout == FolderLayout::Labels {
                 let error =
                     Error::usage("the metadata has labels, but `layout labels` takes labels from folders");
@@ -119,6 +121,10 @@ impl FoundImages {
                     false => error.help("leave out `layout`, or rename the column \"label\""),
                 });
             }
+            let of_rows = self.files.iter().zip(&self.details).filter_map(|(f, row)| Some((f, row.label?)));
+            let of_tables = self.labeled.iter().cloned();
+            let named = |(file, class): (SourceFile, u32)| Some((file, names.get(class as usize)?));
+            folders.warn_of_labels(of_rows.chain(of_tables).filter_map(named));
         } else if !self.metadata_by_walk || options.classes.is_some() || layout != FolderLayout::Auto {
             folders = folders.with_classes(&images, layout, options.classes.clone())?;
         } else {
@@ -365,7 +371,7 @@ fn of_tables(
     mut warnings: Vec<Warning>,
     sources: &[SourceSpec],
 ) -> Result<FoundImages> {
-    let FoundTables { mut fields, class_names, labels_are_ordinals, left_out, others, .. } = found;
+    let FoundTables { mut fields, class_names, labeled, labels_are_ordinals, left_out, others, .. } = found;
     warnings.extend(found.warnings);
     fields.extend(found.roles.fields.iter().map(ImageField::field));
     let is_zip = |f: &SourceFile| f.archive_kind(sources) == Some(ArchiveKind::Zip);
@@ -392,7 +398,7 @@ fn of_tables(
     let (roles, table_images) = (found.roles, found.images);
     let described_members = found.kept.unwrap_or_default();
     let found = FoundImages { walked, image_tables, labels_are_ordinals, ..FoundImages::default() };
-    let found = FoundImages { files, skipped, fields, class_names, warnings, ..found };
+    let found = FoundImages { files, skipped, fields, class_names, labeled, warnings, ..found };
     Ok(FoundImages { roles, table_images, described_members, left_out, has_containers: true, ..found })
 }
 

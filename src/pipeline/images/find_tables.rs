@@ -34,6 +34,8 @@ pub(super) struct FoundTables {
     /// The columns of these fields, if the user names them.
     pub(super) kept: Option<Vec<MemberField>>,
     pub(super) class_names: Option<Vec<String>>,
+    /// The files in which classes occur, unless files declare the classes.
+    pub(super) labeled: Vec<(SourceFile, u32)>,
     /// Whether labels are ordinals of classes rather than names.
     pub(super) labels_are_ordinals: bool,
     /// The images of the rows; `None` if all files are damaged.
@@ -65,7 +67,7 @@ pub(super) enum TableSearch {
 pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<TableSearch> {
     let mut damaged = Vec::new();
     let mut first: Option<(SourceFile, ChosenColumns, Arc<ImageColumns>)> = None;
-    let mut labels = BTreeSet::new();
+    let mut labels: BTreeMap<String, Vec<SourceFile>> = BTreeMap::new();
     let mut others = BTreeSet::new();
     let mut warning = None;
     let keep = options.keep_fields.as_deref();
@@ -116,7 +118,9 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
         }
         let Some(table) = table else { continue };
         if table.columns().declared_classes.is_none() {
-            table.labels(&mut labels)?;
+            for label in table.labels()? {
+                labels.entry(label).or_default().push(file.clone());
+            }
         }
         first = Some(match first {
             Some((first, _, columns)) => (first, chosen, columns),
@@ -127,6 +131,10 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
         return Ok(TableSearch::None { damaged, others, warning });
     };
     let classes = classes(&labels, &columns, options)?;
+    let ordinal = |label: &str| classes.as_ref().and_then(|classes| classes.ordinal(label).ok());
+    let files_of = |(label, files): (String, Vec<SourceFile>)| Some((ordinal(&label)?, files));
+    let of_class = |(class, files): (u32, Vec<SourceFile>)| files.into_iter().map(move |file| (file, class));
+    let labeled = labels.into_iter().filter_map(files_of).flat_map(of_class).collect();
     let (images, roles) = chosen.all_images().map_err(|e| e.at_path(file.path(&options.sources)))?;
     let mut left_out = columns.left_out.clone();
     left_out.extend(chosen.left_out.into_iter().filter(|name| !columns.left_out.contains(name)));
@@ -135,6 +143,7 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
         fields: columns.fields.clone(),
         kept: keep.map(kept),
         labels_are_ordinals: classes.as_ref().is_some_and(Labels::by_ordinal),
+        labeled,
         class_names: classes.map(Labels::into_names),
         images: Some(images),
         roles,
@@ -435,7 +444,7 @@ fn inspect(table: &TableFile, columns: &mut [InspectedColumn]) -> Result<()> {
 
 /// Returns the classes: those of the option, else those declared by the files, else those of the distinct `labels`.
 fn classes(
-    labels: &BTreeSet<String>,
+    labels: &BTreeMap<String, Vec<SourceFile>>,
     columns: &ImageColumns,
     options: &ImagesOptions,
 ) -> Result<Option<Labels>> {
@@ -444,7 +453,7 @@ fn classes(
     }
     let given = options.classes.as_deref();
     match (&columns.declared_classes, given) {
-        (None, _) => Labels::of(labels.iter().map(String::as_str), given),
+        (None, _) => Labels::of(labels.keys().map(String::as_str), given),
         (Some(_), Some(given)) => Labels::new(given.to_vec(), false),
         (Some(declared), None) => Labels::new(declared.clone(), false).map_err(|e| {
             e.help("the file declares it twice: rename one of them in its metadata, or name the classes with `classes`")

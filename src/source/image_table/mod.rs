@@ -141,13 +141,14 @@ impl ImageTable {
         self.file.row_count()
     }
 
-    /// Adds the labels of all readable rows to `labels`.
+    /// Returns the labels of all readable rows.
     ///
     /// # Errors
     ///
     /// Returns operating-system errors, never damage to the file.
-    pub fn labels(&self, labels: &mut BTreeSet<String>) -> Result<()> {
-        let Some(label) = self.columns.label else { return Ok(()) };
+    pub fn labels(&self) -> Result<BTreeSet<String>> {
+        let mut labels = BTreeSet::new();
+        let Some(label) = self.columns.label else { return Ok(labels) };
         let groups = 0..self.file.group_count();
         let mut groups = Groups::new(self.file.clone(), vec![label], groups, MAX_IMAGE_BYTES);
         while let Some(found) = groups.read()? {
@@ -155,7 +156,7 @@ impl ImageTable {
             let column = rows.batch().column(0);
             labels.extend((0..column.len()).filter_map(|row| label_text(&json(column, row))));
         }
-        Ok(())
+        Ok(labels)
     }
 
     /// Returns a reader of the rows, in order.
