@@ -66,11 +66,11 @@ struct InputArgs {
     #[arg(long, value_name = "NAME", requires = "metadata")]
     path_field: Option<String>,
 
-    /// Fields to keep, as name or name:type: columns of --metadata or Parquet files, members of samples [default: all]
+    /// Fields to keep, as name or name:type: columns of --metadata, Parquet or Arrow files, members of samples [default: all]
     ///
     /// Without a type, columns of parquet files keep their type; lists and objects of jsonl files become json; others are strings.
     /// In tar files with samples, a name is the part of a file name after its first dot; the default is all members of text,
-    /// and name:binary keeps others. NEW=name renames a member, or a column of a Parquet file with images.
+    /// and name:binary keeps others. NEW=name renames a member, or a column of a Parquet or Arrow file with images.
     #[arg(long, value_name = "FIELDS")]
     keep_fields: Option<String>,
 
@@ -81,7 +81,7 @@ struct InputArgs {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "files_from")]
     list_fields: Vec<String>,
 
-    /// Images of samples in tar files and of rows in Parquet files: auto, none or NAME,… such as seg.png
+    /// Images of samples in tar files and of rows in Parquet or Arrow files: auto, none or NAME,… such as seg.png
     ///
     /// An entry is [FIELD=]NAME[:mask|:image], where NAME is the part of a file name after its first dot, or a column (of
     /// lists: name[0]). The image that is not listed is the main image; image=NAME chooses another. A mask (the default for

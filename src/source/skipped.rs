@@ -23,13 +23,9 @@ const ADVICE_FOR_IMAGES: &[(&[&str], &str)] = &[
         "pass a table of image paths with `metadata`; text is converted by `dsconvert text`",
     ),
     (
-        &[".parquet"],
-        "no column of these Parquet files has images by declaration, structure, name or content: `image_fields NAME` names one",
-    ),
-    (
-        &[".arrow", ".feather", ".ipc"],
-        "images in Arrow files, such as those of `Dataset.save_to_disk`, are not read: write the dataset with \
-         `Dataset.to_parquet`",
+        &[".parquet", ".arrow", ".feather", ".ipc"],
+        "no column of these Parquet or Arrow files has images by declaration, structure, name or content: `image_fields NAME` \
+         names one",
     ),
     (&[".txt", ".json"], "text is converted by `dsconvert text`"),
 ];
@@ -196,7 +192,7 @@ mod tests {
         let json = advice(Kind::Text, &["b.md", "c.md", "d.json.gz"]);
         assert!(json.ends_with("names them: 'DIR/**/*.json.gz'"), "{json}");
         let arrow = advice(Kind::Images, &["dataset_info.json", "data.arrow"]);
-        assert!(arrow.contains("Dataset.to_parquet") && !arrow.contains("dsconvert text"), "{arrow}");
+        assert!(arrow.contains("image_fields NAME") && !arrow.contains("dsconvert text"), "{arrow}");
         assert!(advice(Kind::Images, &["a.json"]).contains("dsconvert text"));
         assert_eq!(advice(Kind::Text, &["x.a'b"]), "");
         assert_eq!(advice(Kind::Text, &["Makefile"]), "");

@@ -121,12 +121,12 @@ pub enum Warning {
         /// The split.
         split: String,
     },
-    /// A metadata file is not used, because it is in a folder with WebDataset or Parquet files.
+    /// A metadata file is not used, because it is in a folder with WebDataset, Parquet or Arrow files.
     MetadataSkipped {
         /// Path of the metadata file.
         path: PathBuf,
     },
-    /// Damaged Parquet files beside images or archives, which may contain images, are not read.
+    /// Damaged Parquet or Arrow files beside images or archives, which may contain images, are not read.
     DamagedTables {
         /// Number of the files.
         files: u64,
@@ -161,7 +161,7 @@ pub enum Warning {
         /// URL of the first of these objects.
         example: String,
     },
-    /// Columns of Parquet files with images are left out, because no field can hold their type, because the user does not
+    /// Columns of files with images are left out, because no field can hold their type, because the user does not
     /// list these images, or because a field of every dataset has their name.
     ColumnsLeftOut {
         /// Names of the columns.
@@ -174,7 +174,7 @@ pub enum Warning {
         /// The others.
         others: Vec<String>,
     },
-    /// Some of the first values of a column in a Parquet file are images, and others are not. The file is skipped.
+    /// Some of the first values of a column in a file are images, and others are not. The file is skipped.
     ImageColumnUnsure {
         /// Path of the file.
         path: PathBuf,
@@ -481,7 +481,7 @@ impl fmt::Display for Warning {
             Self::MetadataSkipped { path } => {
                 write!(
                     f,
-                    "{}: metadata next to WebDataset or Parquet files is not used",
+                    "{}: metadata next to WebDataset, Parquet or Arrow files is not used",
                     printable_path(path)
                 )
             }
@@ -489,7 +489,7 @@ impl fmt::Display for Warning {
                 let path = printable_path(path);
                 let (others, verb) = match files - 1 {
                     0 => (String::new(), "is"),
-                    more => (format!(" and {}", plural(more, "more Parquet file")), "are"),
+                    more => (format!(" and {}", plural(more, "more such file")), "are"),
                 };
                 write!(f, "{path}{others} {verb} damaged and skipped, and not counted as rejected")
             }

@@ -135,12 +135,16 @@ fn archives_and_tables_of_images_are_read_from_the_bucket() {
     sources.convert_both("images", &["zips/a.zip"], "--resize shorter:16");
     sources.convert_both("images", &["tars"], "--resize shorter:16 --format msgpack");
     sources.convert_both("images", &["tars/a-{00..00}.tar"], "");
-    // A dataset of images in Parquet files.
-    sources.run("images tars/a-00.tar --out parquet --shard-records 4").exits(0);
-    for (name, bytes) in tree(&sources.path("parquet/train")) {
-        sources.put(&format!("tables/{name}"), &bytes);
+    // Datasets of images in Parquet and Arrow files.
+    for format in ["parquet", "arrow"] {
+        sources
+            .run(&format!("images tars/a-00.tar --out {format} --shard-records 4 --format {format}"))
+            .exits(0);
+        for (name, bytes) in tree(&sources.path(&format!("{format}/train"))) {
+            sources.put(&format!("{format}-tables/{name}"), &bytes);
+        }
+        sources.convert_both("images", &[&format!("{format}-tables")], "");
     }
-    sources.convert_both("images", &["tables"], "");
 }
 
 #[test]

@@ -379,7 +379,7 @@ fn tables_in_and_beside_archives_describe_their_images() {
     put(&dir.path().join("w"), &[("w.tar", tar.end()), ("metadata.csv", table("0.jpg,x\n"))]);
     let ran = run(dir.path(), b"", &["w", "--out", "o7"]).exits(0);
     ran.says(&[
-        "w/metadata.csv: metadata next to WebDataset or Parquet files is not used",
+        "w/metadata.csv: metadata next to WebDataset, Parquet or Arrow files is not used",
         "--metadata none",
     ]);
     let ran = run(dir.path(), b"", &["w", "--out", "o8"]).exits(0);

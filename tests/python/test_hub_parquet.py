@@ -1,4 +1,4 @@
-"""Images in Parquet files of the Hugging Face Hub, written by the real `datasets` library, become records."""
+"""Images in Parquet and Arrow files, written by the real `datasets` library and others, become records."""
 
 import io
 import json
@@ -7,9 +7,11 @@ import subprocess
 
 import datasets
 import numpy as np
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import feather
 from PIL import Image
 
 NAMES = ["tench", "ant", "zebra"]
@@ -410,3 +412,63 @@ def test_datasets_of_the_library_with_several_images_become_fields(dsconvert, tm
             assert (view is None) == (item >= len(views))
             assert view is None or np.array_equal(np.asarray(view), np.asarray(views[item]))
     assert found["label"] == [0, 1, 0]
+
+
+def test_folders_of_save_to_disk_become_the_records_that_load_from_disk_returns(dsconvert, tmp_path):
+    saved = tmp_path / "saved"
+    table = datasets.Dataset.from_dict(rows(230), features=FEATURES)
+    datasets.DatasetDict({"train": table, "test": table.select(range(20))}).save_to_disk(saved, num_shards={"train": 2, "test": 1})
+    theirs = datasets.load_from_disk(saved)
+    # The library keeps a copy of the rows in the folder.
+    theirs["train"].map(lambda row: {"caption": row["caption"] + "!"})
+    assert list(saved.glob("train/cache-*.arrow"))
+    for out, threads in [("one", 1), ("four", 4)]:
+        done = dsconvert("images", saved, "--out", tmp_path / out, "--encode", "png", "--threads", threads)
+    assert "by first-level folders: test, train" in done.stdout
+    assert "6 files skipped: 5 .json, 1 .arrow" in done.stdout, done.stdout
+    assert (tmp_path / "one/manifest.json").read_bytes() == (tmp_path / "four/manifest.json").read_bytes()
+    dsconvert("inspect", tmp_path / "one", "--verify")
+    for split, expected in theirs.items():
+        found = records(tmp_path / "one", split)
+        assert len(found) == len(expected)
+        for ours, their in zip(found, expected):
+            assert np.array_equal(np.asarray(Image.open(io.BytesIO(ours["image"]))), np.asarray(their["image"]))
+            assert (ours["label"], ours["caption"]) == (their["label"], their["caption"])
+            assert json.loads(ours["boxes"]) == their["boxes"]
+    assert found[0]["key"] == "saved/test/data-00000-of-00001.arrow#0"
+    # A copy that is itself the source is read, and may have another name.
+    cached = next(saved.glob("train/cache-*.arrow"))
+    dsconvert("images", f"copy={cached}", "--out", tmp_path / "copy", "--quiet")
+    assert records(tmp_path / "copy", "train")[1]["caption"] == "picture 1!"
+
+
+def test_arrow_files_of_any_writer_give_the_records_of_a_parquet_file(dsconvert, tmp_path):
+    images = pa.array(rows(30)["image"], pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
+    table = pa.table({"image": images, "label": ["a", "b", None] * 10, "day": pa.array(range(30), pa.date32())})
+    coded = table.set_column(1, "label", table["label"].dictionary_encode())
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    pq.write_table(table, tmp_path / "parquet.parquet")
+    feather.write_feather(table, tmp_path / "lz4.feather", compression="lz4", chunksize=7)
+    feather.write_feather(coded, tmp_path / "coded.Feather", compression="uncompressed")
+    with pa.ipc.new_file(tmp_path / "zstd.ipc", table.schema, options=options) as out:
+        out.write_table(table, max_chunksize=4)
+    with pa.ipc.new_stream(tmp_path / "stream.arrow", table.schema) as out:
+        out.write_table(table, max_chunksize=4)
+    polars.from_arrow(table).write_ipc(tmp_path / "polars.arrow")
+    stream = (tmp_path / "stream.arrow").read_bytes()
+    (tmp_path / "cut.arrow").write_bytes(stream[: len(stream) * 2 // 3])
+
+    def convert(name):
+        dsconvert("images", tmp_path / name, "--out", tmp_path / "out" / name, "--quiet", "--max-rejects", "100%")
+        found = records(tmp_path / "out" / name, "train")
+        assert [record["key"] for record in found] == [f"{name}#{i}" for i in range(len(found))]
+        return [{key: value for key, value in record.items() if key not in ("key", "origin")} for record in found]
+
+    expected = convert("parquet.parquet")
+    assert len(expected) == 30
+    for name in ["lz4.feather", "coded.Feather", "zstd.ipc", "stream.arrow", "polars.arrow"]:
+        assert convert(name) == expected, name
+    # The rows before the end of a truncated stream are kept.
+    assert convert("cut.arrow") == expected[:16]
+    rejects = [json.loads(line) for line in (tmp_path / "out/cut.arrow/rejects.jsonl").read_text().splitlines()]
+    assert [(reject["origin"], reject["code"]) for reject in rejects] == [("cut.arrow#16", "truncated")]

@@ -1,4 +1,4 @@
-//! Conversion of rows of Parquet files to records.
+//! Conversion of rows of Parquet and Arrow files to records.
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ use crate::transform::image::ImageScratch;
 impl ImageConversion<'_> {
     /// Converts the rows of a task.
     pub(super) fn convert_table(&self, task: TableTask, scratch: &mut ImageScratch, out: &mut Outcomes) {
-        out.source_bytes += task.source_bytes;
+        out.source_bytes += task.source_bytes();
         let file = &*task.file;
         match task.found {
             TaskRows::Broken { row, reject } => {

@@ -20,7 +20,7 @@ use crate::sample::RejectCode;
 use crate::schema::{Field, FieldType};
 use crate::source::archive::{ArchiveKind, is_image_name};
 use crate::source::file_list::{ChosenFiles, FileList};
-use crate::source::image_table::{TableImages, is_parquet};
+use crate::source::image_table::{TableImages, is_image_table};
 use crate::source::labels::Folders;
 use crate::source::layout::FolderLayout;
 use crate::source::listing::Listing;
@@ -101,7 +101,7 @@ impl FoundImages {
         let layout = options.layout;
         // A listed file without a safe path is not in a folder either.
         let placed = items.also(|f| self.walked || !f.is_named());
-        let is_table = |f: &SourceFile| self.image_tables && is_parquet(&f.origin);
+        let is_table = |f: &SourceFile| self.image_tables && is_image_table(f, &options.sources);
         let images = placed.also(|f| !(self.walked && (f.is_tar(&options.sources) || is_table(f))));
         let names = if images.is_empty() && !placed.is_empty() {
             SplitNames::OfContainers
@@ -155,7 +155,9 @@ impl FoundImages {
 fn images_among<'a>(files: &'a FileList, options: &ImagesOptions, image_tables: bool) -> ChosenFiles<'a> {
     let by_name = |f: &SourceFile| {
         let name = f.origin.rsplit('/').next().unwrap_or_default();
-        f.is_tar(&options.sources) || has_image_extension(name) || (image_tables && is_parquet(name))
+        f.is_tar(&options.sources)
+            || has_image_extension(name)
+            || (image_tables && is_image_table(f, &options.sources))
     };
     let planned = |file: &SourceFile| file.planned(&options.sources, options.follow_symlinks);
     let mut named = HashSet::new();
@@ -379,7 +381,8 @@ fn of_tables(
         |f: &SourceFile| f.is_tar(sources) || has_image_extension(&f.origin) || (f.is_named() && is_zip(f));
     if let Some(other) = listing.files.iter().find(is_other) {
         let origin = printable(&other.origin);
-        let message = format!("some images are in Parquet files and others are not, such as {origin}");
+        let message =
+            format!("some images are in Parquet or Arrow files and others are not, such as {origin}");
         return Err(Error::usage(message).help("convert them separately"));
     }
     if !left_out.is_empty() {

@@ -15,7 +15,9 @@ use crate::printable::printable_path;
 use crate::schema::{Field, FieldType, IMAGE};
 use crate::source::broken::Broken;
 use crate::source::file_list::FileList;
-use crate::source::image_table::{ImageCell, ImageColumn, ImageColumns, TableFile, TableImages, is_parquet};
+use crate::source::image_table::{
+    ImageCell, ImageColumn, ImageColumns, TableFile, TableImages, is_image_table,
+};
 use crate::source::metadata::Labels;
 use crate::source::missing_field::{quoted, suggestion};
 use crate::source::source_file::SourceFile;
@@ -71,11 +73,12 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
     let mut others = BTreeSet::new();
     let mut warning = None;
     let keep = options.keep_fields.as_deref();
-    for (ordinal, file) in files.iter().enumerate().filter(|(_, file)| is_parquet(&file.origin)) {
+    for (ordinal, file) in files.iter().enumerate().filter(|(_, file)| is_image_table(file, &options.sources))
+    {
         let path = file.path(&options.sources);
         let at_path = |e: Error| e.at_path(&path);
         // Closed again before the next one is opened: there may be more files than a process can have open.
-        let table = match TableFile::open(&file.planned(&options.sources, options.follow_symlinks)) {
+        let table = match TableFile::open(file.planned(&options.sources, options.follow_symlinks)) {
             Ok(table) => table,
             Err(Broken::Damaged(_)) => {
                 damaged.push(file);
@@ -114,7 +117,7 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
             let first = first.path(&options.sources);
             return Err(Error::usage(format!("the columns differ from those of {}", printable_path(&first)))
                 .at_path(path)
-                .help("convert Parquet files with different columns or classes separately"));
+                .help("convert files with different columns or classes separately"));
         }
         let Some(table) = table else { continue };
         if table.columns().declared_classes.is_none() {

@@ -21,7 +21,7 @@ use crate::schema::Schema;
 use crate::source::PlannedFile;
 use crate::source::braces;
 use crate::source::file_list::FileList;
-use crate::source::image_table::{TableImages, is_parquet};
+use crate::source::image_table::{TableImages, is_image_table};
 use crate::source::labels::{Folders, class_ordinals};
 use crate::source::named_files::Detail;
 use crate::source::opened::OpenedFile;
@@ -107,14 +107,14 @@ impl ImagesJob {
         if let (ImageFields::Listed(fields), false) = (&options.image_fields, found.has_containers) {
             let members = fields.iter().map(|f| f.member.as_str()).collect::<Vec<_>>().join(", ");
             let what = format!(
-                "`image_fields` lists members of samples or columns ({members}), but no source is a tar file or a \
-                 Parquet file with such a column of images"
+                "`image_fields` lists members of samples or columns ({members}), but no source is a tar file, or a \
+                 Parquet or Arrow file with such a column of images"
             );
             return Err(Error::usage(what).help("leave out `image_fields`"));
         }
         if options.keep_fields.is_some() && !found.has_containers {
-            let what = "`keep_fields` lists members of samples or columns, but no source is a tar file or a Parquet file \
-                        with images";
+            let what = "`keep_fields` lists members of samples or columns, but no source is a tar file, or a Parquet or \
+                        Arrow file with images";
             return Err(Error::usage(what).help(
                 "leave out `keep_fields`; it also chooses columns of a table that `metadata FILE` names, and none of those \
                  that `metadata none` ignores",
@@ -168,7 +168,8 @@ impl ImagesJob {
         job.check_sample_keys()?;
         let is_part = |file: &SourceFile| file.member.is_some() || job.is_container(file);
         if job.options.dedup.is_some() && job.files.iter().any(|file| is_part(&file)) {
-            let message = "`dedup` compares whole files, not the contents of tar, Parquet or zip files";
+            let message =
+                "`dedup` compares whole files, not the contents of tar, Parquet, Arrow or zip files";
             return Err(Error::usage(message).help("leave out `dedup`, or unpack the files"));
         }
         let unit_bytes = unit_bytes(&job.options.output);
@@ -179,7 +180,8 @@ impl ImagesJob {
     /// Returns whether the file holds several items: a tar file, or a Parquet file with images. Files named by a list
     /// or by rows never do.
     pub(super) fn is_container(&self, file: &SourceFile) -> bool {
-        self.walked && (file.is_tar(&self.options.sources) || (self.image_tables && is_parquet(&file.origin)))
+        let sources = &self.options.sources;
+        self.walked && (file.is_tar(sources) || (self.image_tables && is_image_table(file, sources)))
     }
 
     /// Returns whether a file is an item whatever its content: its name is that of an image, or a list or a row names it.

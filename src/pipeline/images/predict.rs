@@ -1,7 +1,7 @@
 //! Prediction of a run, from a sample that is converted in memory.
 //!
 //! The sample depends only on names and the seed: files are taken in the order of the hash of their origin. So it is the
-//! same in every run, and a larger sample contains every smaller one. Containers (tar and Parquet files) are read from
+//! same in every run, and a larger sample contains every smaller one. Containers (tar, Parquet and Arrow files) are read from
 //! their start, so the first items of a few containers are taken, chosen by the same order; a container that ends is
 //! replaced by the next one. Files that are images by name, other files and containers are strata.
 
@@ -239,7 +239,7 @@ impl<'a> ContainerHeads<'a> {
             self.open.push_back(container);
             let (items, bytes) = match &task {
                 ImageTask::Tar(tar) => (tar.items(), tar.source_bytes),
-                ImageTask::Table(table) => (table.len() as u64, table.source_bytes),
+                ImageTask::Table(table) => (table.len() as u64, table.source_bytes()),
                 ImageTask::Files(_) => return Err(Error::internal("a container is read as a file")),
             };
             let seconds = started.elapsed().as_secs_f64();

@@ -1,4 +1,4 @@
-//! Images in Parquet files. Each file is a unit, which its feed reads one row group at a time.
+//! Images in Parquet and Arrow files. Each file is a unit, which its feed reads a few rows at a time.
 
 use std::sync::Arc;
 
@@ -11,23 +11,20 @@ use crate::source::broken::Broken;
 use crate::source::image_table::{FoundRows, ImageBatch, ImageRows, ImageTable, TableFile};
 use crate::source::source_file::SourceFile;
 
-/// Feed of the rows of a Parquet file.
+/// Feed of the rows of a file.
 pub(super) struct TableFeed {
     file: Arc<SourceFile>,
-    row_count: u64,
     rows: Option<ImageRows>,
     /// Rows that are not yet in a task.
     pending: Option<ImageBatch>,
     /// The reason why the whole file is rejected.
     broken: Option<Reject>,
-    /// Number of rows that are already in tasks.
-    fed: u64,
 }
 
 impl TableFeed {
     pub(super) fn open(job: &ImagesJob, ordinal: usize) -> Result<Self> {
         let file = job.file(ordinal)?;
-        let opened = TableFile::open(&job.planned(&file)).and_then(|table| {
+        let opened = TableFile::open(job.planned(&file)).and_then(|table| {
             let Some(images) = &job.table_images else { return Ok(None) };
             Ok(table.table(images, job.options.keep_fields.as_deref())?)
         });
@@ -37,19 +34,13 @@ impl TableFeed {
             Err(Broken::Damaged(reject)) => (None, Some(reject)),
             Err(Broken::Failed(error)) => return Err(error),
         };
-        let row_count = table.as_ref().map_or(0, ImageTable::row_count);
-        let rows = table.map(ImageTable::rows);
-        Ok(Self { file: Arc::new(file), row_count, rows, pending: None, broken, fed: 0 })
+        let rows = table.map(ImageTable::rows).transpose()?;
+        Ok(Self { file: Arc::new(file), rows, pending: None, broken })
     }
 
-    /// Creates a task with `bytes` bytes of rows. Returns it with the bytes that it holds.
-    fn task(&mut self, found: TaskRows, rows: u64, bytes: u64) -> Option<(ImageTask, u64)> {
-        let share = |rows: u64| {
-            (u128::from(self.file.bytes) * u128::from(rows) / u128::from(self.row_count.max(1))) as u64
-        };
-        let source_bytes = share(self.fed.saturating_add(rows)).saturating_sub(share(self.fed));
-        self.fed = self.fed.saturating_add(rows);
-        let task = TableTask { file: Arc::clone(&self.file), found, source_bytes };
+    /// Creates a task. Returns it with the bytes that it holds.
+    fn task(&self, found: TaskRows, bytes: u64) -> Option<(ImageTask, u64)> {
+        let task = TableTask { file: Arc::clone(&self.file), found };
         Some((ImageTask::Table(task), bytes * BYTES_HELD_PER_BYTE))
     }
 }
@@ -61,7 +52,7 @@ impl Feed<ImageTask> for TableFeed {
 
     fn next(&mut self) -> Result<Option<(ImageTask, u64)>> {
         if let Some(reject) = self.broken.take() {
-            return Ok(self.task(TaskRows::Broken { row: None, reject }, 0, 0));
+            return Ok(self.task(TaskRows::Broken { row: None, reject }, 0));
         }
         while self.pending.as_ref().is_none_or(ImageBatch::is_empty) {
             let Some(rows) = &mut self.rows else { return Ok(None) };
@@ -69,7 +60,7 @@ impl Feed<ImageTask> for TableFeed {
                 None => return Ok(None),
                 Some(FoundRows::Rows(batch)) => self.pending = Some(batch),
                 Some(FoundRows::Broken { row, reject }) => {
-                    return Ok(self.task(TaskRows::Broken { row: Some(row), reject }, 0, 0));
+                    return Ok(self.task(TaskRows::Broken { row: Some(row), reject }, 0));
                 }
             }
         }
@@ -78,6 +69,6 @@ impl Feed<ImageTask> for TableFeed {
         let count = (TASK_BYTES / each.max(1)).max(1);
         let taken = batch.take(usize::try_from(count).unwrap_or(usize::MAX));
         let rows = taken.len() as u64;
-        Ok(self.task(TaskRows::Rows(taken), rows, each * rows))
+        Ok(self.task(TaskRows::Rows(taken), each * rows))
     }
 }

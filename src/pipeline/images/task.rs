@@ -44,12 +44,10 @@ pub(in crate::pipeline) struct TarTask {
     pub(super) damaged: bool,
 }
 
-/// A task with adjacent rows of a Parquet file.
+/// A task with adjacent rows of a Parquet or Arrow file.
 pub(in crate::pipeline) struct TableTask {
     pub(super) file: Arc<SourceFile>,
     pub(super) found: TaskRows,
-    /// Bytes of the file attributed to the task.
-    pub(super) source_bytes: u64,
 }
 
 /// Rows, or the reject of a part of the file.
@@ -66,6 +64,14 @@ impl TarTask {
 }
 
 impl TableTask {
+    /// Returns the bytes of the file attributed to the task.
+    pub(super) fn source_bytes(&self) -> u64 {
+        match &self.found {
+            TaskRows::Rows(batch) => batch.source_bytes(),
+            TaskRows::Broken { .. } => 0,
+        }
+    }
+
     /// Returns the number of items.
     pub(super) fn len(&self) -> usize {
         match &self.found {

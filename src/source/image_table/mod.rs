@@ -1,29 +1,35 @@
-//! Images in the rows of Parquet files, as in datasets of the Hugging Face Hub: columns of structs of `bytes` and `path`, of
-//! bytes, or of lists of these, and labels whose names are declared next to the schema.
+//! Images in the rows of Parquet and Arrow files, as in datasets of the Hugging Face Hub: columns of structs of `bytes` and
+//! `path`, of bytes, or of lists of these, and labels whose names are declared next to the schema.
 
 mod columns;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Schema, SchemaRef};
 use bytes::Bytes;
 use serde_json::Value as Json;
 
 pub use self::columns::{ImageCell, ImageColumn, ImageColumns, TableImages};
-use super::PlannedFile;
 use super::broken::Broken;
 use super::metadata::{BESIDE_NAMES, KeptField};
+use super::planned::changed;
+use super::source_file::SourceFile;
+use super::stream::Stream;
+use super::table::arrow::Batches;
 use super::table::parquet::{Groups, ParquetFile};
 use super::table::{NextRows, RowBatch, bytes, cell, json};
+use super::{PlannedFile, portable_name};
 use crate::error::Result;
+use crate::options::SourceSpec;
 use crate::sample::{Reject, RejectCode, Value};
 
-/// Footer key under which `datasets` stores its features.
+/// Key in a footer or schema under which `datasets` stores its features.
 const DECLARED: &str = "huggingface";
-/// Maximum size of an image, in bytes.
+/// Maximum size of an image in a Parquet file, in bytes.
 const MAX_IMAGE_BYTES: u64 = 256 << 20;
 /// Ordinal of a missing label if labels have names.
 const NO_LABEL: i64 = -1;
@@ -32,28 +38,90 @@ const INSPECTED_ROWS: usize = 16;
 /// Number of rows among which these are searched, because images may be null.
 const SEARCHED_ROWS: u64 = 1024;
 
-/// Returns whether a file of this name may be an image table.
-pub fn is_parquet(name: &str) -> bool {
-    let name = name.rsplit('/').next().unwrap_or_default();
-    name.to_ascii_lowercase().ends_with(".parquet") && !BESIDE_NAMES.contains(&name)
+/// Extension of Parquet files.
+const PARQUET: &str = "parquet";
+/// Extensions of Arrow files.
+const ARROW: [&str; 3] = ["arrow", "feather", "ipc"];
+/// Start of the names of Arrow files in which `datasets` keeps results beside a dataset, such as copies of its rows.
+const CACHED: &str = "cache-";
+
+/// Returns whether a file may be an image table, by its name.
+pub fn is_image_table(file: &SourceFile, sources: &[SourceSpec]) -> bool {
+    // Most files are images, for which nothing is allocated.
+    let path = if file.is_named() { Cow::Owned(file.path(sources)) } else { Cow::Borrowed(&*file.relative) };
+    let has = |known: &str| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(known));
+    if file.member.is_some() || !(has(PARQUET) || ARROW.iter().any(|known| has(known))) {
+        return false;
+    }
+    let name = path.file_name().map(portable_name).unwrap_or_default();
+    let is_cached = !file.is_named() && !has(PARQUET) && name.starts_with(CACHED);
+    !is_cached && !BESIDE_NAMES.contains(&&*name)
 }
 
-/// A Parquet file that may have images.
-pub struct TableFile(ParquetFile);
+/// A Parquet or Arrow file that may have images.
+pub struct TableFile {
+    planned: PlannedFile,
+    content: TableContent,
+}
+
+enum TableContent {
+    Parquet(ParquetFile),
+    Arrow(SchemaRef),
+}
 
 impl TableFile {
-    /// Opens a Parquet file.
+    /// Opens a file.
     ///
     /// # Errors
     ///
-    /// A footer that cannot be read is returned as damage.
-    pub fn open(planned: &PlannedFile) -> Result<Self, Broken> {
-        ParquetFile::open(planned).map(Self)
+    /// A footer or schema that cannot be read is returned as damage.
+    pub fn open(planned: PlannedFile) -> Result<Self, Broken> {
+        let is_parquet = planned.path.extension().is_some_and(|e| e.eq_ignore_ascii_case(PARQUET));
+        let content = match is_parquet {
+            true => TableContent::Parquet(ParquetFile::open(&planned)?),
+            false => TableContent::Arrow(Arc::new(open_arrow(&planned)?.schema().clone())),
+        };
+        Ok(Self { planned, content })
+    }
+
+    fn schema(&self) -> &Schema {
+        match &self.content {
+            TableContent::Parquet(file) => file.schema(),
+            TableContent::Arrow(schema) => schema,
+        }
+    }
+
+    /// Returns the JSON in which `datasets` describes the columns.
+    fn declared(&self) -> Option<&str> {
+        match &self.content {
+            TableContent::Parquet(file) => file.metadata_value(DECLARED),
+            TableContent::Arrow(schema) => schema.metadata().get(DECLARED).map(String::as_str),
+        }
+    }
+
+    /// Returns a reader of the columns with the ordinals `roots`, which must ascend.
+    fn rows(&self, roots: Vec<usize>) -> Result<TableRows> {
+        Ok(match &self.content {
+            TableContent::Parquet(file) => {
+                let groups = 0..file.group_count();
+                let rows = file.row_count();
+                let groups = Groups::new(file.clone(), roots, groups, MAX_IMAGE_BYTES);
+                TableRows::Parquet { groups, rows, bytes: self.planned.bytes }
+            }
+            TableContent::Arrow(_) => {
+                let mut batches = open_arrow(&self.planned).map_err(|broken| match broken {
+                    Broken::Failed(error) => error,
+                    Broken::Damaged(reject) => changed(&self.planned.path, reject.message),
+                })?;
+                batches.select(roots);
+                TableRows::Arrow { batches, read: 0 }
+            }
+        })
     }
 
     /// Returns the columns that have images, and those that may have some.
     pub fn image_columns(&self) -> Vec<ImageColumn> {
-        ImageColumn::find(self.0.schema(), self.0.metadata_value(DECLARED))
+        ImageColumn::find(self.schema(), self.declared())
     }
 
     /// Returns the images in the given columns of the first rows that have any: for each row and column, those that are not
@@ -65,10 +133,9 @@ impl TableFile {
     pub fn first_images(&self, columns: &[&ImageColumn]) -> Result<Vec<Vec<Vec<Bytes>>>> {
         let mut roots: Vec<usize> = columns.iter().map(|column| column.at).collect();
         roots.sort_unstable();
-        let groups = 0..self.0.group_count();
-        let mut groups = Groups::new(self.0.clone(), roots.clone(), groups, MAX_IMAGE_BYTES);
+        let mut table = self.rows(roots.clone())?;
         let mut found = Vec::new();
-        while let Some(next) = groups.read()? {
+        while let Some(next) = table.read()? {
             let NextRows::Rows(rows) = next else { continue };
             for row in 0..rows.len() {
                 let images = columns.iter().map(|column| {
@@ -98,12 +165,11 @@ impl TableFile {
     ///
     /// Returns operating-system errors, never damage to the file.
     pub fn max_items(&self, column: &str) -> Result<usize> {
-        let Ok(at) = self.0.schema().index_of(column) else { return Ok(0) };
-        let groups = 0..self.0.group_count();
+        let Ok(at) = self.schema().index_of(column) else { return Ok(0) };
         // The paths of the images are as many as the images, and much smaller.
-        let mut groups = Groups::new(self.0.clone(), vec![at], groups, MAX_IMAGE_BYTES).only_leaf("path");
+        let mut table = self.rows(vec![at])?.only_leaf("path");
         let mut max = 0;
-        while let Some(found) = groups.read()? {
+        while let Some(found) = table.read()? {
             let NextRows::Rows(rows) = found else { continue };
             let column = rows.batch().column(0);
             max = (0..rows.len()).map(|row| list_length(column, row)).fold(max, usize::max);
@@ -118,15 +184,67 @@ impl TableFile {
     ///
     /// Fails if the file lacks another column, or a column to keep cannot be a field.
     pub fn table(self, images: &TableImages, keep: Option<&[KeptField]>) -> Result<Option<ImageTable>> {
-        let declared = self.0.metadata_value(DECLARED);
-        let columns = ImageColumns::find(self.0.schema(), declared, images, keep)?;
-        Ok(columns.map(|columns| ImageTable { file: self.0, columns: Arc::new(columns) }))
+        let columns = ImageColumns::find(self.schema(), self.declared(), images, keep)?;
+        Ok(columns.map(|columns| ImageTable { file: self, columns: Arc::new(columns) }))
     }
 }
 
-/// A Parquet file with images.
+fn open_arrow(planned: &PlannedFile) -> Result<Batches, Broken> {
+    Batches::open(Stream::open(planned, None)?)
+}
+
+/// Reader of the rows of a file.
+enum TableRows {
+    /// With the numbers of rows and bytes of the file.
+    Parquet { groups: Groups, rows: u64, bytes: u64 },
+    /// With the number of bytes already attributed to rows.
+    Arrow { batches: Batches, read: u64 },
+}
+
+impl TableRows {
+    /// Returns the next rows; `None` at the end.
+    fn read(&mut self) -> Result<Option<NextRows>> {
+        match self {
+            Self::Parquet { groups, .. } => groups.read(),
+            Self::Arrow { batches, .. } => batches.read(),
+        }
+    }
+
+    /// Reads only the leaf called `name` of each column that has one, of a Parquet file.
+    fn only_leaf(self, name: &'static str) -> Self {
+        match self {
+            Self::Parquet { groups, rows, bytes } => {
+                Self::Parquet { groups: groups.only_leaf(name), rows, bytes }
+            }
+            arrow => arrow,
+        }
+    }
+
+    /// Returns the bytes of the file that `rows` stand for, which were just read.
+    fn source_bytes(&mut self, rows: &RowBatch) -> u64 {
+        match self {
+            Self::Parquet { rows: all, bytes, .. } => {
+                let share = |row: u64| u128::from(*bytes) * u128::from(row) / u128::from((*all).max(1));
+                (share(rows.end()) - share(rows.first())) as u64
+            }
+            Self::Arrow { batches, read } => {
+                let end = batches.raw_bytes();
+                end - std::mem::replace(read, end)
+            }
+        }
+    }
+
+    fn check_unchanged(&self) -> Result<()> {
+        match self {
+            Self::Parquet { groups, .. } => groups.check_unchanged(),
+            Self::Arrow { batches, .. } => batches.check_unchanged(),
+        }
+    }
+}
+
+/// A Parquet or Arrow file with images.
 pub struct ImageTable {
-    file: ParquetFile,
+    file: TableFile,
     columns: Arc<ImageColumns>,
 }
 
@@ -134,11 +252,6 @@ impl ImageTable {
     /// Returns the columns.
     pub fn columns(&self) -> &Arc<ImageColumns> {
         &self.columns
-    }
-
-    /// Returns the number of rows that the footer claims.
-    pub fn row_count(&self) -> u64 {
-        self.file.row_count()
     }
 
     /// Returns the labels of all readable rows.
@@ -149,9 +262,8 @@ impl ImageTable {
     pub fn labels(&self) -> Result<BTreeSet<String>> {
         let mut labels = BTreeSet::new();
         let Some(label) = self.columns.label else { return Ok(labels) };
-        let groups = 0..self.file.group_count();
-        let mut groups = Groups::new(self.file.clone(), vec![label], groups, MAX_IMAGE_BYTES);
-        while let Some(found) = groups.read()? {
+        let mut table = self.file.rows(vec![label])?;
+        while let Some(found) = table.read()? {
             let NextRows::Rows(rows) = found else { continue };
             let column = rows.batch().column(0);
             labels.extend((0..column.len()).filter_map(|row| label_text(&json(column, row))));
@@ -160,11 +272,14 @@ impl ImageTable {
     }
 
     /// Returns a reader of the rows, in order.
-    pub fn rows(self) -> ImageRows {
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read.
+    pub fn rows(self) -> Result<ImageRows> {
         let roots = self.columns.roots();
         let columns = Arc::new(self.columns.among(&roots));
-        let groups = 0..self.file.group_count();
-        ImageRows { columns, groups: Groups::new(self.file, roots, groups, MAX_IMAGE_BYTES) }
+        Ok(ImageRows { columns, table: self.file.rows(roots)? })
     }
 }
 
@@ -179,7 +294,7 @@ fn label_text(label: &Json) -> Option<String> {
 /// Reader of the rows of a table.
 pub struct ImageRows {
     columns: Arc<ImageColumns>,
-    groups: Groups,
+    table: TableRows,
 }
 
 /// The next part of an image table.
@@ -202,12 +317,15 @@ impl ImageRows {
     ///
     /// Returns operating-system errors, never damage to the file. At the end, returns an error if the file has changed.
     pub fn read(&mut self) -> Result<Option<FoundRows>> {
-        let Some(found) = self.groups.read()? else {
-            self.groups.check_unchanged()?;
+        let Some(found) = self.table.read()? else {
+            self.table.check_unchanged()?;
             return Ok(None);
         };
         Ok(Some(match found {
-            NextRows::Rows(rows) => FoundRows::Rows(ImageBatch { rows, columns: Arc::clone(&self.columns) }),
+            NextRows::Rows(rows) => {
+                let source_bytes = self.table.source_bytes(&rows);
+                FoundRows::Rows(ImageBatch { rows, columns: Arc::clone(&self.columns), source_bytes })
+            }
             NextRows::Broken { row, reject } => FoundRows::Broken { row, reject },
         }))
     }
@@ -217,6 +335,7 @@ impl ImageRows {
 pub struct ImageBatch {
     rows: RowBatch,
     columns: Arc<ImageColumns>,
+    source_bytes: u64,
 }
 
 /// An image and the other values of its row.
@@ -246,12 +365,21 @@ impl ImageBatch {
 
     /// Returns the size of the columns in memory, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        self.rows.memory_bytes()
+        self.rows.allocated_bytes()
+    }
+
+    /// Returns the bytes of the file that the rows stand for.
+    pub fn source_bytes(&self) -> u64 {
+        self.source_bytes
     }
 
     /// Removes and returns the first `count` rows.
     pub fn take(&mut self, count: usize) -> Self {
-        Self { rows: self.rows.take_first(count), columns: Arc::clone(&self.columns) }
+        let all = self.len().max(1) as u128;
+        let rows = self.rows.take_first(count);
+        let source_bytes = (u128::from(self.source_bytes) * rows.len() as u128 / all) as u64;
+        self.source_bytes -= source_bytes;
+        Self { rows, columns: Arc::clone(&self.columns), source_bytes }
     }
 
     /// Returns the columns.

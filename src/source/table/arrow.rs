@@ -308,10 +308,11 @@ impl Batches {
             self.skip(body_bytes)?;
             return too_large_message(&message, body_bytes);
         }
-        // The buffer grows with the bytes that are present, not with the claimed size.
+        // The buffer grows with the bytes that are present, at most to the claimed size.
         let mut body = Vec::new();
         while (body.len() as u64) < body_bytes {
             let have = body.len();
+            body.reserve_exact((body_bytes - have as u64).min(SKIP_BYTES.max(have as u64)) as usize);
             body.resize(have + (body_bytes - have as u64).min(SKIP_BYTES) as usize, 0);
             self.exact(&mut body[have..])?;
         }

@@ -1,6 +1,8 @@
 //! Batches of rows of a table.
 
-use arrow_array::RecordBatch;
+use std::collections::BTreeMap;
+
+use arrow_array::{Array, RecordBatch};
 
 use crate::sample::Reject;
 
@@ -44,6 +46,21 @@ impl RowBatch {
     /// Returns the size of the columns in memory in bytes, including rows that were taken out.
     pub fn memory_bytes(&self) -> u64 {
         self.batch.get_array_memory_size() as u64
+    }
+
+    /// Returns the size of the memory that the columns keep allocated, in bytes. Columns that share memory, as in an Arrow
+    /// file, count once.
+    pub fn allocated_bytes(&self) -> u64 {
+        let mut sizes = BTreeMap::new();
+        let mut pending: Vec<_> = self.batch.columns().iter().map(Array::to_data).collect();
+        while let Some(data) = pending.pop() {
+            let nulls = data.nulls().map(|nulls| nulls.buffer());
+            for buffer in data.buffers().iter().chain(nulls) {
+                sizes.insert(buffer.data_ptr().addr(), buffer.capacity());
+            }
+            pending.extend(data.child_data().iter().cloned());
+        }
+        sizes.into_values().fold(0, |sum, bytes| sum.saturating_add(bytes as u64))
     }
 
     /// Removes and returns the first `count` rows, or all if there are fewer.
