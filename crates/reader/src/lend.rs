@@ -11,28 +11,9 @@ use dsconvert_dataset::sample::{Ids, Value};
 use dsconvert_dataset::schema::INPUT_IDS;
 
 use super::Split;
-use super::record::Record;
 use super::record_check::check_record;
+use super::source::ids_in;
 use super::split::Located;
-
-/// The token ids of one record.
-#[derive(Clone)]
-pub(super) struct Tokens<'a> {
-    /// Ordinal in the split.
-    pub(super) record: u64,
-    pub(super) ids: Ids<&'a [u8]>,
-}
-
-impl<'a> Tokens<'a> {
-    /// Borrows the token ids in the field at `field_index` of `records`.
-    pub(super) fn of(records: &'a [Record], field_index: usize) -> Result<Vec<Self>> {
-        let of_record = |record: &'a Record| match record.values().get(field_index) {
-            Some(Value::Ids(ids)) => Ok(Self { record: record.ordinal(), ids: ids.lend() }),
-            _ => Err(Error::corrupt("the record has no token ids").at_row(record.ordinal())),
-        };
-        records.iter().map(of_record).collect()
-    }
-}
 
 impl Split {
     /// Calls `visit` with the token ids of each of `records`, in that order, borrowed from memory if the format allows.
@@ -47,22 +28,22 @@ impl Split {
         let field_index = self.schema().index_of(INPUT_IDS);
         let field_index =
             field_index.ok_or_else(|| Error::usage("the records have no field \"input_ids\""))?;
-        self.with_ids(records, field_index, |all| all.iter().for_each(|one| visit(one.ids.clone())))
+        self.lend_ids(records, field_index, &mut |all| all.iter().cloned().for_each(&mut visit))
     }
 
-    /// Calls `read` with the token ids in the field at `field_index` of `records`, in that order, and returns its
-    /// result. Records are checked as in [`Split::get`].
+    /// Calls `read` once with the token ids in the field at `field_index` of `records`, in that order. Records are
+    /// checked as in [`Split::get`].
     ///
     /// # Errors
     ///
     /// Same as [`Split::get_many`]; [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when a record has no ids in
     /// that field.
-    pub(super) fn with_ids<T>(
+    pub(super) fn lend_ids(
         &self,
         records: &[u64],
         field_index: usize,
-        read: impl FnOnce(&[Tokens<'_>]) -> T,
-    ) -> Result<T> {
+        read: &mut dyn FnMut(&[Ids<&[u8]>]),
+    ) -> Result<()> {
         // From object storage, whole records are fetched together.
         if let Some(stored) = self.stored_index(field_index)
             && !self.state.dataset.location.is_remote()
@@ -70,12 +51,14 @@ impl Split {
             let found = self.locate_all(records)?;
             let shards: Vec<_> = found.chunk_by(|(a, _), (b, _)| a.entry.shard == b.entry.shard).collect();
             if let Some(readers) = self.lending_readers(&shards)?
-                && let Some(tokens) = self.lend_ids(&shards, &readers, stored)
+                && let Some(ids) = self.lent_ids(&shards, &readers, stored)
             {
-                return Ok(read(&tokens));
+                read(&ids);
+                return Ok(());
             }
         }
-        Ok(read(&Tokens::of(&self.get_many(records)?, field_index)?))
+        read(&ids_in(&self.get_many(records)?, field_index)?);
+        Ok(())
     }
 
     /// Opens `shards`, whose values can be borrowed while the readers exist. Returns `None` if they cannot, before all are
@@ -94,15 +77,15 @@ impl Split {
 
     /// Returns the ids of located records in the requested order, if all of them can be borrowed and pass their checks.
     /// `readers` are the readers of `shards`.
-    fn lend_ids<'a>(
+    fn lent_ids<'a>(
         &self,
         shards: &[&[(Located, usize)]],
         readers: &'a [Arc<dyn ShardReader>],
         field_index: usize,
-    ) -> Option<Vec<Tokens<'a>>> {
+    ) -> Option<Vec<Ids<&'a [u8]>>> {
         let dataset = &self.state.dataset;
         let fields = dataset.schema.fields.len();
-        let mut tokens = vec![None; shards.iter().map(|of_shard| of_shard.len()).sum()];
+        let mut lent = vec![None; shards.iter().map(|of_shard| of_shard.len()).sum()];
         for (of_shard, reader) in shards.iter().zip(readers) {
             let placed: Vec<Placed> = of_shard.iter().map(|(found, _)| found.entry.placed()).collect();
             let mut values = Vec::with_capacity(placed.len() * fields);
@@ -114,10 +97,10 @@ impl Split {
                     check_record(&dataset.schema, &found.entry, values).ok()?;
                 }
                 let Some(Value::Ids(ids)) = values.get(field_index) else { return None };
-                *tokens.get_mut(*slot)? = Some(Tokens { record: found.record, ids: ids.clone() });
+                *lent.get_mut(*slot)? = Some(ids.clone());
             }
         }
-        tokens.into_iter().collect()
+        lent.into_iter().collect()
     }
 }
 
@@ -148,24 +131,23 @@ mod tests {
                 assert_eq!(reader.can_lend(), can_lend, "{format} {access:?}");
                 for split in [train.select(&["origin", INPUT_IDS]).unwrap(), train] {
                     let field_index = if split.schema().fields.len() == 2 { 1 } else { field_index };
-                    let ids = split.with_ids(&[11, 2, 11], field_index, |all| {
-                        all.iter().map(|one| (one.record, Value::Ids(one.ids.clone()))).for_each(
-                            |(i, ids)| {
+                    split
+                        .lend_ids(&[11, 2, 11], field_index, &mut |all| {
+                            assert_eq!(all.len(), 3);
+                            for (i, ids) in [11, 2, 11].into_iter().zip(all) {
                                 let Value::Ids(written) = &record(Kind::Text, i).values[1] else {
                                     panic!("no ids")
                                 };
-                                assert_eq!(ids, Value::Ids(written.lend()), "{format} {access:?} {i}");
-                            },
-                        );
-                        all.iter().map(|one| one.record).collect::<Vec<_>>()
-                    });
-                    assert_eq!(ids.unwrap(), [11, 2, 11]);
+                                assert_eq!(ids, &written.lend(), "{format} {access:?} {i}");
+                            }
+                        })
+                        .unwrap();
                     let mut visited = Vec::new();
                     split.visit_ids(&[11, 2], |ids| visited.push(ids.iter().collect::<Vec<_>>())).unwrap();
                     let stored = |i| split.get(i).unwrap().input_ids().unwrap().iter().collect::<Vec<_>>();
                     assert_eq!(visited, [11, 2].map(stored));
-                    assert!(split.with_ids(&[2, 99], field_index, |_| ()).is_err());
-                    let no_ids = split.with_ids(&[2], 0, |_| ());
+                    assert!(split.lend_ids(&[2, 99], field_index, &mut |_| ()).is_err());
+                    let no_ids = split.lend_ids(&[2], 0, &mut |_| ());
                     assert!(no_ids.is_err_and(|e| e.to_string().contains("no token ids")));
                 }
             }

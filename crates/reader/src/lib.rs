@@ -75,6 +75,7 @@ mod record;
 mod record_check;
 mod shard_file;
 mod shards;
+mod source;
 mod split;
 mod split_mix;
 #[cfg(test)]
@@ -93,6 +94,7 @@ pub use iter::Records;
 pub use open_options::{DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, DEFAULT_READ_AHEAD_BYTES, OpenOptions};
 pub use record::Record;
 pub use shard_file::ShardFile;
+pub use source::RecordSource;
 pub use split::Split;
 pub use verify::{DEFAULT_MAX_PROBLEMS, DecodeFn, VerifyOptions, VerifyProgress, VerifyReport, verify};
 

@@ -20,8 +20,9 @@ pub struct Record {
 }
 
 impl Record {
-    /// Creates a record from the `values` of the fields of `schema`, in schema order.
-    pub(super) fn new(schema: Arc<Schema>, ordinal: u64, values: Vec<Value>) -> Self {
+    /// Creates a record from the `values` of the fields of `schema`, in schema order. `ordinal` is its number in its
+    /// [source](crate::RecordSource).
+    pub fn new(schema: Arc<Schema>, ordinal: u64, values: Vec<Value>) -> Self {
         Self { schema, ordinal, values }
     }
 

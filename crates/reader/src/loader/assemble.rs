@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use dsconvert_dataset::error::Result;
+use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::packing::Row;
+use dsconvert_dataset::sample::Ids;
 
 use super::batch::{Batch, BatchId, BlankRow};
 use super::fields::{BatchField, BatchFields};
@@ -16,8 +17,8 @@ use super::pool::Pool;
 use super::stored;
 use super::text::{PackedRows, TokenRows};
 use crate::batch::MicroBatch;
-use crate::lend::Tokens;
-use crate::{Record, Split};
+use crate::source::ids_in;
+use crate::{Record, RecordSource};
 
 /// Buffers that a thread reuses between batches.
 #[derive(Debug, Default)]
@@ -28,11 +29,10 @@ pub(super) struct AssemblyScratch {
 /// Assembles batches. Shared by all threads.
 #[derive(Debug)]
 pub(super) struct Assembler {
-    split: Split,
+    source: Arc<dyn RecordSource>,
     options: LoaderOptions,
     fields: BatchFields,
     pool: Arc<Pool>,
-    raw_channels: Option<usize>,
     /// The step at which a thread panics, for tests.
     #[cfg(test)]
     pub(super) panic_at_step: Option<u64>,
@@ -42,21 +42,19 @@ pub(super) struct Assembler {
 }
 
 impl Assembler {
-    pub(super) fn new(split: &Split, options: &LoaderOptions) -> Result<Self> {
-        let fields = BatchFields::new(split, options)?;
+    pub(super) fn new(source: &Arc<dyn RecordSource>, options: &LoaderOptions) -> Result<Self> {
+        let fields = BatchFields::new(&**source, options)?;
         if fields.columns.iter().any(|(_, field)| field.is_decoded()) {
             super::image::check_build()?;
         }
         // As many batches as may be in flight, and as many again that the consumer holds.
         let kept = (2 * options.in_flight() + 2).saturating_mul(fields.columns.len().max(1));
-        let raw_channels = split.manifest().raw_channels().map(|n| n as usize);
         let pool = Arc::new(Pool::new(kept));
         Ok(Self {
-            split: split.clone(),
+            source: Arc::clone(source),
             options: options.clone(),
             fields,
             pool,
-            raw_channels,
             #[cfg(test)]
             panic_at_step: None,
             #[cfg(test)]
@@ -71,7 +69,7 @@ impl Assembler {
 
     /// Returns whether records are read from object storage.
     pub(super) fn is_remote(&self) -> bool {
-        self.split.is_remote()
+        self.source.is_remote()
     }
 
     /// Makes a batch of one record per row. If `stop` is set, it ends early with an error that is never returned to a
@@ -86,32 +84,42 @@ impl Assembler {
         #[cfg(test)]
         assert_ne!(Some(id.step), self.panic_at_step, "deliberate test failure");
         let records = match self.fields.reads_records() {
-            true => self.split.get_many(&batch.records)?,
+            true => self.source.get_many(&batch.records)?,
             false => Vec::new(),
         };
+        if self.fields.reads_records() {
+            check_number(records.len(), &batch.records)?;
+        }
         let pieces = match self.fields.pieces {
             Some(index) => Some(StoredPieces::of(&records, &batch.lengths, index)?),
             None => None,
         };
-        self.with_tokens(&batch.records, &records, |tokens| {
+        self.with_ids(&batch.records, &records, |ids| {
             let pieces = pieces.as_ref();
-            let text = TokenRows { batch, tokens, pieces, options: &self.options.text, pool: &self.pool };
+            let text = TokenRows { batch, ids, pieces, options: &self.options.text, pool: &self.pool };
             self.rows(id, &text, &records, scratch, stop)
         })
     }
 
     /// Calls `read` with the token ids of the records `ordinals`, taken from `records` if these were already read, and
     /// returns its result. Passes no ids if no column needs them.
-    fn with_tokens<T>(
+    fn with_ids<T>(
         &self,
         ordinals: &[u64],
         records: &[Record],
-        read: impl FnOnce(&[Tokens<'_>]) -> Result<T>,
+        mut read: impl FnMut(&[Ids<&[u8]>]) -> Result<T>,
     ) -> Result<T> {
         match self.fields.payload.filter(|_| self.fields.reads_tokens()) {
             None => read(&[]),
-            Some(index) if records.is_empty() => self.split.with_ids(ordinals, index, read)?,
-            Some(index) => read(&Tokens::of(records, index)?),
+            Some(index) if records.is_empty() => {
+                let mut made = None;
+                let mut read = |ids: &[Ids<&[u8]>]| {
+                    made = Some(check_number(ids.len(), ordinals).and_then(|()| read(ids)));
+                };
+                self.source.lend_ids(ordinals, index, &mut read)?;
+                made.unwrap_or_else(|| Err(Error::internal("the source of the records lends no ids")))
+            }
+            Some(index) => read(&ids_in(records, index)?),
         }
     }
 
@@ -132,11 +140,11 @@ impl Assembler {
         let mut blank: Vec<BlankRow> = Vec::new();
         for (_, field) in &self.fields.columns {
             let images = |field_index| ImageRows {
-                split: &self.split,
+                source: &*self.source,
                 records,
                 rows,
                 field_index,
-                raw_channels: self.raw_channels,
+                raw_channels: self.source.raw_channels(),
                 options: &self.options.image,
                 seed: self.options.seed,
                 epoch: id.epoch,
@@ -193,10 +201,10 @@ impl Assembler {
         let pieces = || rows.iter().flat_map(|row| &row.pieces);
         let ordinals: Vec<u64> = pieces().map(|piece| piece.document).collect();
         let all_rows = rows.len() + filler_rows as usize;
-        let columns = self.with_tokens(&ordinals, &[], |tokens| {
-            let (options, pool) = (&self.options.text, &self.pool);
-            let packed = PackedRows { rows, filler_rows, seq_len, tokens, options, pool };
-            let column = |field| match (field, options.ids) {
+        let columns = self.with_ids(&ordinals, &[], |ids| {
+            let (text, pool) = (&self.options.text, &self.pool);
+            let packed = PackedRows { rows, filler_rows, seq_len, ids, options: text, pool };
+            let column = |field| match (field, text.ids) {
                 (BatchField::Valid, _) => Ok(stored::valid(pool, rows.len(), all_rows, &[])),
                 (field, IdType::Int64) => packed.column::<i64>(field),
                 (field, IdType::Int32) => packed.column::<i32>(field),
@@ -217,4 +225,12 @@ impl Assembler {
             attached: None,
         })
     }
+}
+
+/// Checks that a source returns as many records as were requested.
+fn check_number(found: usize, requested: &[u64]) -> Result<()> {
+    if found == requested.len() {
+        return Ok(());
+    }
+    Err(Error::internal(format!("the source returns {found} records instead of {}", requested.len())))
 }

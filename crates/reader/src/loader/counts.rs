@@ -6,7 +6,7 @@ use dsconvert_dataset::error::Result;
 
 use super::schedule::LoaderPlan;
 use super::state::LoaderState;
-use crate::Split;
+use crate::RecordSource;
 use crate::batch::{BatchPlan, PackPlan};
 
 /// Counts the steps and batches of the epochs of a [`Loader`](super::Loader) and has its plan. It does not depend on the
@@ -79,7 +79,7 @@ impl LoaderCounts {
 
     /// Returns the batch plan, which has the content of any step on any rank, for example to normalize a loss. `None`
     /// for packed rows.
-    pub fn batch_plan(&self) -> Option<&BatchPlan<Split>> {
+    pub fn batch_plan(&self) -> Option<&BatchPlan<Arc<dyn RecordSource>>> {
         match &*self.plan {
             LoaderPlan::Records(plan) => Some(plan),
             LoaderPlan::Packed(_) => None,
@@ -87,7 +87,7 @@ impl LoaderCounts {
     }
 
     /// Returns the plan of packed rows, or `None` if rows are not packed.
-    pub fn pack_plan(&self) -> Option<&PackPlan<Split>> {
+    pub fn pack_plan(&self) -> Option<&PackPlan<Arc<dyn RecordSource>>> {
         match &*self.plan {
             LoaderPlan::Packed(plan) => Some(plan),
             LoaderPlan::Records(_) => None,

@@ -5,7 +5,7 @@ use dsconvert_dataset::schema::{FieldType, IMAGE, INPUT_IDS, Kind, LABEL};
 
 use super::options::{Batching, LoaderOptions, StoredPacking};
 use super::packed::CU_SEQLENS;
-use crate::Split;
+use crate::RecordSource;
 use crate::batch::{BatchSize, Last};
 
 /// Name of the array that is true for rows with a record, and false for filler rows and blank rows.
@@ -71,8 +71,8 @@ pub(super) struct BatchFields {
 }
 
 impl BatchFields {
-    pub(super) fn new(split: &Split, options: &LoaderOptions) -> Result<Self> {
-        let schema = split.schema();
+    pub(super) fn new(source: &dyn RecordSource, options: &LoaderOptions) -> Result<Self> {
+        let schema = source.schema();
         let shape = match &options.batching {
             Batching::Packed(_) => TokenLayout::Packed,
             Batching::Records(batches) => match batches.size {
@@ -87,16 +87,16 @@ impl BatchFields {
             Kind::Images => IMAGE,
             Kind::Text => INPUT_IDS,
         });
-        let pieces = stored_pieces(split, options, payload)?;
+        let pieces = stored_pieces(source, options, payload)?;
         let mut fields = Self { columns: Vec::new(), shape, payload, pieces };
         match &options.fields {
             Some(names) => {
                 for name in names {
-                    fields.add(split, options, name)?;
+                    fields.add(source, options, name)?;
                 }
             }
             None => {
-                let names = fields.defaults(split, options);
+                let names = fields.defaults(source, options);
                 if names.iter().all(|name| name == VALID) {
                     let selected: Vec<&str> = schema.fields.iter().map(|f| f.name.as_str()).collect();
                     let what = format!(
@@ -108,7 +108,7 @@ impl BatchFields {
                     ));
                 }
                 for name in names {
-                    fields.add(split, options, &name)?;
+                    fields.add(source, options, &name)?;
                 }
             }
         }
@@ -116,12 +116,12 @@ impl BatchFields {
     }
 
     /// Returns the default columns.
-    fn defaults(&self, split: &Split, options: &LoaderOptions) -> Vec<String> {
+    fn defaults(&self, source: &dyn RecordSource, options: &LoaderOptions) -> Vec<String> {
         let last = match &options.batching {
             Batching::Records(batches) => batches.last,
             Batching::Packed(packed) => packed.last,
         };
-        let mut names = match (split.schema().kind, self.shape) {
+        let mut names = match (source.schema().kind, self.shape) {
             (Kind::Images, _) => vec![IMAGE, LABEL],
             (Kind::Text, TokenLayout::Padded) if self.pieces.is_some() => {
                 vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS]
@@ -132,7 +132,7 @@ impl BatchFields {
         };
         // Items without classes have no label, and a selection may leave fields out.
         let needs = |name: &str| match name {
-            IMAGE | LABEL => split.schema().index_of(name).is_some(),
+            IMAGE | LABEL => source.schema().index_of(name).is_some(),
             _ => self.payload.is_some(),
         };
         names.retain(|name| needs(name));
@@ -141,19 +141,19 @@ impl BatchFields {
             names.push(VALID);
         }
         let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
-        if split.schema().kind == Kind::Images {
-            let further = split.schema().fields.iter().filter(|f| f.ty.is_image_file() && f.name != IMAGE);
+        if source.schema().kind == Kind::Images {
+            let further = source.schema().fields.iter().filter(|f| f.ty.is_image_file() && f.name != IMAGE);
             let after_image = usize::from(names.first().is_some_and(|name| name == IMAGE));
             names.splice(after_image..after_image, further.map(|f| f.name.clone()));
         }
         names
     }
 
-    fn add(&mut self, split: &Split, options: &LoaderOptions, name: &str) -> Result<()> {
+    fn add(&mut self, source: &dyn RecordSource, options: &LoaderOptions, name: &str) -> Result<()> {
         if self.columns.iter().any(|(n, _)| n == name) {
             return Err(Error::usage(format!("the field {name:?} is requested twice")));
         }
-        let field = self.field(split, options, name)?;
+        let field = self.field(source, options, name)?;
         self.columns.push((name.to_owned(), field));
         let as_numbers = match field {
             BatchField::Image(index) | BatchField::Mask(index) => Some(index),
@@ -161,15 +161,15 @@ impl BatchFields {
             _ => None,
         };
         if let Some(index) = as_numbers
-            && split.schema().fields.get(index).is_some_and(|f| f.nullable)
+            && source.schema().fields.get(index).is_some_and(|f| f.nullable)
         {
             self.columns.push((format!("{name}.{VALID}"), BatchField::StoredValid(index)));
         }
         Ok(())
     }
 
-    fn field(&self, split: &Split, options: &LoaderOptions, name: &str) -> Result<BatchField> {
-        let schema = split.schema();
+    fn field(&self, source: &dyn RecordSource, options: &LoaderOptions, name: &str) -> Result<BatchField> {
+        let schema = source.schema();
         let generated = match (schema.kind, self.shape, name) {
             (_, _, VALID) => Some(BatchField::Valid),
             (Kind::Text, TokenLayout::Padded, ATTENTION_MASK) => Some(BatchField::AttentionMask),
@@ -231,14 +231,18 @@ impl BatchFields {
 
 /// Returns the index of the field with the ends of documents in rows that are already packed. It is needed whenever ids
 /// are needed.
-fn stored_pieces(split: &Split, options: &LoaderOptions, payload: Option<usize>) -> Result<Option<usize>> {
-    if split.packed_length().is_none()
+fn stored_pieces(
+    source: &dyn RecordSource,
+    options: &LoaderOptions,
+    payload: Option<usize>,
+) -> Result<Option<usize>> {
+    if source.packed_length().is_none()
         || options.text.stored_packing == StoredPacking::Ignore
         || payload.is_none()
     {
         return Ok(None);
     }
-    split.schema().index_of(CU_SEQLENS).map(Some).ok_or_else(|| {
+    source.schema().index_of(CU_SEQLENS).map(Some).ok_or_else(|| {
         Error::usage(format!("the records hold several documents each, and {CU_SEQLENS:?} is not selected"))
             .help("select it, too; or set stored_packing to \"ignore\" to treat each record as one document")
     })

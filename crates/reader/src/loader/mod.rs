@@ -1,6 +1,6 @@
 //! Loads batches for a training loop: threads read, decode and assemble them, in order and ahead of the consumer.
 //!
-//! A [`Loader`] combines a [`Split`], a batch plan ([`BatchOptions`] or [`PackOptions`]) and a pool of threads in this
+//! A [`Loader`] combines a [`RecordSource`], usually a [`Split`], a batch plan ([`BatchOptions`] or [`PackOptions`]) and a pool of threads in this
 //! process. The records of a batch, the order of batches and every random choice depend on the plan, the seed and the
 //! epoch, never on threads.
 //!
@@ -72,6 +72,8 @@ use self::assemble::Assembler;
 use self::engine::{BatchEngine, EngineSettings};
 use self::schedule::LoaderPlan;
 use self::tickets::{FailedBatch, MadeBatch};
+use super::RecordSource;
+#[cfg(doc)]
 use super::Split;
 #[cfg(doc)]
 use super::batch::{BatchOptions, PackOptions};
@@ -110,7 +112,7 @@ pub enum Next {
     NotYet,
 }
 
-/// Loads the batches of one split for one rank, epoch after epoch.
+/// Loads the batches of one source for one rank, epoch after epoch.
 ///
 /// * Threads start when the first batch is requested, not before. They belong to the loader and end with it: dropping
 ///   it waits for the records in progress, no matter what was consumed.
@@ -120,7 +122,7 @@ pub enum Next {
 /// * A batch owns its memory, which is not overwritten before the batch is dropped.
 /// * As an [`Iterator`], a loader returns the rest of the epoch.
 pub struct Loader {
-    split: Split,
+    source: Arc<dyn RecordSource>,
     options: LoaderOptions,
     counts: LoaderCounts,
     assembler: Arc<Assembler>,
@@ -146,17 +148,18 @@ impl Loader {
     /// ranks cannot share the micro-batches, a record exceeds the budget and the policy forbids it, or stored rows
     /// would be packed again; `Unsupported` when images have to be decoded but this build cannot; `Corrupt` when the
     /// indexes were altered.
-    pub fn new(split: Split, options: LoaderOptions) -> Result<Self> {
+    pub fn new(source: impl Into<Arc<dyn RecordSource>>, options: LoaderOptions) -> Result<Self> {
+        let source = source.into();
         options.check()?;
-        let options = options.for_split(&split)?;
+        let options = options.for_source(&source)?;
         let micro_batches = options.micro_batches.unwrap_or(options.layout.world_size());
-        let plan = Arc::new(LoaderPlan::new(&split, &options, micro_batches)?);
+        let plan = Arc::new(LoaderPlan::new(&source, &options, micro_batches)?);
         options.layout.share(micro_batches).map(drop)?;
-        let assembler = Arc::new(Assembler::new(&split, &options)?);
+        let assembler = Arc::new(Assembler::new(&source, &options)?);
         let at = plan.start(0)?;
         let counts = LoaderCounts::new(plan, micro_batches, options.layout.world_size());
         Ok(Self {
-            split,
+            source,
             options,
             counts,
             assembler,
@@ -249,13 +252,13 @@ impl Loader {
     /// are never released in this process.
     fn leave_parent(&mut self) -> Result<()> {
         self.engine = None;
-        let split = self.split.detached();
-        std::mem::forget(std::mem::replace(&mut self.split, split));
+        let source = self.source.reopened();
+        std::mem::forget(std::mem::replace(&mut self.source, source));
         let micro_batches = self.micro_batches();
-        let plan = Arc::new(LoaderPlan::new(&self.split, &self.options, micro_batches)?);
+        let plan = Arc::new(LoaderPlan::new(&self.source, &self.options, micro_batches)?);
         let counts = LoaderCounts::new(plan, micro_batches, self.options.layout.world_size());
         std::mem::forget(std::mem::replace(&mut self.counts, counts));
-        let assembler = Assembler::new(&self.split, &self.options)?;
+        let assembler = Assembler::new(&self.source, &self.options)?;
         std::mem::forget(std::mem::replace(&mut self.assembler, Arc::new(assembler)));
         Ok(())
     }
@@ -379,9 +382,9 @@ impl Loader {
         self.restored = false;
     }
 
-    /// Returns the split that is read.
-    pub fn split(&self) -> &Split {
-        &self.split
+    /// Returns the source that is read.
+    pub fn source(&self) -> &Arc<dyn RecordSource> {
+        &self.source
     }
 
     /// Returns the options of the loader.
@@ -396,12 +399,12 @@ impl Loader {
 
     /// Returns the batch plan, which has the content of any step on any rank, for example to normalize a loss. `None`
     /// for packed rows.
-    pub fn batch_plan(&self) -> Option<&BatchPlan<Split>> {
+    pub fn batch_plan(&self) -> Option<&BatchPlan<Arc<dyn RecordSource>>> {
         self.counts.batch_plan()
     }
 
     /// Returns the plan of packed rows, or `None` if rows are not packed.
-    pub fn pack_plan(&self) -> Option<&PackPlan<Split>> {
+    pub fn pack_plan(&self) -> Option<&PackPlan<Arc<dyn RecordSource>>> {
         self.counts.pack_plan()
     }
 }
@@ -416,6 +419,6 @@ impl Iterator for Loader {
 
 impl std::fmt::Debug for Loader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Loader").field("split", &self.split).field("at", &self.at).finish_non_exhaustive()
+        f.debug_struct("Loader").field("source", &self.source).field("at", &self.at).finish_non_exhaustive()
     }
 }

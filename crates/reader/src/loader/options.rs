@@ -1,9 +1,11 @@
 //! Options of a loader, and their validation.
 
+use std::sync::Arc;
+
 use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::Split;
+use crate::RecordSource;
 use crate::batch::{BatchOptions, Layout, Lengths, Oversize, PackOptions};
 use crate::range::check_in_range;
 
@@ -86,20 +88,20 @@ impl LoaderOptions {
         self.prefetch.unwrap_or(self.threads + DEFAULT_PREFETCH_MARGIN)
     }
 
-    /// Returns the options for the records of `split`, which may be rows that are already packed.
-    pub(super) fn for_split(mut self, split: &Split) -> Result<Self> {
+    /// Returns the options for the records of `source`, which may be rows that are already packed.
+    pub(super) fn for_source(mut self, source: &Arc<dyn RecordSource>) -> Result<Self> {
         if let Batching::Records(batches) = &self.batching
             && batches.oversize == Oversize::Truncate
-            && !split.can_be_cut()
+            && !source.can_be_cut()
         {
             return Err(Error::usage("oversize \"truncate\" does not apply: images cannot be cut")
                 .help("use another oversize policy"));
         }
-        let (Some(length), StoredPacking::Keep) = (split.packed_length(), self.text.stored_packing) else {
+        let (Some(length), StoredPacking::Keep) = (source.packed_length(), self.text.stored_packing) else {
             return Ok(self);
         };
         self.batching = match self.batching {
-            Batching::Records(batches) => Batching::Records(batches.for_records_of(split)),
+            Batching::Records(batches) => Batching::Records(batches.for_records_of(&**source)),
             Batching::Packed(_) => {
                 let what = format!(
                     "seq_len does not apply: the records are packed already, in rows of up to {length} tokens"

@@ -5,7 +5,7 @@ use dsconvert_dataset::sample::Value;
 use dsconvert_dataset::schema::Kind;
 
 use crate::batch::{BatchOptions, BatchSize};
-use crate::{Record, Split};
+use crate::{Record, RecordSource, Split};
 
 /// Name of the stored field with the ends of documents.
 pub const CU_SEQLENS: &str = "cu_seqlens";
@@ -19,12 +19,12 @@ impl Split {
 }
 
 impl BatchOptions {
-    /// Returns the options for the records of `split`: rows that were packed when the dataset was made are padded to
-    /// the length they were packed for, so that all batches have one shape. Has no effect if `pad_to_multiple_of` was
-    /// set.
+    /// Returns the options for the records of `source`: rows that were packed when the dataset was made are padded
+    /// to the length they were packed for, so that all batches have one shape. Has no effect if `pad_to_multiple_of`
+    /// was set.
     #[must_use]
-    pub fn for_records_of(self, split: &Split) -> Self {
-        match (split.packed_length(), self.size) {
+    pub fn for_records_of(self, source: &dyn RecordSource) -> Self {
+        match (source.packed_length(), self.size) {
             (Some(length), BatchSize::BatchSize(_)) if self.pad_to_multiple_of == 1 => {
                 Self { pad_to_multiple_of: length, ..self }
             }

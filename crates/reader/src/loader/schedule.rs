@@ -12,7 +12,7 @@ use dsconvert_dataset::packing::Row;
 use super::batch::BatchId;
 use super::options::{Batching, LoaderOptions};
 use super::state::{LoaderState, SavedPlan};
-use crate::Split;
+use crate::RecordSource;
 use crate::batch::{BatchPlan, Layout, MicroBatch, PackPlan, PackState, PackedStep, Position};
 
 /// Number of steps that are packed at once. Continuing from a saved cursor packs its window again, so packing several
@@ -22,8 +22,8 @@ const PACK_STEPS: usize = 32;
 /// The plan of a loader.
 #[derive(Debug)]
 pub(super) enum LoaderPlan {
-    Records(BatchPlan<Split>),
-    Packed(PackPlan<Split>),
+    Records(BatchPlan<Arc<dyn RecordSource>>),
+    Packed(PackPlan<Arc<dyn RecordSource>>),
 }
 
 /// Records of one micro-batch.
@@ -43,14 +43,18 @@ pub(super) struct BatchTask {
 }
 
 impl LoaderPlan {
-    pub(super) fn new(split: &Split, options: &LoaderOptions, micro_batches: u64) -> Result<Self> {
-        let (dataset, seed) = (split.fingerprint(), options.seed);
+    pub(super) fn new(
+        source: &Arc<dyn RecordSource>,
+        options: &LoaderOptions,
+        micro_batches: u64,
+    ) -> Result<Self> {
+        let (dataset, seed, records) = (source.fingerprint(), options.seed, Arc::clone(source));
         Ok(match options.batching.clone() {
             Batching::Records(batches) => {
-                LoaderPlan::Records(BatchPlan::new(&dataset, split.clone(), batches, seed, micro_batches)?)
+                LoaderPlan::Records(BatchPlan::new(&dataset, records, batches, seed, micro_batches)?)
             }
             Batching::Packed(packed) => {
-                LoaderPlan::Packed(PackPlan::new(&dataset, split.clone(), packed, seed, micro_batches)?)
+                LoaderPlan::Packed(PackPlan::new(&dataset, records, packed, seed, micro_batches)?)
             }
         })
     }
@@ -187,7 +191,12 @@ impl Schedule {
     }
 
     /// Returns the rows of a step, which are kept until they were requested `uses` times.
-    fn packed_step(&self, plan: &PackPlan<Split>, step: u64, uses: u64) -> Result<Option<Arc<KnownStep>>> {
+    fn packed_step(
+        &self,
+        plan: &PackPlan<Arc<dyn RecordSource>>,
+        step: u64,
+        uses: u64,
+    ) -> Result<Option<Arc<KnownStep>>> {
         let mut packed = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
         while packed.step <= step {
             let Some(from) = packed.next.clone() else { return Ok(None) };

@@ -11,27 +11,27 @@ use super::batch::Column;
 use super::image::{ImageRows, check_build};
 use super::options::ImageOptions;
 use super::pool::Pool;
-use crate::{Record, Split};
+use crate::{Record, RecordSource};
 
-/// Decodes the image of `record`, which belongs to `split`, to height × width × 3 samples. The record must have the
+/// Decodes the image of `record`, which belongs to `source`, to height × width × 3 samples. The record must have the
 /// fields `image`, `width` and `height`.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when it lacks one of them, `Corrupt` when its image does
 /// not decode, `Unsupported` when this build cannot decode images.
-pub fn decode_image(split: &Split, record: &Record) -> Result<Array> {
+pub fn decode_image(source: &dyn RecordSource, record: &Record) -> Result<Array> {
     check_build()?;
     let missing = || {
         let error = Error::usage("decoding needs the fields image, width and height");
-        split.at_record(error, record.ordinal())
+        source.at_record(error, record.ordinal())
     };
     let rows = ImageRows {
-        split,
+        source,
         records: std::slice::from_ref(record),
         rows: 1,
         field_index: record.schema().index_of(IMAGE).ok_or_else(missing)?,
-        raw_channels: split.manifest().raw_channels().map(|n| n as usize),
+        raw_channels: source.raw_channels(),
         options: &ImageOptions::default(),
         seed: 0,
         epoch: 0,

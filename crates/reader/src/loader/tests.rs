@@ -7,6 +7,7 @@ mod finisher;
 mod image;
 #[cfg(feature = "decode")]
 mod masks;
+mod source;
 mod stored;
 mod text;
 
@@ -16,9 +17,9 @@ use dsconvert_dataset::format::Format;
 use dsconvert_dataset::schema::Kind;
 
 use super::*;
-use crate::Dataset;
 use crate::batch::{BatchOptions, BatchSize};
 use crate::testing;
+use crate::{Dataset, Split};
 
 /// Returns the split `train` of a new dataset of 50 text records.
 fn text_split(dir: &Path, format: Format) -> Split {

@@ -16,12 +16,11 @@ use super::options::{LabelsFor, PadSide, TextOptions};
 use super::packed::{StoredPiece, StoredPieces};
 use super::pool::Pool;
 use crate::batch::MicroBatch;
-use crate::lend::Tokens;
 
 /// A type of token ids in a batch.
 pub(super) trait TokenId: Element {
     fn from_u16(id: u16) -> Self;
-    /// Converts an id. Ids that do not fit are refused beforehand ([`ids_of`]).
+    /// Converts an id. Ids that do not fit are refused beforehand ([`check_ids`]).
     fn from_u32(id: u32) -> Self;
     fn from_i64(number: i64) -> Self;
     /// The largest id.
@@ -78,30 +77,29 @@ fn copy_ids<T: TokenId>(ids: &Ids<&[u8]>, range: Range<usize>, out: &mut [T]) {
     }
 }
 
-/// Returns the ids of a record, after checking that there are at least `length` of them and that they fit into `T`.
-fn ids_of<'a, T: TokenId>(tokens: &'a Tokens<'_>, length: u64) -> Result<&'a Ids<&'a [u8]>> {
-    let Tokens { record, ids } = tokens;
+/// Checks that a record has at least `length` ids and that they fit into `T`.
+fn check_ids<T: TokenId>(ids: &Ids<&[u8]>, record: u64, length: u64) -> Result<()> {
     if (ids.len() as u64) < length {
         let what = format!("the record has {} tokens, but at least {length} in the record index", ids.len());
-        return Err(Error::corrupt(what).at_row(*record));
+        return Err(Error::corrupt(what).at_row(record));
     }
     if T::MAX < u32::MAX && ids.width() == IdWidth::U32 {
         // The largest id is faster to find than the first that is too large.
         let largest = ids.as_bytes().as_chunks::<4>().0.iter().map(|id| u32::from_le_bytes(*id)).max();
         if largest.is_some_and(|id| id > T::MAX) {
             return Err(Error::usage(format!("the record has ids above {}", T::MAX))
-                .at_row(*record)
+                .at_row(record)
                 .help("use ids of type int64"));
         }
     }
-    Ok(ids)
+    Ok(())
 }
 
-/// The columns of a batch of one record per row that come from token ids and their lengths. `tokens` is empty if no
+/// The columns of a batch of one record per row that come from token ids and their lengths. `ids` is empty if no
 /// column needs them.
 pub(super) struct TokenRows<'a> {
     pub(super) batch: &'a MicroBatch,
-    pub(super) tokens: &'a [Tokens<'a>],
+    pub(super) ids: &'a [Ids<&'a [u8]>],
     /// The documents of rows that were packed when the dataset was made. If `None`, each row is one document.
     pub(super) pieces: Option<&'a StoredPieces>,
     pub(super) options: &'a TextOptions,
@@ -138,15 +136,23 @@ impl TokenRows<'_> {
 
     /// Checks that the records are at least as long as the index states, before memory is allocated.
     pub(super) fn check(&self) -> Result<()> {
-        for (tokens, &length) in self.tokens.iter().zip(&self.batch.lengths) {
-            ids_of::<i64>(tokens, length)?;
+        for ((ids, &record), &length) in self.ids.iter().zip(&self.batch.records).zip(&self.batch.lengths) {
+            check_ids::<i64>(ids, record, length)?;
         }
         Ok(())
     }
 
+    /// Returns the ids of `row`, at least `length`. `None` for a row without a record.
+    fn ids_of<T: TokenId>(&self, row: usize, length: usize) -> Result<Option<&Ids<&[u8]>>> {
+        let (Some(ids), Some(&record)) = (self.ids.get(row), self.batch.records.get(row)) else {
+            return Ok(None);
+        };
+        check_ids::<T>(ids, record, length as u64)?;
+        Ok(Some(ids))
+    }
+
     fn ids<T: TokenId>(&self, row: usize, out: &mut [T]) -> Result<()> {
-        let Some(tokens) = self.tokens.get(row) else { return Ok(()) };
-        let ids = ids_of::<T>(tokens, out.len() as u64)?;
+        let Some(ids) = self.ids_of::<T>(row, out.len())? else { return Ok(()) };
         copy_ids(ids, 0..out.len(), out);
         Ok(())
     }
@@ -165,8 +171,7 @@ impl TokenRows<'_> {
     /// Writes the labels of `row`. `masks_first`: whether the first token of each piece has no label, when labels are
     /// the tokens themselves.
     fn labels<T: TokenId>(&self, row: usize, masks_first: bool, out: &mut [T]) -> Result<()> {
-        let Some(tokens) = self.tokens.get(row) else { return Ok(()) };
-        let ids = ids_of::<T>(tokens, out.len() as u64)?;
+        let Some(ids) = self.ids_of::<T>(row, out.len())? else { return Ok(()) };
         let labels_for = self.options.labels_in(self.pieces.is_some());
         self.each_piece(row, ids.len(), out, |piece, out| match labels_for {
             LabelsFor::HuggingFace => {
@@ -282,7 +287,7 @@ pub(super) struct PackedRows<'a> {
     pub(super) filler_rows: u64,
     pub(super) seq_len: u64,
     /// One for each piece of each row.
-    pub(super) tokens: &'a [Tokens<'a>],
+    pub(super) ids: &'a [Ids<&'a [u8]>],
     pub(super) options: &'a TextOptions,
     pub(super) pool: &'a Arc<Pool>,
 }
@@ -335,15 +340,15 @@ impl PackedRows<'_> {
     ) -> Result<Column> {
         let (rows, width) = (to_usize(self.rows.len() as u64 + self.filler_rows)?, to_usize(self.seq_len)?);
         let mut out = self.pool.take_many::<T>(checked_area(rows, width)?)?;
-        let mut tokens = self.tokens.iter();
+        let mut all = self.ids.iter();
         let none = Row::default();
         let filled = self.rows.iter().chain(std::iter::repeat(&none));
         for (slots, row) in out.chunks_exact_mut(width.max(1)).take(rows).zip(filled) {
             let mut rest = slots;
             for piece in &row.pieces {
-                let tokens = tokens.next().ok_or_else(|| Error::internal("a piece has no record"))?;
+                let ids = all.next().ok_or_else(|| Error::internal("a piece has no record"))?;
                 // One more than the inputs, for the label of the last.
-                let ids = ids_of::<T>(tokens, piece.inputs().end + u64::from(!piece.ends))?;
+                check_ids::<T>(ids, piece.document, piece.inputs().end + u64::from(!piece.ends))?;
                 let len = to_usize(piece.len)?.min(rest.len());
                 let (piece_slots, after) = std::mem::take(&mut rest).split_at_mut(len);
                 write(ids, to_usize(piece.start)?, piece.ends, piece_slots)?;

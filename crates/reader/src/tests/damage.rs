@@ -51,15 +51,16 @@ fn read_all(dir: &Path, kind: Kind, access: Access) -> Vec<dsconvert_dataset::er
             Err(_) => {}
         }
         if let (Some(field_index), true) = (split.schema().index_of(INPUT_IDS), split.len() > 1) {
-            let lent = split.with_ids(&[1, 0, 1], field_index, |all| {
-                all.iter().map(|one| (one.record, one.ids.iter().collect::<Vec<_>>())).collect::<Vec<_>>()
+            let mut lent = Vec::new();
+            let read = split.lend_ids(&[1, 0, 1], field_index, &mut |all| {
+                lent = all.iter().map(|ids| ids.iter().collect::<Vec<_>>()).collect();
             });
             let written = |i| match record(kind, first + i).values.swap_remove(field_index) {
-                sample::Value::Ids(ids) => (i, ids.iter().collect()),
+                sample::Value::Ids(ids) => ids.iter().collect::<Vec<_>>(),
                 other => panic!("{other:?}"),
             };
-            match lent {
-                Ok(lent) => assert_eq!(lent, [1, 0, 1].map(written), "{}", split.name()),
+            match read {
+                Ok(()) => assert_eq!(lent, [1, 0, 1].map(written), "{}", split.name()),
                 Err(e) => errors.push(e),
             }
         }

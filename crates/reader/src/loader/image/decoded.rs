@@ -182,7 +182,7 @@ impl ImageRows<'_> {
     }
 
     fn field(&self) -> Option<&Field> {
-        self.split.schema().fields.get(self.field_index)
+        self.source.schema().fields.get(self.field_index)
     }
 
     /// Returns how the field is named in messages.
@@ -198,14 +198,14 @@ impl ImageRows<'_> {
             RejectCode::Unsupported | RejectCode::UnknownType => ErrorKind::Unsupported,
             _ => ErrorKind::Corrupt,
         };
-        let (ordinal, split) = (record.ordinal(), self.split.name());
+        let (ordinal, source) = (record.ordinal(), self.source.name());
         let key = record.key().map(|key| format!(", key {key:?}")).unwrap_or_default();
         let what = format!(
-            "{} of record {ordinal} of split {split:?}{key} cannot be decoded: {}",
+            "{} of record {ordinal} of split {source:?}{key} cannot be decoded: {}",
             self.name(),
             reject.message
         );
-        self.split.at_record(Error::new(kind, what), ordinal)
+        self.source.at_record(Error::new(kind, what), ordinal)
     }
 }
 

@@ -10,13 +10,13 @@ use std::sync::Arc;
 pub(super) use self::decoded::{DecodeScratch, check_build};
 use super::options::ImageOptions;
 use super::pool::Pool;
-use crate::{Record, Split};
+use crate::{Record, RecordSource};
 
 /// The images of a batch.
 #[cfg_attr(not(feature = "decode"), expect(dead_code, reason = "only the decoder reads them"))]
 pub(super) struct ImageRows<'a> {
     /// Used to name the records in errors.
-    pub(super) split: &'a Split,
+    pub(super) source: &'a dyn RecordSource,
     pub(super) records: &'a [Record],
     pub(super) rows: usize,
     /// Index of the field of encoded images or masks. Where it is null, pixels are 0.

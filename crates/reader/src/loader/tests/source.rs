@@ -1,0 +1,215 @@
+//! Tests of a source that is not a split: two splits, one after the other.
+
+use dsconvert_dataset::schema::Schema;
+
+use super::engine::options;
+use super::*;
+use crate::Record;
+use crate::batch::{Layout, Lengths, LengthsInMemory, PackOptions, Position};
+
+/// The records of several splits, in this order.
+#[derive(Debug, Clone)]
+struct Concatenated {
+    splits: Vec<Split>,
+    fingerprint: String,
+    lengths: LengthsInMemory,
+}
+
+impl Concatenated {
+    fn new(splits: Vec<Split>, fingerprint: String) -> Self {
+        let of_split =
+            |split: &Split| (0..split.len()).map(|at| split.length(at).unwrap()).collect::<Vec<_>>();
+        let lengths = LengthsInMemory::new(splits.iter().flat_map(of_split).collect());
+        Self { splits, fingerprint, lengths }
+    }
+
+    fn get(&self, record: u64) -> Result<Record> {
+        let mut at = record;
+        for split in &self.splits {
+            if at < split.len() {
+                let schema = Arc::new(split.schema().clone());
+                return Ok(Record::new(schema, record, split.get(at)?.into_inner().values));
+            }
+            at -= split.len();
+        }
+        Err(Error::new(ErrorKind::OutOfRange, "there is no such record").at_row(record))
+    }
+}
+
+impl RecordSource for Concatenated {
+    fn name(&self) -> &str {
+        "concatenated"
+    }
+
+    fn fingerprint(&self) -> String {
+        self.fingerprint.clone()
+    }
+
+    fn schema(&self) -> &Schema {
+        self.splits[0].schema()
+    }
+
+    fn lengths(&self) -> &dyn Lengths {
+        &self.lengths
+    }
+
+    fn get_many(&self, records: &[u64]) -> Result<Vec<Record>> {
+        records.iter().map(|&record| self.get(record)).collect()
+    }
+
+    fn reopened(&self) -> Arc<dyn RecordSource> {
+        let splits = self.splits.iter().map(Split::detached).collect();
+        Arc::new(Self { splits, ..self.clone() })
+    }
+}
+
+/// Returns 50 records as one split, and as two splits that are concatenated. Both have the same fingerprint.
+fn same_records(dir: &Path, kind: Kind) -> (Split, Arc<dyn RecordSource>) {
+    let (whole, parts) = (dir.join("whole"), dir.join("parts"));
+    for (path, splits) in [(&whole, &[&[50][..]][..]), (&parts, &[&[20, 9], &[21]])] {
+        std::fs::create_dir(path).unwrap();
+        testing::write(path, Format::Arrow, kind, splits).unwrap();
+    }
+    let whole = Dataset::open(&whole).unwrap().split("train").unwrap();
+    let parts = Dataset::open(&parts).unwrap();
+    let parts = ["train", "validation"].map(|name| parts.split(name).unwrap()).to_vec();
+    let concatenated = Concatenated::new(parts, whole.fingerprint());
+    (whole, Arc::new(concatenated))
+}
+
+/// Returns the elements of the arrays of a batch.
+fn numbers(batch: &Batch) -> Vec<String> {
+    let arrays = batch.columns().filter_map(|(name, _)| batch.array(name));
+    let elements = arrays.map(|array| match array.dtype() {
+        DType::Bool => format!("{:?}", array.as_slice::<bool>().unwrap()),
+        DType::Int32 => format!("{:?}", array.as_slice::<i32>().unwrap()),
+        DType::Int64 => format!("{:?}", array.as_slice::<i64>().unwrap()),
+        DType::Float64 => format!("{:?}", array.as_slice::<f64>().unwrap()),
+        other => panic!("{other}"),
+    });
+    elements.collect()
+}
+
+/// Returns the batches of two epochs. `forks`: after one batch, the loader behaves as in the child of a fork.
+fn batches(source: impl Into<Arc<dyn RecordSource>>, options: LoaderOptions, forks: bool) -> Vec<String> {
+    let mut loader = Loader::new(source, options).unwrap();
+    let mut found = vec![format!("{:?} {:?}", loader.len().unwrap(), loader.state())];
+    for epoch in 0..2 {
+        loader.set_epoch(epoch).unwrap();
+        while let Some(batch) = loader.next_batch().unwrap() {
+            found.push(format!("{batch:?} {:?} {:?}", numbers(&batch), loader.state()));
+            if let Some(engine) = loader.engine.as_mut().filter(|_| forks && found.len() == 2) {
+                engine.pretend_fork();
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn another_source_of_the_same_records_gives_the_same_batches() {
+    for kind in [Kind::Text, Kind::Images] {
+        let dir = tempfile::tempdir().unwrap();
+        let (whole, concatenated) = same_records(dir.path(), kind);
+        let mut batchings: Vec<Batching> = vec![
+            BatchOptions::new(BatchSize::BatchSize(4)).into(),
+            BatchOptions::new(BatchSize::MaxTokens(if kind == Kind::Text { 24 } else { 2000 })).into(),
+        ];
+        if kind == Kind::Text {
+            batchings.push(BatchOptions::new(BatchSize::MaxTokensUnpadded(24)).into());
+            batchings.push(PackOptions::new(10, 2).into());
+        }
+        for batching in batchings {
+            for (threads, rank) in [(0, 0), (3, 1)] {
+                let options = LoaderOptions {
+                    layout: Layout::new(rank, 2).unwrap(),
+                    image: ImageOptions { decode: false, ..ImageOptions::default() },
+                    ..options(batching.clone(), threads)
+                };
+                let expected = batches(whole.clone(), options.clone(), false);
+                assert!(expected.len() > 3, "{kind:?} {batching:?}");
+                assert_eq!(batches(Arc::clone(&concatenated), options.clone(), false), expected);
+                assert_eq!(batches(Arc::clone(&concatenated), options, true), expected);
+            }
+        }
+    }
+}
+
+/// Columns that are read from records, and from lengths alone.
+#[test]
+fn another_source_fills_any_column() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, concatenated) = same_records(dir.path(), Kind::Text);
+    for names in [&["key", "note", "input_ids"][..], &["lengths"], &["score", "length"]] {
+        let fields = Some(names.iter().map(|&name| name.to_owned()).collect());
+        let options = LoaderOptions { fields, ..batches_of(7) };
+        let found = batches(Arc::clone(&concatenated), options.clone(), false);
+        assert_eq!(found, batches(whole.clone(), options, false));
+    }
+}
+
+#[test]
+fn the_plans_of_another_source_continue_those_of_a_split() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, concatenated) = same_records(dir.path(), Kind::Text);
+    let fingerprint = whole.fingerprint();
+    let (at, batching) = (Position { epoch: 1, step: 2 }, BatchOptions::new(BatchSize::MaxTokens(24)));
+    let split = BatchPlan::new(&fingerprint, whole.clone(), batching.clone(), 7, 2).unwrap();
+    let other = BatchPlan::new(&fingerprint, Arc::clone(&concatenated), batching, 7, 2).unwrap();
+    assert_eq!(other.resume(&split.state(at).unwrap()).unwrap(), at);
+    assert_eq!(other.micro_batch(at, 1).unwrap(), split.micro_batch(at, 1).unwrap());
+
+    let packing = PackOptions::new(10, 2);
+    let split = PackPlan::new(&fingerprint, whole, packing.clone(), 7, 2).unwrap();
+    let other = PackPlan::new(&fingerprint, concatenated, packing, 7, 2).unwrap();
+    let (_, after) = split.steps(&split.start(0)).unwrap().next().unwrap().unwrap();
+    let rest = |plan: Vec<Result<(crate::batch::PackedStep, crate::batch::PackState)>>| {
+        plan.into_iter().map(|step| format!("{:?}", step.unwrap())).collect::<Vec<_>>()
+    };
+    let expected = rest(split.steps(&after).unwrap().collect());
+    assert!(expected.len() > 3);
+    assert_eq!(rest(other.steps(&after).unwrap().collect()), expected);
+}
+
+/// A source that loses a record.
+#[derive(Debug, Clone)]
+struct Short(Arc<dyn RecordSource>);
+
+impl RecordSource for Short {
+    fn name(&self) -> &str {
+        "short"
+    }
+
+    fn fingerprint(&self) -> String {
+        self.0.fingerprint()
+    }
+
+    fn schema(&self) -> &Schema {
+        self.0.schema()
+    }
+
+    fn lengths(&self) -> &dyn Lengths {
+        self.0.lengths()
+    }
+
+    fn get_many(&self, records: &[u64]) -> Result<Vec<Record>> {
+        self.0.get_many(&records[1..])
+    }
+
+    fn reopened(&self) -> Arc<dyn RecordSource> {
+        Arc::new(self.clone())
+    }
+}
+
+#[test]
+fn a_missing_record_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, concatenated) = same_records(dir.path(), Kind::Text);
+    for batching in
+        [BatchOptions::new(BatchSize::BatchSize(4)).into(), Batching::from(PackOptions::new(10, 2))]
+    {
+        let source: Arc<dyn RecordSource> = Arc::new(Short(Arc::clone(&concatenated)));
+        let error = Loader::new(source, options(batching, 0)).unwrap().next_batch().unwrap_err();
+        assert!(error.to_string().contains("records instead of"), "{error}");
+    }
+}

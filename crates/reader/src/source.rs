@@ -1,0 +1,231 @@
+//! Where batches come from: a split of a dataset, or any other numbered records with known lengths.
+
+use std::fmt;
+use std::sync::Arc;
+
+use dsconvert_dataset::error::{Error, Result};
+use dsconvert_dataset::sample::{Ids, Value};
+use dsconvert_dataset::schema::{Kind, Schema};
+
+use crate::batch::{Lengths, Runs};
+use crate::{Record, Split};
+
+/// Records with the ordinals 0, 1, 2, …, which a [`Loader`](crate::loader::Loader) forms batches of. A [`Split`] is one.
+///
+/// The records, their order and their lengths never change. Methods are called once per batch, by many threads.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use dsconvert_reader::batch::{BatchOptions, BatchSize, Lengths, LengthsInMemory};
+/// use dsconvert_reader::error::Result;
+/// use dsconvert_reader::loader::{Loader, LoaderOptions};
+/// use dsconvert_reader::sample::{Ids, Value};
+/// use dsconvert_reader::schema::{Field, FieldType, IdWidth, Kind, Schema};
+/// use dsconvert_reader::{Record, RecordSource};
+///
+/// /// Texts in memory.
+/// #[derive(Debug, Clone)]
+/// struct InMemory {
+///     schema: Arc<Schema>,
+///     texts: Vec<Ids>,
+///     lengths: LengthsInMemory,
+/// }
+///
+/// impl RecordSource for InMemory {
+///     fn name(&self) -> &str {
+///         "in memory"
+///     }
+///
+///     fn fingerprint(&self) -> String {
+///         self.lengths.fingerprint()
+///     }
+///
+///     fn schema(&self) -> &Schema {
+///         &self.schema
+///     }
+///
+///     fn lengths(&self) -> &dyn Lengths {
+///         &self.lengths
+///     }
+///
+///     fn get_many(&self, records: &[u64]) -> Result<Vec<Record>> {
+///         let record = |&at: &u64| {
+///             let ids = self.texts.get(at as usize).cloned().map_or(Value::Null, Value::Ids);
+///             Record::new(Arc::clone(&self.schema), at, vec![ids])
+///         };
+///         Ok(records.iter().map(record).collect())
+///     }
+///
+///     fn reopened(&self) -> Arc<dyn RecordSource> {
+///         Arc::new(self.clone())
+///     }
+/// }
+///
+/// let ids = (1..10).map(|len| Ids::pack(IdWidth::U16, &vec![7; len]));
+/// let texts: Vec<Ids> = ids.collect::<Option<_>>().unwrap_or_default();
+/// let lengths = LengthsInMemory::new(texts.iter().map(|ids| ids.len() as u64).collect());
+/// let fields = vec![Field::required("input_ids", FieldType::IdsU16)];
+/// let schema = Arc::new(Schema { kind: Kind::Text, fields, class_names: Vec::new() });
+/// let source: Arc<dyn RecordSource> = Arc::new(InMemory { schema, texts, lengths });
+/// let batches = BatchOptions::new(BatchSize::BatchSize(4));
+/// for batch in Loader::new(source, LoaderOptions::new(batches))? {
+///     assert!(batch?.array("input_ids").is_some());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait RecordSource: fmt::Debug + Send + Sync {
+    /// Returns the name, for messages.
+    fn name(&self) -> &str;
+
+    /// Returns the identifier of the records in saved states. It changes whenever the records do.
+    fn fingerprint(&self) -> String;
+
+    /// Returns the schema of the records.
+    fn schema(&self) -> &Schema;
+
+    /// Returns the lengths of the records.
+    fn lengths(&self) -> &dyn Lengths;
+
+    /// Returns the records with the ordinals `records`, in that order. Repeats are allowed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one of the records does not exist or cannot be read.
+    fn get_many(&self, records: &[u64]) -> Result<Vec<Record>>;
+
+    /// Calls `read` once with the token ids in the field at `field_index` of the records with the ordinals `records`, in
+    /// that order. Sources that can lend ids without copying or counting references override it.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`RecordSource::get_many`]; [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when a record has
+    /// no ids in that field.
+    fn lend_ids(
+        &self,
+        records: &[u64],
+        field_index: usize,
+        read: &mut dyn FnMut(&[Ids<&[u8]>]),
+    ) -> Result<()> {
+        read(&ids_in(&self.get_many(records)?, field_index)?);
+        Ok(())
+    }
+
+    /// Returns the same source for the child of a fork. It shares no lock with this one, because a thread of the parent
+    /// may hold it.
+    fn reopened(&self) -> Arc<dyn RecordSource>;
+
+    /// Returns the number of tokens of a full row, if the records are rows of several documents, whose ends are in the
+    /// field [`CU_SEQLENS`](crate::loader::CU_SEQLENS).
+    fn packed_length(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns the samples per pixel, if images are stored as raw samples instead of image files.
+    fn raw_channels(&self) -> Option<usize> {
+        None
+    }
+
+    /// Returns whether reading a record may wait for the network.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// Adds the place of a record to an error about it.
+    fn at_record(&self, error: Error, record: u64) -> Error {
+        error.at_row(record)
+    }
+}
+
+impl RecordSource for Split {
+    fn name(&self) -> &str {
+        self.name()
+    }
+
+    fn fingerprint(&self) -> String {
+        self.fingerprint()
+    }
+
+    fn schema(&self) -> &Schema {
+        self.schema()
+    }
+
+    fn lengths(&self) -> &dyn Lengths {
+        self
+    }
+
+    fn get_many(&self, records: &[u64]) -> Result<Vec<Record>> {
+        self.get_many(records)
+    }
+
+    fn lend_ids(
+        &self,
+        records: &[u64],
+        field_index: usize,
+        read: &mut dyn FnMut(&[Ids<&[u8]>]),
+    ) -> Result<()> {
+        self.lend_ids(records, field_index, read)
+    }
+
+    fn reopened(&self) -> Arc<dyn RecordSource> {
+        Arc::new(self.detached())
+    }
+
+    fn packed_length(&self) -> Option<u64> {
+        self.packed_length()
+    }
+
+    fn raw_channels(&self) -> Option<usize> {
+        self.manifest().raw_channels().map(|n| n as usize)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.is_remote()
+    }
+
+    fn at_record(&self, error: Error, record: u64) -> Error {
+        self.at_record(error, record)
+    }
+}
+
+impl From<Split> for Arc<dyn RecordSource> {
+    fn from(split: Split) -> Self {
+        Arc::new(split)
+    }
+}
+
+/// The lengths of the records of a source.
+impl Lengths for Arc<dyn RecordSource> {
+    fn records(&self) -> u64 {
+        self.lengths().records()
+    }
+
+    fn record_at(&self, rank: u64) -> Result<u64> {
+        self.lengths().record_at(rank)
+    }
+
+    fn length_of(&self, record: u64) -> Result<u64> {
+        self.lengths().length_of(record)
+    }
+
+    fn key_of(&self, record: u64) -> Option<String> {
+        Some(self.get_many(&[record]).ok()?.first()?.key()?.to_owned())
+    }
+
+    fn can_be_cut(&self) -> bool {
+        self.schema().kind == Kind::Text
+    }
+
+    fn runs(&self) -> Result<Runs<'_>> {
+        self.lengths().runs()
+    }
+}
+
+/// Borrows the token ids in the field at `field_index` of `records`.
+pub(super) fn ids_in(records: &[Record], field_index: usize) -> Result<Vec<Ids<&[u8]>>> {
+    let of_record = records.iter().map(|record| match record.values().get(field_index) {
+        Some(Value::Ids(ids)) => Ok(ids.lend()),
+        _ => Err(Error::corrupt("the record has no token ids").at_row(record.ordinal())),
+    });
+    of_record.collect()
+}
