@@ -3,6 +3,7 @@
 //! Everything after this module sees UTF-8, and offsets refer to it. A malformed sequence becomes `MALFORMED`, a byte
 //! that never occurs in UTF-8. So readers handle it like any other invalid byte: they reject or replace it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, ErrorKind, Read};
 use std::str::FromStr;
@@ -11,6 +12,7 @@ use encoding_rs::{DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::compressed_members::MemberStarts;
+use super::open::without_bom;
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 
@@ -113,6 +115,22 @@ pub fn to_utf8(bytes: Vec<u8>, given: Option<TextEncoding>) -> Result<Vec<u8>, R
         Ok(_) => Ok(text),
         Err(e) => Err(Reject::new(RejectCode::Unsupported, e.to_string())),
     }
+}
+
+/// Returns the text of the small file `what`, whose encoding is UTF-8 or that of its byte order mark.
+///
+/// # Errors
+///
+/// Returns a reject if the bytes are not valid in this encoding, or it is not supported.
+pub fn small_text<'a>(what: &str, bytes: &'a [u8]) -> Result<Cow<'a, str>, Reject> {
+    let not_utf8 = |e| Reject::not_utf8(what, &e);
+    if !is_marked(bytes) {
+        return std::str::from_utf8(without_bom(bytes)).map(Cow::Borrowed).map_err(not_utf8);
+    }
+    let decoded = to_utf8(bytes.to_vec(), None);
+    let decoded =
+        decoded.map_err(|reject| Reject::new(reject.code, format!("{what}: {}", reject.message)))?;
+    std::str::from_utf8(without_bom(&decoded)).map(|text| Cow::Owned(text.to_owned())).map_err(not_utf8)
 }
 
 /// Reader of text as UTF-8.

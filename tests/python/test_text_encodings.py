@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import subprocess
+import tarfile
 import zipfile
 
 import msgpack
@@ -224,3 +225,34 @@ def test_tables_of_images_and_lists_of_files_are_decoded(dsconvert, tmp_path):
         dsconvert("images", folder, "--files-from", listed, "--out", out, "--format", "msgpack")
         found = [r for shard in (out / "train").iterdir() for r in msgpack.Unpacker(shard.open("rb"))]
         assert [r["origin"] for r in found] == ["d/b.png", "d/ä.png"]
+
+
+def test_text_beside_images_and_in_samples_is_decoded(dsconvert, tmp_path):
+    folder = tmp_path / "d"
+    folder.mkdir()
+    png = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(png, "PNG")
+    values = {"a": "Übergröße\n", "b": "日本語 😀", "c": " \n", "d": "x"}
+    contents = {}
+    for (name, value), codec in zip(values.items(), ["utf-16-le", "utf-16-be", "utf-16", "utf-8-sig"]):
+        mark = codecs.BOM_UTF16_LE if codec == "utf-16-le" else b""
+        text = lambda value: mark + encoded(value, codec, None)
+        contents |= {f"{name}.png": png.getvalue(), f"{name}.txt": text(value), f"{name}.json": text(json.dumps([value], ensure_ascii=False))}
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    with tarfile.open(tmp_path / "t.tar", "w") as tar:
+        for name, content in contents.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    for source in ["d", "t.tar"]:
+        out = tmp_path / f"out-{source}"
+        dsconvert("images", tmp_path / source, "--out", out, "--format", "msgpack")
+        found = [r for shard in (out / "train").iterdir() for r in msgpack.Unpacker(shard.open("rb"))]
+        assert [r["txt"] for r in found] == list(values.values()), source
+        assert [json.loads(r["json"]) for r in found] == [[value] for value in values.values()]
+    assert json.loads((tmp_path / "out-d/manifest.json").read_text())["notes"]["blank_sidecars"] == 1
+    # UTF-32 is refused with the command that converts it.
+    (folder / "d.txt").write_bytes("x".encode("utf-32"))
+    dsconvert("images", folder, "--out", tmp_path / "utf32", "--max-rejects", "50%")
+    assert [(reject["origin"], reject["code"]) for reject in rejects(tmp_path / "utf32")] == [("d/d.png", "unsupported")]

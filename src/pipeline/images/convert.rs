@@ -265,8 +265,12 @@ impl<'a> ImageConversion<'a> {
                 continue;
             }
             values[*at] = sidecars::value(file, *ty, bytes)?;
+            let is_blank = match &values[*at] {
+                Value::Text(text) => text.as_str().trim_ascii().is_empty(),
+                _ => true,
+            };
             // Those without a byte are counted when the run is planned.
-            if !bytes.is_empty() && bytes.trim_ascii().is_empty() {
+            if !bytes.is_empty() && is_blank {
                 out.note("blank_sidecars");
             }
         }

@@ -19,11 +19,12 @@ use crate::printable::{printable, printable_path};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType, HEIGHT, IMAGE, KEY, LABEL, ORIGIN, WIDTH};
 use crate::source::archive::is_image_name;
+use crate::source::encoding::small_text;
 use crate::source::file_list::{FileList, NearbyFiles};
+use crate::source::json_line;
 use crate::source::named_files::{Detail, Resolver};
 use crate::source::source_file::SourceFile;
 use crate::source::warning::Warning;
-use crate::source::{json_line, without_bom};
 use crate::storage::{ObjectUrl, stat};
 
 /// Extensions of the sidecars that are found without an option.
@@ -450,11 +451,11 @@ pub(super) fn unread_beside_named(files: &FileList, sources: &[SourceSpec]) -> R
 ///
 /// # Errors
 ///
-/// Returns a reject if the bytes are not UTF-8, or not JSON. A file without bytes is an empty string, or null for JSON.
+/// Returns a reject if the bytes are not text, or not JSON. A file without bytes is an empty string, or null for JSON.
 pub(super) fn value(file: &SourceFile, ty: FieldType, bytes: &Bytes) -> Result<Value, Reject> {
     let name = file.origin.rsplit('/').next().unwrap_or_default();
     let what = format!("the file {:?} beside the image", printable(name));
-    let text = std::str::from_utf8(without_bom(bytes)).map_err(|e| Reject::not_utf8(&what, &e))?;
+    let text = &*small_text(&what, bytes)?;
     if ty != FieldType::Json {
         return Ok(Value::Text(text.into()));
     }
@@ -547,6 +548,11 @@ mod tests {
         let file = SourceFile::for_test("a.txt", "s/a.txt", 1);
         let of = |ty, bytes: &'static [u8]| value(&file, ty, &Bytes::from_static(bytes));
         assert_eq!(of(FieldType::String, b"\xef\xbb\xbfa cat\n"), Ok(Value::Text("a cat\n".into())));
+        assert_eq!(of(FieldType::String, b"\xff\xfea\0\xe9\0"), Ok(Value::Text("aé".into())));
+        assert_eq!(of(FieldType::Json, b"\xfe\xff\0[\0]"), Ok(Value::Text("[]".into())));
+        assert_eq!(of(FieldType::String, b"\xff\xfea\0b").unwrap_err().code, RejectCode::InvalidUtf8);
+        let reject = of(FieldType::String, b"\xff\xfe\0\0a\0\0\0").unwrap_err();
+        assert!(reject.code == RejectCode::Unsupported && reject.message.contains("a.txt"), "{reject:?}");
         assert_eq!(of(FieldType::String, b""), Ok(Value::Text("".into())));
         assert_eq!(of(FieldType::Json, b" {\"a\": 1e999}\n"), Ok(Value::Text("{\"a\": 1e999}".into())));
         assert_eq!(of(FieldType::Json, b"\n"), Ok(Value::Null));

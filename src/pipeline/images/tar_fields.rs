@@ -1,5 +1,6 @@
 //! The fields of samples in tar files, and the inspection of first samples that finds them.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -11,12 +12,13 @@ use super::image_fields::{ImageInspector, Inspected, begins_as_image, is_image};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
+use crate::source::encoding::small_text;
 use crate::source::metadata::KeptField;
 use crate::source::tar::tar_stem;
 use crate::source::typed_values::from_text;
 use crate::source::warning::Warning;
 use crate::source::webdataset::{NextSample, Sample, Samples};
-use crate::source::{PlannedFile, json_line, portable_name, without_bom};
+use crate::source::{PlannedFile, json_line, portable_name};
 
 /// Number of samples at the start of the first tar file that say whether it is an archive of image folders.
 const ARCHIVE_SAMPLES: usize = 16;
@@ -59,7 +61,7 @@ impl MemberField {
         if *ty == FieldType::Binary {
             return Ok(Value::Bytes(bytes.clone()));
         }
-        let text = text_of(member, bytes)?;
+        let text = &*text_of(member, bytes)?;
         match ty {
             // Without interpreting it, because a number may be too large for Rust.
             FieldType::Json => match json_line::parse::<Box<RawValue>>(text) {
@@ -78,9 +80,8 @@ impl MemberField {
 }
 
 /// Returns the text of a member.
-pub(super) fn text_of<'a>(member: &str, bytes: &'a Bytes) -> Result<&'a str, Reject> {
-    let bytes = without_bom(bytes);
-    std::str::from_utf8(bytes).map_err(|e| Reject::not_utf8(&format!("the {member} member"), &e))
+pub(super) fn text_of<'a>(member: &str, bytes: &'a [u8]) -> Result<Cow<'a, str>, Reject> {
+    small_text(&format!("the {member} member"), bytes)
 }
 
 /// Returns the fields of samples with no other members than those of all tar files.
@@ -276,11 +277,14 @@ impl InspectedTars {
 
 impl MemberLook {
     fn of(member: &str, bytes: &[u8]) -> Self {
-        let text = std::str::from_utf8(without_bom(bytes)).ok();
+        let text = text_of(member, bytes).ok();
         let is_printable = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t' | '\x0c');
         let text = text.filter(|text| text.chars().all(is_printable));
         let is_json = |text: &str| json_line::parse::<Box<RawValue>>(text).is_ok();
-        Self { is_text: text.is_some(), is_json: is_json_name(member) && text.is_some_and(is_json) }
+        Self {
+            is_text: text.is_some(),
+            is_json: is_json_name(member) && text.as_deref().is_some_and(is_json),
+        }
     }
 
     /// Returns the type of a field of text; `None` if it is not text.
@@ -319,6 +323,7 @@ mod tests {
             ("en.txt", b"\xef\xbb\xbfa \xc3\xa9"),
             ("meta.json", b"{\"a\": NaN}"),
             ("bad.json", b"{"),
+            ("fr.txt", b"\xff\xfea\0\xe9\0"),
             ("npy", b"\x93NUMPY"),
             ("mp3", b"ID3\0"),
             (KEY, b"0001"),
@@ -333,7 +338,8 @@ mod tests {
         let fields = tars.fields(None, true, &mut warnings).unwrap();
         assert_eq!(
             shown(fields),
-            "bad_json=bad.json:string caption=caption:string en_txt=en.txt:string key_string=key:string \
+            "bad_json=bad.json:string caption=caption:string en_txt=en.txt:string \
+             fr_txt=fr.txt:string key_string=key:string \
              meta_json=meta.json:json"
         );
         let [Warning::MembersLeftOut { members, .. }] = &warnings[..] else { panic!("{warnings:?}") };
