@@ -13,7 +13,7 @@ pub use dsconvert_reader as reader;
 pub use dsconvert_reader::decode;
 
 #[cfg(feature = "convert")]
-use dsconvert_dataset::{option_names, panics, printable, threads};
+use dsconvert_dataset::{numbers, option_names, panics, printable, sampling, threads};
 
 #[cfg(feature = "bench")]
 pub mod bench;
@@ -22,15 +22,11 @@ mod build_id;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "convert")]
-mod numbers;
-#[cfg(feature = "convert")]
 pub mod options;
 #[cfg(feature = "convert")]
 pub mod pipeline;
 #[cfg(feature = "convert")]
 pub mod report;
-#[cfg(feature = "convert")]
-mod sampling;
 #[cfg(feature = "convert")]
 pub mod source;
 #[cfg(feature = "convert")]

@@ -2,27 +2,45 @@
 
 use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
 
-use super::batch::{BatchWorker, DeliveredShape, LoadedBatch, Stopwatch};
-use super::raw_file::RawFile;
+use dsconvert_measure::{
+    BatchWorker, DeliveredShape, LoadedBatch, RawFile, RawSource, Stopwatch, TargetKind,
+};
+
 use crate::storage::open_file;
 use crate::transform::image::{ImageScratch, ImageTransform};
 
 /// A folder of images.
 pub(super) struct RawImages {
-    pub(super) files: Arc<Vec<RawFile>>,
+    pub(super) files: Vec<RawFile>,
     pub(super) transform: ImageTransform,
 }
 
-impl RawImages {
-    pub(super) fn worker(&self) -> RawImageWorker<'_> {
-        RawImageWorker { images: self, scratch: ImageScratch::new(), file: Vec::new(), batch: Vec::new() }
+impl RawSource for RawImages {
+    fn kind(&self) -> TargetKind {
+        TargetKind::RawImages
+    }
+
+    fn items(&self) -> u64 {
+        self.files.len() as u64
+    }
+
+    fn files(&self) -> &[RawFile] {
+        &self.files
+    }
+
+    fn name(&self, item: u64) -> String {
+        self.files.get(item as usize).map(|file| file.name.clone()).unwrap_or_default()
+    }
+
+    fn worker(&self) -> Box<dyn BatchWorker + '_> {
+        let scratch = ImageScratch::new();
+        Box::new(RawImageWorker { images: self, scratch, file: Vec::new(), batch: Vec::new() })
     }
 }
 
 /// Loads images on one thread.
-pub(super) struct RawImageWorker<'a> {
+struct RawImageWorker<'a> {
     images: &'a RawImages,
     scratch: ImageScratch,
     /// Bytes of the current file.

@@ -9,10 +9,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::Xxh3;
+use dsconvert_measure::{
+    BatchWorker, DeliveredShape, IdRows, LoadedBatch, RawFile, RawSource, Stopwatch, TargetKind,
+};
 
-use super::batch::{BatchWorker, DeliveredShape, IdRows, LoadedBatch, Stopwatch};
-use super::raw_file::RawFile;
 use crate::error::{Error, Result};
 use crate::sample::Reject;
 use crate::source::PlannedFile;
@@ -35,21 +35,21 @@ const OPEN_FILES: usize = 64;
 
 /// Location of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct DocumentPlace {
-    pub(super) file: u32,
+struct DocumentPlace {
+    file: u32,
     /// Offset in the decompressed file.
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
+    offset: u64,
+    bytes: u64,
 }
 
 /// A corpus of text files.
 pub(super) struct RawText {
-    pub(super) files: Arc<Vec<RawFile>>,
-    pub(super) kinds: Vec<FileKind>,
-    pub(super) documents: Documents,
-    pub(super) wanted: WantedFields,
-    pub(super) tokenizer: Option<Arc<Tokenizer>>,
-    pub(super) places: Vec<DocumentPlace>,
+    files: Vec<RawFile>,
+    kinds: Vec<FileKind>,
+    documents: Documents,
+    wanted: WantedFields,
+    tokenizer: Option<Arc<Tokenizer>>,
+    places: Vec<DocumentPlace>,
     /// Stored bytes ÷ decompressed bytes of each file.
     stored_ratio: Vec<f64>,
 }
@@ -66,7 +66,7 @@ fn rule(kind: FileKind, documents: &Documents) -> Rule {
 impl RawText {
     /// Locates the documents of `files`.
     pub(super) fn find(
-        files: Arc<Vec<RawFile>>,
+        files: Vec<RawFile>,
         kinds: Vec<FileKind>,
         documents: Documents,
         text_field: String,
@@ -79,9 +79,9 @@ impl RawText {
             tokenizer,
             places: Vec::new(),
             stored_ratio: Vec::new(),
-            files: Arc::clone(&files),
+            files,
         };
-        for (file, (raw, &kind)) in (0u32..).zip(files.iter().zip(&text.kinds)) {
+        for (file, (raw, &kind)) in (0u32..).zip(text.files.iter().zip(&text.kinds)) {
             let found = scan(raw, kind, &rule(kind, &text.documents), MAX_DOCUMENT_BYTES)?;
             let decompressed = found.iter().map(|(_, bytes)| bytes).sum::<u64>().max(1);
             text.stored_ratio.push(match kind.compression {
@@ -94,8 +94,31 @@ impl RawText {
         Ok(text)
     }
 
+    fn place(&self, item: u64) -> Option<(DocumentPlace, &RawFile)> {
+        let place = *self.places.get(item as usize)?;
+        Some((place, self.files.get(place.file as usize)?))
+    }
+}
+
+impl RawSource for RawText {
+    fn kind(&self) -> TargetKind {
+        TargetKind::RawText
+    }
+
+    fn items(&self) -> u64 {
+        self.places.len() as u64
+    }
+
+    fn files(&self) -> &[RawFile] {
+        &self.files
+    }
+
+    fn has_tokens(&self) -> bool {
+        self.tokenizer.is_some()
+    }
+
     /// Returns the runs of documents that one thread must read in order, or `None` if any can be read at any time.
-    pub(super) fn streams(&self) -> Option<Vec<std::ops::Range<u64>>> {
+    fn streams(&self) -> Option<Vec<std::ops::Range<u64>>> {
         self.kinds.iter().any(|kind| kind.compression.is_some()).then(|| {
             let mut at = 0;
             let files = self.places.chunk_by(|a, b| a.file == b.file);
@@ -111,20 +134,15 @@ impl RawText {
 
     /// Returns the origin of the document without the label of its source: the path under the folder and, unless the
     /// document is the whole file, its offset.
-    pub(super) fn name(&self, item: u64) -> String {
+    fn name(&self, item: u64) -> String {
         let Some((place, file)) = self.place(item) else { return String::new() };
         let kind = self.kinds.get(place.file as usize);
         let whole = kind.is_some_and(|kind| rule(*kind, &self.documents) == Rule::Whole);
         if whole { file.name.clone() } else { format!("{}#{}", file.name, place.offset) }
     }
 
-    fn place(&self, item: u64) -> Option<(DocumentPlace, &RawFile)> {
-        let place = *self.places.get(item as usize)?;
-        Some((place, self.files.get(place.file as usize)?))
-    }
-
-    pub(super) fn worker(&self) -> RawTextWorker<'_> {
-        RawTextWorker {
+    fn worker(&self) -> Box<dyn BatchWorker + '_> {
+        Box::new(RawTextWorker {
             text: self,
             open: BTreeMap::new(),
             stream: None,
@@ -132,7 +150,7 @@ impl RawText {
             buffer: Vec::new(),
             rows: IdRows::default(),
             scratch: self.tokenizer.as_ref().map(|tokenizer| tokenizer.scratch()),
-        }
+        })
     }
 }
 
@@ -172,7 +190,7 @@ struct OpenStream {
 }
 
 /// Loads documents on one thread.
-pub(super) struct RawTextWorker<'a> {
+struct RawTextWorker<'a> {
     text: &'a RawText,
     open: BTreeMap<u32, File>,
     stream: Option<OpenStream>,
@@ -320,15 +338,8 @@ impl BatchWorker for RawTextWorker<'_> {
         if self.scratch.is_none() {
             return Err("has no tokens without a tokenizer".to_owned());
         }
-        Ok(shape_of(&self.rows.flat))
+        Ok(DeliveredShape::of_ids(&self.rows.flat))
     }
-}
-
-/// Returns the number and the digest of ids.
-pub(super) fn shape_of(ids: &[u32]) -> DeliveredShape {
-    let mut hash = Xxh3::new();
-    ids.iter().for_each(|id| hash.update(&id.to_le_bytes()));
-    DeliveredShape::Tokens { count: ids.len() as u64, digest: hash.digest128() }
 }
 
 /// Returns the error for a text file in an unsupported format.

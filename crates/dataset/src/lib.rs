@@ -12,8 +12,9 @@
 //! | [`error`] | the error type of all dsconvert crates |
 //!
 //! Helpers shared with the other crates: [`panics`] contains panics, [`threads`] starts threads where the system may
-//! refuse them, [`printable`] escapes file names for display, [`option_names`] finds the options in a message, and
-//! [`suggest`] finds the name that was probably meant.
+//! refuse them, [`printable`] escapes file names for display, [`option_names`] finds the options in a message,
+//! [`suggest`] finds the name that was probably meant, [`numbers`] formats numbers for messages, and [`sampling`] selects
+//! samples.
 //!
 //! Programs that read datasets use `dsconvert-reader`; the converter is `dsconvert`.
 
@@ -24,11 +25,13 @@ pub mod error;
 pub mod format;
 pub mod index;
 pub mod manifest;
+pub mod numbers;
 pub mod option_names;
 pub mod packing;
 pub mod panics;
 pub mod printable;
 pub mod sample;
+pub mod sampling;
 pub mod schema;
 pub mod storage;
 pub mod suggest;

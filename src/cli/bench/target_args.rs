@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::bench::{BenchBatchSize, BenchTarget, TargetKind, TargetOptions};
+use crate::bench::{BenchBatchSize, BenchTarget, TargetKind, TargetOptions, find_target};
 use crate::cli::text;
 use crate::cli::values::{check_resize_options, parse};
 use crate::error::{Error, Result};
@@ -85,7 +85,7 @@ impl TargetArgs {
     ///
     /// [`ErrorKind::Usage`](crate::error::ErrorKind) if there is nothing to measure.
     pub(in crate::cli) fn find(&self, path: &Path, against: Option<&Path>) -> Result<Vec<BenchTarget>> {
-        let target = |path, other| BenchTarget::find(path, &self.options(other)?);
+        let target = |path, other| find_target(path, &self.options(other)?);
         let targets = match against {
             Some(against) => vec![target(path, Some(against))?, target(against, Some(path))?],
             None => vec![target(path, None)?],

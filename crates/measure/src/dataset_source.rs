@@ -1,7 +1,6 @@
 //! Loads batches from datasets through the reader.
 
 use super::batch::{BatchWorker, DeliveredShape, IdRows, LoadedBatch, Stopwatch};
-use super::raw_text::shape_of;
 use crate::decode::{Decoder, Size, SourceRegion, Stored};
 use crate::error::{Error, Result};
 use crate::reader::{Dataset, OpenOptions, Record, Split};
@@ -240,7 +239,7 @@ impl BatchWorker for DatasetWorker<'_> {
                 let mut ids = Vec::new();
                 let visited = split.visit_ids(&[record], |found| ids.extend(found.iter()));
                 visited.map_err(|e| e.to_string())?;
-                Ok(shape_of(&ids))
+                Ok(DeliveredShape::of_ids(&ids))
             }
         }
     }

@@ -4,6 +4,7 @@ use crate::numbers::plural;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
 
 /// Size of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,15 +47,17 @@ impl StageTimes {
 }
 
 /// Stopwatch for consecutive stages.
-pub(super) struct Stopwatch(Instant);
+#[derive(Debug)]
+pub struct Stopwatch(Instant);
 
 impl Stopwatch {
-    pub(super) fn start() -> Self {
+    /// Starts the stopwatch.
+    pub fn start() -> Self {
         Self(Instant::now())
     }
 
     /// Returns the nanoseconds since the start or the last lap.
-    pub(super) fn ns(&mut self) -> u64 {
+    pub fn ns(&mut self) -> u64 {
         let now = Instant::now();
         let ns = now.duration_since(self.0).as_nanos();
         self.0 = now;
@@ -64,19 +67,23 @@ impl Stopwatch {
 
 /// Times and counts of one loaded batch. Reused from batch to batch.
 #[derive(Debug, Default)]
-pub(super) struct LoadedBatch {
-    pub(super) stages: StageTimes,
+pub struct LoadedBatch {
+    /// Time in each stage.
+    pub stages: StageTimes,
     /// Time spent on each item alone, in batch order.
-    pub(super) item_ns: Vec<u64>,
+    pub item_ns: Vec<u64>,
     /// Time of the work done once per batch.
-    pub(super) shared_ns: u64,
-    pub(super) delivered: u64,
-    pub(super) bytes: f64,
-    pub(super) tokens: u64,
+    pub shared_ns: u64,
+    /// Number of items in the batch.
+    pub delivered: u64,
+    /// Their stored bytes.
+    pub bytes: f64,
+    /// Their token ids.
+    pub tokens: u64,
     /// Rows × width of a batch of ids.
-    pub(super) padded_tokens: u64,
+    pub padded_tokens: u64,
     /// Items that could not be loaded, with the reasons.
-    pub(super) failed: Vec<(u64, String)>,
+    pub failed: Vec<(u64, String)>,
 }
 
 impl LoadedBatch {
@@ -90,11 +97,30 @@ impl LoadedBatch {
 
 /// Shape of one delivered item. Only targets that deliver equal shapes are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DeliveredShape {
+pub enum DeliveredShape {
     /// RGB pixels.
-    Pixels { width: u32, height: u32 },
+    Pixels {
+        /// Columns.
+        width: u32,
+        /// Rows.
+        height: u32,
+    },
     /// Token ids: their count, and the XXH3-128 of the ids as 32-bit integers.
-    Tokens { count: u64, digest: u128 },
+    Tokens {
+        /// Number of ids.
+        count: u64,
+        /// Digest of the ids.
+        digest: u128,
+    },
+}
+
+impl DeliveredShape {
+    /// Returns the number and the digest of `ids`.
+    pub fn of_ids(ids: &[u32]) -> Self {
+        let mut hash = Xxh3::new();
+        ids.iter().for_each(|id| hash.update(&id.to_le_bytes()));
+        Self::Tokens { count: ids.len() as u64, digest: hash.digest128() }
+    }
 }
 
 impl std::fmt::Display for DeliveredShape {
@@ -109,7 +135,7 @@ impl std::fmt::Display for DeliveredShape {
 }
 
 /// Loads batches on one thread.
-pub(super) trait BatchWorker {
+pub trait BatchWorker {
     /// Loads `items` into a batch, with or without decoding.
     fn load(&mut self, items: &[u64], decode: bool, out: &mut LoadedBatch);
 
@@ -119,27 +145,28 @@ pub(super) trait BatchWorker {
 
 /// Documents of a batch, padded to the longest: `rows × width` 64-bit ids.
 #[derive(Debug, Default)]
-pub(super) struct IdRows {
+pub struct IdRows {
     /// Concatenated ids of all documents.
-    pub(super) flat: Vec<u32>,
+    pub flat: Vec<u32>,
     /// End of each document in `flat`.
-    pub(super) ends: Vec<usize>,
+    pub ends: Vec<usize>,
     padded: Vec<i64>,
 }
 
 impl IdRows {
-    pub(super) fn clear(&mut self) {
+    /// Removes all documents.
+    pub fn clear(&mut self) {
         self.flat.clear();
         self.ends.clear();
     }
 
     /// Ends the document whose ids were added to `flat`.
-    pub(super) fn end_document(&mut self) {
+    pub fn end_document(&mut self) {
         self.ends.push(self.flat.len());
     }
 
     /// Copies the ids to padded rows, and sets the token counts in `out`.
-    pub(super) fn pad(&mut self, out: &mut LoadedBatch) {
+    pub fn pad(&mut self, out: &mut LoadedBatch) {
         let starts = || std::iter::once(0).chain(self.ends.iter().copied());
         let width = starts().zip(&self.ends).map(|(start, end)| end - start).max().unwrap_or(0);
         // Padding is written for every batch, because a loader allocates a new tensor for each.

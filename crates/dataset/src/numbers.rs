@@ -1,7 +1,7 @@
 //! Human-readable numbers.
 
 /// Formats a number as `1,234,567`.
-pub(crate) fn count(n: u64) -> String {
+pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, c) in digits.chars().enumerate() {
@@ -14,12 +14,12 @@ pub(crate) fn count(n: u64) -> String {
 }
 
 /// Formats a count as `1 record` or `2 records`.
-pub(crate) fn plural(n: u64, one: &str) -> String {
+pub fn plural(n: u64, one: &str) -> String {
     format!("{} {one}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
 /// Formats a size as `1.24 MiB`.
-pub(super) fn bytes(n: u64) -> String {
+pub fn bytes(n: u64) -> String {
     let mut value = n as f64;
     for unit in ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"] {
         if value < 1000.0 || unit == "PiB" {
@@ -35,7 +35,7 @@ pub(super) fn bytes(n: u64) -> String {
 }
 
 /// Formats an axis label: three significant digits, with `k`, `M`, `G`, `T` or `P` for powers of 1,000.
-pub(super) fn short(value: f64) -> String {
+pub fn short(value: f64) -> String {
     let (mut value, sign) = (value.abs(), if value < 0.0 { "−" } else { "" });
     for unit in ["", "k", "M", "G", "T"] {
         if value < 999.5 {
@@ -48,7 +48,7 @@ pub(super) fn short(value: f64) -> String {
 
 /// Formats at most three significant digits, without trailing zeros after the decimal point: `0.0123`, `12.5`, `1234`.
 /// Very small numbers have an exponent: `1e-9`.
-pub(super) fn up_to_three_digits(value: f64) -> String {
+pub fn up_to_three_digits(value: f64) -> String {
     let text = match value.abs() {
         v if v >= 99.95 || v == 0.0 => format!("{value:.0}"),
         v if v >= 9.995 => format!("{value:.1}"),
@@ -66,7 +66,7 @@ pub(super) fn up_to_three_digits(value: f64) -> String {
 }
 
 /// Formats exactly three significant digits, without an exponent: `0.0123`, `1.23`, `1234`.
-pub(crate) fn three_digits(value: f64) -> String {
+pub fn three_digits(value: f64) -> String {
     // The exponent after rounding: 9.999 becomes 10.0.
     let exponent = format!("{value:.2e}").split_once('e').and_then(|(_, power)| power.parse::<i32>().ok());
     let decimals = (2 - exponent.unwrap_or(0)).clamp(0, 9) as usize;
@@ -74,7 +74,7 @@ pub(crate) fn three_digits(value: f64) -> String {
 }
 
 /// Formats a rate with three significant digits, and from 1,000 on as an integer: `0.233`, `12.3`, `26,983`.
-pub(crate) fn rate(value: f64) -> String {
+pub fn rate(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
         v if v >= 999.5 => count(v.round() as u64),
@@ -83,13 +83,13 @@ pub(crate) fn rate(value: f64) -> String {
 }
 
 /// Formats the mean of integers with one decimal, and from 1,000 on as an integer: `12.3`, `187,500`.
-pub(crate) fn mean(value: f64) -> String {
+pub fn mean(value: f64) -> String {
     if value < 999.95 { format!("{value:.1}") } else { count(value.round() as u64) }
 }
 
 /// Formats a share of a whole as `12.3%`. `0.0%` is exactly nothing and `100.0%` exactly everything; shares near them are
 /// `<0.1%` and `>99.9%`.
-pub(crate) fn share_of_whole(share: f64) -> String {
+pub fn share_of_whole(share: f64) -> String {
     match share {
         s if s > 0.0 && s < 0.0005 => "<0.1%".to_owned(),
         s if (0.9995..1.0).contains(&s) => ">99.9%".to_owned(),
@@ -98,12 +98,12 @@ pub(crate) fn share_of_whole(share: f64) -> String {
 }
 
 /// Formats a share as `12.3%`.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
 /// Formats a share as `12%`, one below 10% as `1.2%`, and one that would be `0.0%` as `<0.1%`.
-pub(crate) fn short_percent(share: f64) -> String {
+pub fn short_percent(share: f64) -> String {
     match share {
         share if share >= 0.0995 || share == 0.0 => format!("{:.0}%", share * 100.0),
         share if share >= 0.0005 => percent(share),
@@ -112,7 +112,7 @@ pub(crate) fn short_percent(share: f64) -> String {
 }
 
 /// Formats a duration as `250 ms`, `42 s`, `3.1 min` or `2.5 h`.
-pub(super) fn seconds(value: f64) -> String {
+pub fn seconds(value: f64) -> String {
     match value {
         v if !v.is_finite() => "–".to_owned(),
         v if v < 0.001 => format!("{} µs", up_to_three_digits(v * 1e6)),

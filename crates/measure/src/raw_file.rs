@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 /// A file to measure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct RawFile {
-    pub(super) path: PathBuf,
+pub struct RawFile {
+    /// Where it is.
+    pub path: PathBuf,
     /// Path relative to the target, separated by `/`; empty if the target is the file itself.
-    pub(super) name: String,
-    pub(super) bytes: u64,
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
 }

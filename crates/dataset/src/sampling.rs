@@ -11,12 +11,12 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 const SEED: u64 = 0;
 
 /// Returns at most `max` ordinals below `records`, ascending, which are always the same.
-pub(crate) fn sample(records: u64, max: u64) -> Vec<u64> {
+pub fn sample(records: u64, max: u64) -> Vec<u64> {
     seeded(records, max, SEED)
 }
 
 /// Returns at most `max` ordinals below `records`, ascending, chosen by `seed`.
-pub(crate) fn seeded(records: u64, max: u64, seed: u64) -> Vec<u64> {
+pub fn seeded(records: u64, max: u64, seed: u64) -> Vec<u64> {
     if records <= max {
         return (0..records).collect();
     }
@@ -31,7 +31,7 @@ const ROUNDS: u64 = 4;
 
 /// A pseudo-random bijection of the numbers below `n`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Permutation {
+pub struct Permutation {
     n: u64,
     /// Bits of each half of the network, whose domain is the next power of four.
     half_bits: u32,
@@ -39,13 +39,14 @@ pub(crate) struct Permutation {
 }
 
 impl Permutation {
-    pub(crate) fn new(n: u64, seed: u64) -> Self {
+    /// Creates the permutation of the numbers below `n` that `seed` selects.
+    pub fn new(n: u64, seed: u64) -> Self {
         let bits = u64::BITS - n.saturating_sub(1).leading_zeros();
         Self { n, half_bits: bits.div_ceil(2).max(1), seed }
     }
 
     /// Returns the image of `i`, which must be below `n`.
-    pub(crate) fn of(&self, i: u64) -> u64 {
+    pub fn of(&self, i: u64) -> u64 {
         // Cycle walking: the domain is at most four times `n`.
         let mut found = self.feistel(i);
         while found >= self.n && self.n > 0 {

@@ -3,9 +3,10 @@
 use super::batch::BenchBatchSize;
 use super::order::ReadOrder;
 use crate::error::{Error, Result};
-pub use crate::options::MAX_THREADS;
 use crate::reader::batch::{MAX_BATCH_RECORDS, MAX_BATCH_TOKENS};
 
+/// Maximum number of threads.
+pub const MAX_THREADS: usize = 1024;
 /// Maximum number of processes.
 pub const MAX_JOBS: usize = 256;
 /// Maximum number of rounds of a measurement.

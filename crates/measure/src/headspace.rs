@@ -134,7 +134,7 @@ impl PaddingTime {
 }
 
 /// Converts an error of the simulator.
-pub(crate) fn simulator_error(error: &sim::Error) -> Error {
+pub fn simulator_error(error: &sim::Error) -> Error {
     let usage = Error::usage(error.message()).of_option(error.option());
     match error.remedy() {
         Some(help) => usage.help(help),

@@ -285,7 +285,7 @@ impl Bench {
             files,
             bytes,
             remote: target.is_remote(),
-            prepare_ms: target.found_in().as_secs_f64() * 1e3,
+            prepare_ms: target.finding_time().as_secs_f64() * 1e3,
             failures: Failures {
                 count: failed.len() as u64,
                 examples: examples.map(|(item, why)| (target.name_of(*item), why.clone())).collect(),
