@@ -251,7 +251,7 @@ impl Headspace {
     /// Simulates training with `options` and the load times of `loading` and `against`, each given with its name.
     ///
     /// ```
-    /// use dsconvert::bench::{Headspace, HeadspaceOptions};
+    /// use dsconvert_measure::{Headspace, HeadspaceOptions};
     /// use dsconvert_simulate::LoadTrace;
     ///
     /// let options = HeadspaceOptions {
