@@ -49,39 +49,26 @@
 use dsconvert_dataset::{error, numbers, panics, sample, sampling, schema, storage, threads};
 use dsconvert_reader::{self as reader, decode};
 
-mod batch;
-mod contender;
-mod dataset_source;
 mod headspace;
-mod histogram;
-mod jobs;
-mod options;
 mod order;
-mod pairing;
 mod probe;
-mod raw_file;
 mod report;
-mod residency;
 mod round;
 mod runner;
-mod spread;
 mod target;
 
-pub use batch::{BatchWorker, BenchBatchSize, DeliveredShape, IdRows, LoadedBatch, StageTimes, Stopwatch};
 pub use headspace::{
     Headspace, HeadspaceOptions, LoadSummary, LoadingOutcome, PaddingTime, WorkerOutcome, simulator_error,
 };
-pub use histogram::LatencyHistogram;
-pub use jobs::{JobRequest, serve_rounds};
-pub use options::{BenchOptions, Effort, MAX_JOBS, MAX_REPEAT, MAX_THREADS};
 pub use order::ReadOrder;
-pub use probe::Probe;
-pub use raw_file::RawFile;
+pub use probe::{Probe, Residency};
 pub use report::{
-    BenchReport, Comparison, DeviceFraction, Failures, Latency, Measurement, StageShares, TargetReport,
+    BenchReport, Comparison, DeviceFraction, Failures, Latency, LatencyHistogram, Measurement, Spread,
+    StageShares, TargetReport,
 };
-pub use residency::Residency;
-pub use round::{Round, RoundSpec};
-pub use runner::Bench;
-pub use spread::Spread;
-pub use target::{BenchTarget, RawSource, TargetKind};
+pub use round::{
+    BatchWorker, BenchBatchSize, DeliveredShape, IdRows, JobRequest, LoadedBatch, Round, RoundSpec,
+    StageTimes, Stopwatch, serve_rounds,
+};
+pub use runner::{Bench, BenchOptions, Effort, MAX_JOBS, MAX_REPEAT, MAX_THREADS};
+pub use target::{BenchTarget, RawFile, RawSource, TargetKind};

@@ -4,22 +4,16 @@ use std::collections::{BTreeMap, HashMap, btree_map, hash_map};
 use std::process::Command;
 use std::time::Duration;
 
-use super::batch::BenchBatchSize;
-use super::contender::Contender;
-use super::jobs::{JobRequest, Jobs};
-use super::options::{BenchOptions, Effort, MAX_THREADS};
 use super::order::{BatchOrder, ItemSet, ReadOrder};
-use super::pairing;
-use super::probe::Probe;
+use super::probe::{Probe, Residency, evict};
 use super::report::{
-    BenchReport, Comparison, DeviceFraction, Failures, Measurement, TargetReport, summarize,
+    BenchReport, Comparison, DeviceFraction, Failures, Measurement, Spread, TargetReport, summarize,
 };
-use super::residency::{Residency, evict};
-use super::round::{self, Round, RoundSpec};
-use super::spread::Spread;
+use super::round::{BenchBatchSize, JobRequest, Jobs, Round, RoundSpec};
 use super::target::{BenchTarget, OpenTarget};
+use super::{order, round};
 use crate::error::{Error, Result};
-use crate::reader::batch::Padding;
+use crate::reader::batch::{MAX_BATCH_RECORDS, MAX_BATCH_TOKENS, Padding};
 
 /// Maximum length of a warm-up.
 const WARM_UP_SECONDS: f64 = 0.5;
@@ -70,7 +64,7 @@ impl Bench {
         }
         let (items, checked) = match &targets[..] {
             [a, b] => {
-                let paired = pairing::pair([a, b])?;
+                let paired = order::pair([a, b])?;
                 (paired.items.to_vec(), Some(paired.checked))
             }
             _ => {
@@ -369,5 +363,110 @@ impl LocalRunner<'_> {
             }
         };
         round::run(open, order, spec)
+    }
+}
+
+/// Maximum number of threads.
+pub const MAX_THREADS: usize = 1024;
+/// Maximum number of processes.
+pub const MAX_JOBS: usize = 256;
+/// Maximum number of rounds of a measurement.
+pub const MAX_REPEAT: usize = 1000;
+/// Maximum length of a round, in seconds.
+const MAX_SECONDS: f64 = 86_400.0;
+
+/// Length of a round.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Effort {
+    /// A number of seconds.
+    Seconds(f64),
+    /// A number of items, rounded up to whole batches.
+    Items(u64),
+}
+
+/// What to measure, and for how long.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BenchOptions {
+    /// Orders of the items.
+    pub orders: Vec<ReadOrder>,
+    /// Numbers of threads.
+    pub threads: Vec<usize>,
+    /// With decoding, without, or both.
+    pub decode: Vec<bool>,
+    /// Size of a batch.
+    pub batch: BenchBatchSize,
+    /// Length of a round.
+    pub effort: Effort,
+    /// Number of rounds per measurement.
+    pub repeat: usize,
+    /// Whether files are dropped from the page cache before each round.
+    pub cold: bool,
+    /// Number of processes.
+    pub jobs: usize,
+    /// Seed of random orders.
+    pub seed: u64,
+    /// Whether plain reads are also measured.
+    pub probe: bool,
+}
+
+impl BenchOptions {
+    /// Rejects numbers that are out of range.
+    pub(super) fn check(&self) -> Result<()> {
+        let in_range = |name: &str, value: u64, max: u64| match value {
+            0 => Err(Error::usage(format!("`{name}` must be at least 1"))),
+            n if n > max => Err(Error::usage(format!("`{name}` must be at most {max}, not {n}"))),
+            _ => Ok(()),
+        };
+        if self.orders.is_empty() || self.threads.is_empty() || self.decode.is_empty() {
+            return Err(
+                Error::usage("there is nothing to measure").help("name an order and a number of threads")
+            );
+        }
+        self.threads.iter().try_for_each(|&n| in_range("threads", n as u64, MAX_THREADS as u64))?;
+        in_range("jobs", self.jobs as u64, MAX_JOBS as u64)?;
+        in_range("repeat", self.repeat as u64, MAX_REPEAT as u64)?;
+        match self.batch {
+            BenchBatchSize::Items(n) => in_range("batch_size", n, MAX_BATCH_RECORDS)?,
+            BenchBatchSize::Tokens(n) => in_range("batch_tokens", n, MAX_BATCH_TOKENS)?,
+        }
+        match self.effort {
+            Effort::Seconds(s) if s > 0.0 && s <= MAX_SECONDS => Ok(()),
+            Effort::Seconds(s) => {
+                Err(Error::usage(format!("`seconds` must be above 0 and at most {MAX_SECONDS}, not {s}")))
+            }
+            Effort::Items(n) => in_range("items", n, u64::MAX),
+        }
+    }
+}
+
+/// A target, and what is read of it.
+pub(super) struct Contender {
+    pub(super) target: BenchTarget,
+    pub(super) items: ItemSet,
+    /// Lengths of all items of the target, if orders or batches need them.
+    pub(super) lengths: Option<Vec<u64>>,
+}
+
+impl Contender {
+    /// Creates the batches of the target in `order`.
+    pub(super) fn order(&self, order: ReadOrder, size: BenchBatchSize, seed: u64) -> Result<BatchOrder> {
+        let (lengths, streams) = (self.lengths.as_deref(), self.target.streams());
+        BatchOrder::new(self.items.clone(), order, size, seed, lengths, streams.as_deref())
+    }
+
+    pub(super) fn path(&self) -> String {
+        self.target.path().to_string_lossy().into_owned()
+    }
+
+    /// Returns the error for a target of which no item could be loaded.
+    pub(super) fn nothing_loaded(&self, failed: &BTreeMap<u64, String>) -> Error {
+        let why = match failed.iter().next() {
+            Some((item, why)) => format!(": {}: {why}", self.target.name_of(*item)),
+            None => String::new(),
+        };
+        let message = format!("no item could be loaded{why}");
+        let is_dataset = self.target.kind().is_dataset();
+        let error = if is_dataset { Error::corrupt(message) } else { Error::usage(message) };
+        error.at_path(self.path())
     }
 }
