@@ -14,7 +14,7 @@ use crate::options::TokenizerOptions;
 type Result<T> = std::result::Result<T, LoadError>;
 
 /// Well-known names of BOS tokens. A test lists the models that use them.
-const BOS_NAMES: [&str; 11] = [
+const BOS_NAMES: [&str; 12] = [
     "<s>",
     "<|begin_of_text|>",
     "<bos>",
@@ -26,9 +26,10 @@ const BOS_NAMES: [&str; 11] = [
     "<BOS_TOKEN>",
     "<seed:bos>",
     "<\u{ff5c}begin\u{2581}of\u{2581}sentence\u{ff5c}>",
+    "<\u{ff5c}hy_begin\u{2581}of\u{2581}sentence\u{ff5c}>",
 ];
 /// Well-known names of EOS tokens.
-const EOS_NAMES: [&str; 12] = [
+const EOS_NAMES: [&str; 14] = [
     "</s>",
     "<|end_of_text|>",
     "<eos>",
@@ -41,6 +42,8 @@ const EOS_NAMES: [&str; 12] = [
     "<|END_OF_TURN_TOKEN|>",
     "<seed:eos>",
     "<\u{ff5c}end\u{2581}of\u{2581}sentence\u{ff5c}>",
+    "<\u{ff5c}hy_end\u{2581}of\u{2581}sentence\u{ff5c}>",
+    "<\u{ff5c}hy_eos\u{ff5c}>",
 ];
 /// BOS if no other token matches.
 const BOS_FALLBACKS: [&str; 2] = ["<|endoftext|>", "<|end_of_text|>"];
@@ -511,13 +514,32 @@ mod tests {
 
     /// The special tokens of published models and, without their configuration files, the tokens that are found.
     /// `None`: several tokens match or none does, so that the user must name one.
+    ///
+    /// Names were compared with files in public repositories, `special_tokens_map.json` unless another is named:
+    ///
+    /// | family | repository | BOS, EOS |
+    /// |---|---|---|
+    /// | DeepSeek R1 | Evilcarbon/DeepSeek-R1-Distill-Qwen-32B, `tokenizer_config.json` | as objects of the type `AddedToken` |
+    /// | Llama 3.1 | Mark-teams/llm-llama-v3.1-chatbot | `<|begin_of_text|>`, `<|end_of_text|>` |
+    /// | Llama 3.1, chat | MiMiGame-1/Reflection-Llama-3.1-70B | `<|begin_of_text|>`, `<|eot_id|>` |
+    /// | Mixtral, chat | JakobJohannesson/mixtral_dolphin_v2.5 | `<s>`, `<|im_end|>` |
+    /// | Gemma (PaliGemma) | guanyuch/colpali_gc | `<bos>`, `<eos>` |
+    /// | Falcon | Decentralised-AI/falcon-40b, `tokenizer_config.json` | none, `<|endoftext|>` |
+    /// | Falcon 3 | PRITHIVSAKTHIUR/Triangulum | none, `<|endoftext|>` |
+    /// | StarCoder | Decentralised-AI/WizardCoder-15B-1.0-GPTQ | `<|endoftext|>`, `<|endoftext|>` |
+    /// | Pythia | Avent-IQ/pythia-410m, `tokenizer_config.json` | `<|endoftext|>`, `<|endoftext|>` |
+    /// | SmolLM 2, chat | eiszazel/SmolLM2-135M-Instruct-onnx-ryzenai-1.7-hybrid | `<|im_start|>`, `<|im_end|>` |
+    /// | Qwen 2.5, chat | NaiveAI-Labs/Naive-N0.5-Flash | none, `<|im_end|>` |
+    /// | EXAONE | RkFeeder/LG-AI-Research | `[BOS]`, `[|endofturn|]` |
+    /// | Hunyuan 3 | Fisher-Ju/Hy3-preview, `tokenizer_config.json` | with U+FF5C bars and `hy_` |
+    /// | Command-R | huggingface/transformers, the tests of `CohereTokenizerFast` | `<BOS_TOKEN>`, `<|END_OF_TURN_TOKEN|>` |
     #[test]
     fn the_names_are_those_of_published_models() {
         let deepseek = [
             "<\u{ff5c}begin\u{2581}of\u{2581}sentence\u{ff5c}>",
             "<\u{ff5c}end\u{2581}of\u{2581}sentence\u{ff5c}>",
         ];
-        let models: [(&[&str], Option<&str>, Option<&str>); 20] = [
+        let models: [(&[&str], Option<&str>, Option<&str>); 22] = [
             // DeepSeek V2, V3, R1, Coder.
             (
                 &[deepseek[0], deepseek[1], "<\u{ff5c}\u{2581}pad\u{2581}\u{ff5c}>"],
@@ -576,6 +598,19 @@ mod tests {
             (&["<seed:bos>", "<seed:pad>", "<seed:eos>"], Some("<seed:bos>"), Some("<seed:eos>")),
             // Hunyuan.
             (&["<|startoftext|>", "<|endoftext|>", "<|eos|>"], Some("<|startoftext|>"), None),
+            // Hunyuan 3. Its configuration names the second EOS.
+            (
+                &[
+                    "<\u{ff5c}hy_begin\u{2581}of\u{2581}sentence\u{ff5c}>",
+                    "<\u{ff5c}hy_end\u{2581}of\u{2581}sentence\u{ff5c}>",
+                    "<\u{ff5c}hy_\u{2581}pad\u{2581}\u{ff5c}>",
+                    "<\u{ff5c}hy_eos\u{ff5c}>",
+                ],
+                Some("<\u{ff5c}hy_begin\u{2581}of\u{2581}sentence\u{ff5c}>"),
+                None,
+            ),
+            // EXAONE.
+            (&["[PAD]", "[BOS]", "[EOS]", "[UNK]", "[|endofturn|]"], Some("[BOS]"), Some("[EOS]")),
             // nanochat.
             (&["<|bos|>", "<|user_start|>", "<|assistant_end|>"], Some("<|bos|>"), None),
             // CLIP.
