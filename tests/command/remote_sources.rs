@@ -257,7 +257,9 @@ fn tables_of_text_are_read_from_the_bucket() {
     writer.write(&batch.slice(0, 100)).unwrap();
     sources.put("tables/b.arrow", &writer.into_inner().unwrap());
     sources.put("tables/damaged.parquet", b"PAR1 and nothing else PAR1");
-    sources.convert_both("text", &["tables"], "--tokenizer bytes --unit-bytes 2MiB --max-rejects 5");
+    sources.put("tables/latin.txt", &b"caf\xe9 \x80\n".repeat(20_000));
+    let options = "--tokenizer bytes --unit-bytes 2MiB --max-rejects 5 --encoding windows-1252";
+    sources.convert_both("text", &["tables"], options);
 }
 
 #[test]

@@ -99,8 +99,10 @@ def test_the_dataset_has_the_bytes_of_the_command(connected, photos, whole, tmp_
 def test_text_with_deduplication_splits_and_packing_has_the_bytes_of_the_command(connected, dsconvert, tmp_path):
     tokenizer = FIXTURES / "tokenizers/bpe.json"
     options = {"dedup": "exact", "split": "train=0.8,validation=0.2", "pack": 64, "unit_bytes": 65536, "shuffle": True}
+    # The corpus is UTF-8, so a task that ignored the encoding would store other bytes.
+    options["encoding"] = "windows-1252"
     dsconvert_ray.convert("text", FIXTURES / "corpus", tmp_path / "ray", tokenizer=tokenizer, **options)
-    flags = ["--dedup=exact", "--split=train=0.8,validation=0.2", "--pack=64", "--unit-bytes=65536", "--shuffle"]
+    flags = ["--dedup=exact", "--split=train=0.8,validation=0.2", "--pack=64", "--unit-bytes=65536", "--shuffle", "--encoding=windows-1252"]
     dsconvert("text", FIXTURES / "corpus", "--out", tmp_path / "plain", "--tokenizer", tokenizer, *flags)
     assert tree(tmp_path / "ray") == tree(tmp_path / "plain")
 
