@@ -44,11 +44,37 @@ impl Kind {
 
     /// Returns the unit for lengths of this kind.
     pub fn length_unit(self) -> LengthUnit {
+        self.layout().length_unit
+    }
+
+    /// Returns what follows from the kind. Other code asks for one of these facts instead of the kind.
+    fn layout(self) -> &'static RecordLayout {
         match self {
-            Kind::Images => LengthUnit::Pixels,
-            Kind::Text => LengthUnit::Tokens,
+            Kind::Images => &RecordLayout {
+                payload: IMAGE,
+                length_unit: LengthUnit::Pixels,
+                length_fields: &[WIDTH, HEIGHT],
+                index_columns: &[WIDTH, HEIGHT],
+            },
+            Kind::Text => &RecordLayout {
+                payload: INPUT_IDS,
+                length_unit: LengthUnit::Tokens,
+                length_fields: &[LENGTH],
+                index_columns: &[],
+            },
         }
     }
+}
+
+/// What follows from the kind of a dataset.
+struct RecordLayout {
+    /// Field that holds the image or the token ids.
+    payload: &'static str,
+    length_unit: LengthUnit,
+    /// Fields whose product is the length of a record.
+    length_fields: &'static [&'static str],
+    /// Fields that the record index stores, too.
+    index_columns: &'static [&'static str],
 }
 
 /// Unit of a length.
@@ -261,6 +287,26 @@ impl Schema {
         Self { kind: Kind::Text, fields, class_names: Vec::new() }.checked()
     }
 
+    /// Returns whether records are lists of token ids, which can be cut, padded and packed.
+    pub fn holds_token_ids(&self) -> bool {
+        self.kind.length_unit() == LengthUnit::Tokens
+    }
+
+    /// Returns whether records are images.
+    pub fn holds_images(&self) -> bool {
+        self.kind.layout().payload == IMAGE
+    }
+
+    /// Returns the position of the field with the image or the token ids, unless a selection leaves it out.
+    pub fn payload_field(&self) -> Option<usize> {
+        self.index_of(self.kind.layout().payload)
+    }
+
+    /// Returns the names of the fields that the record index stores, too.
+    pub fn index_columns(&self) -> &'static [&'static str] {
+        self.kind.layout().index_columns
+    }
+
     /// Returns the position of the field with the classes of the records, if there is one.
     pub fn label_field(&self) -> Option<usize> {
         self.fields.iter().position(|f| f.name == LABEL && f.ty == FieldType::Label)
@@ -287,11 +333,8 @@ impl Schema {
                     .help("rename or drop one of them"));
             }
         }
-        let built_in: &[&str] = match self.kind {
-            Kind::Images => &[KEY, IMAGE, WIDTH, HEIGHT, ORIGIN],
-            Kind::Text => &[KEY, INPUT_IDS, LENGTH, ORIGIN],
-        };
-        for name in built_in {
+        let &RecordLayout { payload, length_fields, .. } = self.kind.layout();
+        for name in [&[KEY, payload], length_fields, &[ORIGIN]].concat() {
             if self.index_of(name).is_none() {
                 return Err(Error::corrupt(format!("the schema has no field {name:?}")));
             }

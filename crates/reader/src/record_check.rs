@@ -2,7 +2,7 @@
 
 use dsconvert_dataset::index::IndexEntry;
 use dsconvert_dataset::sample::{Value, crc32c_of};
-use dsconvert_dataset::schema::{HEIGHT, INPUT_IDS, Kind, LENGTH, Schema, WIDTH};
+use dsconvert_dataset::schema::{HEIGHT, INPUT_IDS, LENGTH, Schema, WIDTH};
 
 /// Checks that `values` are those of the record that `entry` describes. The error is a clause for a message.
 pub(super) fn check_record<B: AsRef<[u8]>>(
@@ -21,7 +21,7 @@ pub(super) fn check_record<B: AsRef<[u8]>>(
     if length != entry.length {
         return Err(format!("the length is {length}, but {} in the record index", entry.length));
     }
-    if schema.kind == Kind::Images {
+    if !schema.index_columns().is_empty() {
         let (width, height) = (number(schema, values, WIDTH), number(schema, values, HEIGHT));
         if (width, height) != (Some(entry.width.into()), Some(entry.height.into())) {
             return Err("width and height differ from those in the record index".to_owned());
@@ -32,13 +32,13 @@ pub(super) fn check_record<B: AsRef<[u8]>>(
 
 /// Returns the length of a record according to its own values: the number of ids, or width × height.
 pub(super) fn own_length<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result<u64, String> {
-    match schema.kind {
-        Kind::Images => {
+    match schema.holds_token_ids() {
+        false => {
             let (width, height) = (number(schema, values, WIDTH), number(schema, values, HEIGHT));
             let pixels = width.zip(height).and_then(|(width, height)| width.checked_mul(height));
             pixels.ok_or_else(|| "the record has no width and height".to_owned())
         }
-        Kind::Text => {
+        true => {
             let ids = match schema.index_of(INPUT_IDS).and_then(|i| values.get(i)) {
                 Some(Value::Ids(ids)) => ids.len() as u64,
                 _ => return Err("the record has no token ids".to_owned()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::sample::{Ids, Value};
-use dsconvert_dataset::schema::{Kind, Schema};
+use dsconvert_dataset::schema::Schema;
 
 use crate::batch::{Lengths, Runs};
 use crate::{Record, Split};
@@ -213,7 +213,7 @@ impl Lengths for Arc<dyn RecordSource> {
     }
 
     fn can_be_cut(&self) -> bool {
-        self.schema().kind == Kind::Text
+        self.schema().holds_token_ids()
     }
 
     fn runs(&self) -> Result<Runs<'_>> {

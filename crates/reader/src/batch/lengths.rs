@@ -2,7 +2,6 @@
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::index::{LengthIndex, LengthRun, RecordIndex};
-use dsconvert_dataset::schema::Kind;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::Split;
@@ -116,7 +115,7 @@ impl Lengths for Split {
     }
 
     fn can_be_cut(&self) -> bool {
-        self.schema().kind == Kind::Text
+        self.schema().holds_token_ids()
     }
 
     fn runs(&self) -> Result<Runs<'_>> {

@@ -1,7 +1,7 @@
 //! The columns of a batch: the requested names, or the defaults of the kind.
 
 use dsconvert_dataset::error::{Error, Result};
-use dsconvert_dataset::schema::{FieldType, IMAGE, INPUT_IDS, Kind, LABEL};
+use dsconvert_dataset::schema::{FieldType, IMAGE, INPUT_IDS, LABEL};
 
 use super::options::{Batching, LoaderOptions, StoredPacking};
 use super::packed::CU_SEQLENS;
@@ -80,13 +80,10 @@ impl BatchFields {
                 _ => TokenLayout::Padded,
             },
         };
-        if shape == TokenLayout::Packed && schema.kind == Kind::Images {
+        if shape == TokenLayout::Packed && !schema.holds_token_ids() {
             return Err(Error::usage("images cannot be packed").help("use a batch size"));
         }
-        let payload = schema.index_of(match schema.kind {
-            Kind::Images => IMAGE,
-            Kind::Text => INPUT_IDS,
-        });
+        let payload = schema.payload_field();
         let pieces = stored_pieces(source, options, payload)?;
         let mut fields = Self { columns: Vec::new(), shape, payload, pieces };
         match &options.fields {
@@ -121,14 +118,13 @@ impl BatchFields {
             Batching::Records(batches) => batches.last,
             Batching::Packed(packed) => packed.last,
         };
-        let mut names = match (source.schema().kind, self.shape) {
-            (Kind::Images, _) => vec![IMAGE, LABEL],
-            (Kind::Text, TokenLayout::Padded) if self.pieces.is_some() => {
-                vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS]
+        let mut names = match self.shape {
+            _ if !source.schema().holds_token_ids() => vec![IMAGE, LABEL],
+            TokenLayout::Padded if self.pieces.is_none() => {
+                vec![INPUT_IDS, ATTENTION_MASK, LABELS, LENGTHS]
             }
-            (Kind::Text, TokenLayout::Padded) => vec![INPUT_IDS, ATTENTION_MASK, LABELS, LENGTHS],
-            (Kind::Text, TokenLayout::Flat) => vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS, LENGTHS],
-            (Kind::Text, TokenLayout::Packed) => vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS],
+            TokenLayout::Flat => vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS, LENGTHS],
+            TokenLayout::Padded | TokenLayout::Packed => vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS],
         };
         // Items without classes have no label, and a selection may leave fields out.
         let needs = |name: &str| match name {
@@ -141,7 +137,7 @@ impl BatchFields {
             names.push(VALID);
         }
         let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
-        if source.schema().kind == Kind::Images {
+        if source.schema().holds_images() {
             let further = source.schema().fields.iter().filter(|f| f.ty.is_image_file() && f.name != IMAGE);
             let after_image = usize::from(names.first().is_some_and(|name| name == IMAGE));
             names.splice(after_image..after_image, further.map(|f| f.name.clone()));
@@ -170,22 +166,16 @@ impl BatchFields {
 
     fn field(&self, source: &dyn RecordSource, options: &LoaderOptions, name: &str) -> Result<BatchField> {
         let schema = source.schema();
-        let generated = match (schema.kind, self.shape, name) {
-            (_, _, VALID) => Some(BatchField::Valid),
-            (Kind::Text, TokenLayout::Padded, ATTENTION_MASK) => Some(BatchField::AttentionMask),
-            (Kind::Text, TokenLayout::Padded, POSITION_IDS) if self.pieces.is_some() => {
-                Some(BatchField::PositionIds)
-            }
-            (Kind::Text, TokenLayout::Padded, CU_SEQLENS) if self.pieces.is_some() => {
-                Some(BatchField::CuSeqlens)
-            }
-            (Kind::Text, TokenLayout::Flat | TokenLayout::Packed, POSITION_IDS) => {
-                Some(BatchField::PositionIds)
-            }
-            (Kind::Text, TokenLayout::Flat | TokenLayout::Packed, CU_SEQLENS) => Some(BatchField::CuSeqlens),
-            (Kind::Text, TokenLayout::Padded | TokenLayout::Flat, LENGTHS) => Some(BatchField::Lengths),
-            (Kind::Text, _, LABELS) => Some(BatchField::Labels),
-            (Kind::Text, _, INPUT_IDS) => Some(BatchField::InputIds),
+        let generated = match (self.shape, name) {
+            (_, VALID) => Some(BatchField::Valid),
+            _ if !schema.holds_token_ids() => None,
+            (TokenLayout::Padded, ATTENTION_MASK) => Some(BatchField::AttentionMask),
+            (TokenLayout::Padded, POSITION_IDS | CU_SEQLENS) if self.pieces.is_none() => None,
+            (_, POSITION_IDS) => Some(BatchField::PositionIds),
+            (_, CU_SEQLENS) => Some(BatchField::CuSeqlens),
+            (TokenLayout::Padded | TokenLayout::Flat, LENGTHS) => Some(BatchField::Lengths),
+            (_, LABELS) => Some(BatchField::Labels),
+            (_, INPUT_IDS) => Some(BatchField::InputIds),
             _ => None,
         };
         if let Some(field) = generated {
@@ -206,10 +196,11 @@ impl BatchFields {
             return Err(Error::usage(what).help("leave it out; each batch has the ordinals of its records"));
         }
         let ty = schema.fields.get(index).map_or(FieldType::Binary, |f| f.ty);
-        Ok(match (schema.kind, name) {
-            (Kind::Images, LABEL) => BatchField::Label(index),
-            (Kind::Images, _) if options.image.decode && ty == FieldType::Mask => BatchField::Mask(index),
-            (Kind::Images, _) if options.image.decode && ty == FieldType::Image => BatchField::Image(index),
+        Ok(match ty {
+            _ if !schema.holds_images() => BatchField::Stored(index, ty),
+            _ if name == LABEL => BatchField::Label(index),
+            FieldType::Mask if options.image.decode => BatchField::Mask(index),
+            FieldType::Image if options.image.decode => BatchField::Image(index),
             _ => BatchField::Stored(index, ty),
         })
     }

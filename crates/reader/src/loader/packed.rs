@@ -2,7 +2,6 @@
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::sample::Value;
-use dsconvert_dataset::schema::Kind;
 
 use crate::batch::{BatchOptions, BatchSize};
 use crate::{Record, RecordSource, Split};
@@ -14,7 +13,7 @@ impl Split {
     /// Returns the number of tokens of a full row, if the records of the split are rows of several documents (the
     /// option `pack` of the conversion).
     pub fn packed_length(&self) -> Option<u64> {
-        (self.schema().kind == Kind::Text).then(|| self.manifest().options.get("pack")?.as_u64()).flatten()
+        self.schema().holds_token_ids().then(|| self.manifest().options.get("pack")?.as_u64()).flatten()
     }
 }
 
