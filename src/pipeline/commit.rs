@@ -13,7 +13,6 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use super::derived_files::{DerivedFiles, file_entry};
-use super::job_file::JobHeader;
 use super::keys::KeyCheck;
 use super::memory::SORT_BYTES;
 use super::outcome::ContentHash;
@@ -22,17 +21,15 @@ use super::stop::Stop;
 use super::totals::Totals;
 use super::unit::REJECTS_NAME;
 use super::unit_dirs::{UnitDirs, difference};
-use super::unit_result::{UnitResult, UnitShard, shard_path};
+use super::unit_result::{UnitResult, UnitShard, add_all, shard_path};
 use super::workers::{FILE_THREADS, for_all, in_order};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::Format;
 use crate::manifest::{Counts, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, TOKENIZER_NAME};
 use crate::numbers::{count, plural};
 use crate::options::MaxRejects;
-use crate::printable::{printable, printable_path};
-use crate::schema::Kind;
-use crate::source::file_list::SourceFiles;
-use crate::source::skipped::SkippedTypes;
-use crate::source::warning::listed;
+use crate::printable::printable;
+use crate::schema::Schema;
 use crate::storage::{create_dir, lstat, rename, resolve, sync_dir, write_shared_file};
 
 /// Number of rejects shown in an error message.
@@ -41,13 +38,41 @@ const SHOWN_REJECTS: usize = 3;
 /// Input of the commit besides the units.
 pub(super) struct Commit<'a> {
     pub dir: &'a OutputDir,
-    pub header: &'a JobHeader,
-    /// The source files, in plan order.
-    pub files: SourceFiles<'a>,
-    /// Bytes of `tokenizer.json`.
-    pub tokenizer_json: Option<&'a [u8]>,
+    pub units: &'a PlannedUnits,
+    pub provenance: &'a Provenance<'a>,
     pub max_rejects: MaxRejects,
     pub stop: &'a Stop,
+}
+
+/// The units of a dataset, and what they have in common.
+#[derive(Debug, Clone)]
+pub(super) struct PlannedUnits {
+    /// Identity of what the units are made from and how. A unit with another identity counts as unfinished.
+    pub plan: String,
+    /// Number of units.
+    pub count: u32,
+    pub schema: Schema,
+    pub format: Format,
+    /// Names of the splits.
+    pub splits: Vec<String>,
+}
+
+/// What the manifest says about the origin of the records, besides what the units determine.
+pub(super) struct Provenance<'a> {
+    /// Options that determine the records.
+    pub options: &'a serde_json::Value,
+    pub tokenizer: Option<&'a serde_json::Value>,
+    /// Bytes of `tokenizer.json`.
+    pub tokenizer_json: Option<&'a [u8]>,
+    /// The sources, without the files that were skipped and the hash of the content.
+    pub sources: Sources,
+    /// Files that were skipped before the units were written, by type.
+    pub skipped: &'a BTreeMap<String, u64>,
+    pub plan: Option<PlanInfo>,
+    /// Returns the fingerprint of the dataset, given the hash of the content.
+    pub fingerprint: &'a dyn Fn(&str) -> String,
+    /// Returns a message for a dataset without items, and how to get some, given the number of skipped files by type.
+    pub nothing_found: &'a dyn Fn(&BTreeMap<String, u64>) -> (String, Option<String>),
 }
 
 /// The result of a successful commit.
@@ -76,21 +101,21 @@ impl Commit<'_> {
     ///
     /// [`ErrorKind::NotCommitted`] if there are no records, too many items were rejected, or two records have the same key.
     pub(super) fn run(self) -> Result<Committed, CommitFailure> {
-        let header = self.header;
+        let (planned, provenance) = (self.units, self.provenance);
         let dirs = UnitDirs::new(&self.dir.work());
         if let Some(remote) = self.dir.remote() {
-            remote.fetch_units(&dirs, header.units, &header.plan, self.stop)?;
+            remote.fetch_units(&dirs, planned.count, &planned.plan, self.stop)?;
         }
         let mut units = Vec::new();
         let mut counts = Counts::default();
-        let mut totals = Totals::planned(&header.skipped);
-        let classes = header.schema.class_names.len();
-        let mut labels = vec![vec![0; classes]; header.splits.len()];
+        let mut totals = Totals::planned(provenance.skipped);
+        let classes = planned.schema.class_names.len();
+        let mut labels = vec![vec![0; classes]; planned.splits.len()];
         let mut content = ContentHash::default();
         let mut reject_codes = BTreeMap::new();
         let mut notes = BTreeMap::new();
-        let ordinals: Vec<u32> = (0..header.units).collect();
-        let read = |unit: &u32| dirs.result(*unit, &header.plan);
+        let ordinals: Vec<u32> = (0..planned.count).collect();
+        let read = |unit: &u32| dirs.result(*unit, &planned.plan);
         in_order(&ordinals, "reading finished units", &Stop::default(), read, |_, mut unit| {
             counts.add(&unit.counts());
             totals.add(&unit);
@@ -106,20 +131,19 @@ impl Commit<'_> {
         })?;
         self.check_outcomes(&counts, &totals, &units, &dirs)?;
         let sources = Sources {
-            skipped: totals.skipped.count(),
+            skipped: totals.skipped.values().sum(),
             content: format!("xxh3-128:{:032x}", content.digest()),
-            ..header.sources(self.files)
+            ..provenance.sources.clone()
         };
-        let plan = header.plan_of(self.files);
 
         // Before anything is moved: if keys repeat, the units can never become a dataset.
         KeyCheck {
             dir: self.dir,
             dirs: &dirs,
             units: &units,
-            splits: &header.splits,
-            format: header.output.format,
-            schema: &header.schema,
+            splits: &planned.splits,
+            format: planned.format,
+            schema: &planned.schema,
         }
         .run(SORT_BYTES)
         .map_err(|error| CommitFailure { worth_resuming: error.kind() != ErrorKind::NotCommitted, error })?;
@@ -127,37 +151,32 @@ impl Commit<'_> {
         let mut derived = DerivedFiles {
             work: &self.dir.work(),
             staged: &staged,
-            kind: header.schema.kind,
-            splits: &header.splits,
+            kind: planned.schema.kind,
+            splits: &planned.splits,
             dirs: &dirs,
             units: &units,
         }
         .write()?;
-        if header.schema.label_field().is_some() {
-            for (name, counts) in header.splits.iter().zip(labels) {
+        if planned.schema.label_field().is_some() {
+            for (name, counts) in planned.splits.iter().zip(labels) {
                 derived.splits.entry(name.clone()).and_modify(|split| split.class_counts = Some(counts));
             }
         }
         let mut files = derived.lists;
-        if let Some(json) = self.tokenizer_json {
+        if let Some(json) = provenance.tokenizer_json {
             files.push(file_entry(TOKENIZER_NAME, write_shared_file(&staged.join(TOKENIZER_NAME), json)?));
         }
         let mut manifest = Manifest {
             manifest_version: MANIFEST_VERSION,
             digest: None,
             dsconvert: env!("CARGO_PKG_VERSION").to_owned(),
-            fingerprint: plan.fingerprint(&sources.content),
-            format: header.output.format,
-            schema: header.schema.clone(),
-            options: header.options.clone(),
-            tokenizer: header.tokenizer.clone(),
+            fingerprint: (provenance.fingerprint)(&sources.content),
+            format: planned.format,
+            schema: planned.schema.clone(),
+            options: provenance.options.clone(),
+            tokenizer: provenance.tokenizer.cloned(),
             sources,
-            plan: Some(PlanInfo {
-                listing: plan.listing(),
-                units: header.units,
-                unit_bytes: header.unit_bytes,
-                unit_pieces: header.unit_pieces,
-            }),
+            plan: provenance.plan.clone(),
             counts,
             reject_codes,
             notes,
@@ -189,8 +208,12 @@ impl Commit<'_> {
         if records > 0 && !self.max_rejects.exceeded(counts.rejected, counts.found) {
             return Ok(());
         }
+        let (nothing, advice) = match counts.found {
+            0 => (self.provenance.nothing_found)(&totals.skipped),
+            _ => Default::default(),
+        };
         let mut message = match counts.found {
-            0 => self.nothing_found(&totals.skipped),
+            0 => nothing,
             found if records == 0 => format!(
                 "no records were produced: of {}, {} {} rejected, {} filtered, {}",
                 plural(found, "item"),
@@ -212,7 +235,7 @@ impl Commit<'_> {
             message.push_str(&line);
         }
         let help = match counts.found {
-            0 => totals.skipped.advice(self.header.schema.kind),
+            0 => advice,
             _ if records == 0 && counts.rejected == 0 && counts.filtered > 0 => {
                 Some("the filters leave nothing: relax or leave out the options that filter".to_owned())
             }
@@ -225,26 +248,6 @@ impl Commit<'_> {
         let help = help.unwrap_or_else(|| "check the sources and their file types".to_owned());
         let error = Error::new(ErrorKind::NotCommitted, message).help(help);
         Err(CommitFailure { error, worth_resuming: records > 0 })
-    }
-
-    /// Returns a message such as `nothing was found to convert in photos; 3 files were skipped: 2 .pdf, 1 .md`.
-    fn nothing_found(&self, skipped: &SkippedTypes) -> String {
-        let instead = match skipped.count() {
-            0 if !self.files.is_empty() => {
-                let items = match self.header.schema.kind {
-                    Kind::Images => "images",
-                    Kind::Text => "documents",
-                };
-                format!("; there are no {items} in {}", plural(self.files.len() as u64, "file"))
-            }
-            0 if self.header.options["files_from"] == true => "; the list of files names none".to_owned(),
-            0 if self.header.options.get("metadata").is_some() => "; the table names no files".to_owned(),
-            0 => "; there are no files".to_owned(),
-            1 => format!("; 1 file was skipped: {skipped}"),
-            count => format!("; {count} files were skipped: {skipped}"),
-        };
-        let paths = listed(self.header.sources.iter().map(|source| printable_path(&source.path)));
-        format!("nothing was found to convert in {paths}{instead}")
     }
 
     /// Returns the first few rejects, for error messages.
@@ -265,7 +268,7 @@ impl Commit<'_> {
     /// Moves all shards to their final location. Afterwards, every shard must be there with the size it was written
     /// with, moved either now or by an earlier, interrupted commit.
     fn place_shards(&self, dirs: &UnitDirs, units: &[UnitResult]) -> Result<()> {
-        for (ordinal, split) in self.header.splits.iter().enumerate() {
+        for (ordinal, split) in self.units.splits.iter().enumerate() {
             if units.iter().all(|unit| unit.splits[ordinal].shards.is_empty()) {
                 continue;
             }
@@ -336,12 +339,6 @@ fn read_rejects(path: &Path, shown: &mut Vec<String>) -> Result<()> {
 
 fn was(count: u64) -> &'static str {
     if count == 1 { "was" } else { "were" }
-}
-
-fn add_all(sum: &mut BTreeMap<String, u64>, other: &BTreeMap<String, u64>) {
-    for (name, count) in other {
-        *sum.entry(name.clone()).or_default() += count;
-    }
 }
 
 #[cfg(test)]

@@ -19,10 +19,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::commit::PlannedUnits;
 use super::plan::{PLAN_NAME, Plan};
 use crate::build_id::BUILD_ID;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Sources, TOKENIZER_NAME};
+use crate::numbers::listed;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::printable::{printable, printable_path};
 use crate::schema::{Kind, Schema};
@@ -30,7 +32,6 @@ use crate::source::file_list::{FileList, SourceFiles};
 use crate::source::read_file;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
-use crate::source::warning::listed;
 use crate::storage::{NewFile, ObjectUrl, from_hex, hex, lstat, write_shared_file};
 
 /// Name of the stored job in the working directory.
@@ -115,6 +116,17 @@ impl JobHeader {
             source.path.clone_from(path);
         }
         Ok(())
+    }
+
+    /// Returns what the units have in common.
+    pub(super) fn planned_units(&self) -> PlannedUnits {
+        PlannedUnits {
+            plan: self.plan.clone(),
+            count: self.units,
+            schema: self.schema.clone(),
+            format: self.output.format,
+            splits: self.splits.clone(),
+        }
     }
 
     /// Returns whether the source is standard input, which cannot be read again.

@@ -1,12 +1,12 @@
 //! Outcomes of items: converted, rejected, duplicate or filtered.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::format::MAX_RECORD_BYTES;
 use crate::sample::{Record, Reject, RejectCode, Value};
-use crate::source::skipped::SkippedTypes;
 
 /// The outcome of an item. Every item found has exactly one.
 #[derive(Debug)]
@@ -82,8 +82,8 @@ const OUTCOME_BYTES: u64 = size_of::<Outcome>() as u64 + 160;
 #[derive(Default)]
 pub(super) struct Outcomes {
     pub list: Vec<Outcome>,
-    /// Files whose content turned out not to be of the kind that is converted.
-    pub skipped: SkippedTypes,
+    /// Number of files whose content turned out not to be of the kind that is converted, by type.
+    pub skipped: BTreeMap<String, u64>,
     /// Counts of noteworthy events, by name.
     pub notes: Vec<(&'static str, u64)>,
     /// Source bytes attributed to this task, for the progress display.
@@ -152,6 +152,11 @@ impl Outcomes {
     /// Adds the hash of content that was read.
     pub(super) fn add_content(&mut self, content: &[u8]) {
         self.content.push(xxh3_128(content));
+    }
+
+    /// Counts a skipped file of the type `ty`.
+    pub(super) fn skip(&mut self, ty: String) {
+        *self.skipped.entry(ty).or_default() += 1;
     }
 
     /// Increments the count of `name` by one.

@@ -20,8 +20,8 @@ use super::workers::RunContext;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::SHARD_TABLE_PATH;
 use crate::manifest::{Manifest, TOKENIZER_NAME};
+use crate::numbers::listed;
 use crate::options::RunOptions;
-use crate::source::warning::listed;
 use crate::storage::{create_dir, folder_of, hex, lstat, rename, resolve, write_file};
 
 /// A file of a committed dataset that is missing or altered.

@@ -1,9 +1,10 @@
 //! A run: opens the output directory, converts the units, and commits the dataset.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::commit::{Commit, CommitFailure, Committed};
+use super::commit::{Commit, CommitFailure, Committed, Provenance};
 use super::continuation::{Continuation, restart};
 use super::conversion::Conversion;
 use super::job_file::{self, JobHeader, StoredJob};
@@ -24,10 +25,13 @@ use super::unit_dirs::{CheckLevel, UnitDirs};
 use super::units::Units;
 use super::workers::{RunContext, Workers};
 use crate::error::{Error, ErrorKind, Result};
-use crate::manifest::{CARD_NAME, MANIFEST_NAME, Manifest, Sources};
+use crate::manifest::{CARD_NAME, MANIFEST_NAME, Manifest, PlanInfo, Sources};
+use crate::numbers::{listed, plural};
 use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions, SourceSpec};
 use crate::printable::{printable_path, shell_word};
+use crate::schema::Kind;
 use crate::source::file_list::SourceFiles;
+use crate::source::skipped::SkippedTypes;
 use crate::storage::{ObjectUrl, lstat};
 
 /// A planned conversion: its sources are listed, but nothing is written yet.
@@ -278,7 +282,29 @@ pub(super) fn commit(
     stop: &Stop,
 ) -> Result<Outcome> {
     let started = Instant::now();
-    let committed = Commit { dir: &dir, header, files, tokenizer_json, max_rejects, stop }.run();
+    let plan = header.plan_of(files);
+    let fingerprint = |content: &str| plan.fingerprint(content);
+    let nothing_found = |skipped: &BTreeMap<String, u64>| {
+        let skipped = SkippedTypes::from(skipped);
+        (nothing_found(header, files, &skipped), skipped.advice(header.schema.kind))
+    };
+    let provenance = Provenance {
+        options: &header.options,
+        tokenizer: header.tokenizer.as_ref(),
+        tokenizer_json,
+        sources: header.sources(files),
+        skipped: header.skipped.counts(),
+        plan: Some(PlanInfo {
+            listing: plan.listing(),
+            units: header.units,
+            unit_bytes: header.unit_bytes,
+            unit_pieces: header.unit_pieces,
+        }),
+        fingerprint: &fingerprint,
+        nothing_found: &nothing_found,
+    };
+    let units = header.planned_units();
+    let committed = Commit { dir: &dir, units: &units, provenance: &provenance, max_rejects, stop }.run();
     progress.timing.end_phase(Phase::Commit, started);
     match committed {
         Ok(Committed { manifest, totals }) => {
@@ -346,6 +372,26 @@ fn already_committed<J: StoredJob, C: Conversion>(
         note_leftovers(context.progress, dir.remove_work());
     }
     repaired.map(|repaired| Outcome { manifest, was_complete: true, repaired, totals: None })
+}
+
+/// Returns a message such as `nothing was found to convert in photos; 3 files were skipped: 2 .pdf, 1 .md`.
+fn nothing_found(header: &JobHeader, files: SourceFiles<'_>, skipped: &SkippedTypes) -> String {
+    let instead = match skipped.count() {
+        0 if !files.is_empty() => {
+            let items = match header.schema.kind {
+                Kind::Images => "images",
+                Kind::Text => "documents",
+            };
+            format!("; there are no {items} in {}", plural(files.len() as u64, "file"))
+        }
+        0 if header.options["files_from"] == true => "; the list of files names none".to_owned(),
+        0 if header.options.get("metadata").is_some() => "; the table names no files".to_owned(),
+        0 => "; there are no files".to_owned(),
+        1 => format!("; 1 file was skipped: {skipped}"),
+        count => format!("; {count} files were skipped: {skipped}"),
+    };
+    let paths = listed(header.sources.iter().map(|source| printable_path(&source.path)));
+    format!("nothing was found to convert in {paths}{instead}")
 }
 
 /// How the run differs from the one that committed a dataset.

@@ -25,12 +25,11 @@ use super::rows::{RowEntry, rows_name};
 use super::stage::{Finished, NextStage, Stages};
 use super::unit_dirs::UnitDirs;
 use super::unit_options::UnitOptions;
-use super::unit_result::{UnitResult, UnitSplit};
+use super::unit_result::{UnitResult, UnitSplit, add_all};
 use crate::error::Result;
 use crate::format::{self, Format, ShardWriter};
 use crate::manifest::Counts;
 use crate::sample::Value;
-use crate::source::skipped::SkippedTypes;
 use crate::storage::{NewFile, create_dir, random};
 
 /// Number of the next attempt in this process.
@@ -70,7 +69,7 @@ pub(super) struct UnitSink {
     duplicates: Option<NewFile>,
     reject_codes: BTreeMap<String, u64>,
     notes: BTreeMap<String, u64>,
-    skipped: SkippedTypes,
+    skipped: BTreeMap<String, u64>,
     /// Index of the label field, if there is one.
     label: Option<usize>,
     source_bytes: u64,
@@ -124,7 +123,7 @@ impl UnitSink {
             duplicates: None,
             reject_codes: BTreeMap::new(),
             notes: BTreeMap::new(),
-            skipped: SkippedTypes::default(),
+            skipped: BTreeMap::new(),
             label: options.schema.label_field(),
             source_bytes: 0,
             text_bytes: 0,
@@ -138,7 +137,7 @@ impl UnitSink {
 
     /// Writes the outcomes of the next task. Full shards are appended to `closed`.
     pub(super) fn write(&mut self, outcomes: Outcomes, closed: &mut Vec<ClosedShard>) -> Result<()> {
-        self.skipped.extend(&outcomes.skipped);
+        add_all(&mut self.skipped, &outcomes.skipped);
         self.source_bytes += outcomes.source_bytes;
         self.text_bytes += outcomes.text_bytes;
         self.content.add(&outcomes.content);

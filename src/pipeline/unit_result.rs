@@ -11,7 +11,6 @@ use sha2::{Digest, Sha256};
 use super::events::Event;
 use crate::error::{Error, Result};
 use crate::manifest::Counts;
-use crate::source::skipped::SkippedTypes;
 use crate::storage::hex;
 
 /// Name of the file with the [`UnitResult`].
@@ -28,7 +27,8 @@ pub(super) struct UnitResult {
     pub files: Vec<UnitFile>,
     pub reject_codes: BTreeMap<String, u64>,
     pub notes: BTreeMap<String, u64>,
-    pub skipped: SkippedTypes,
+    /// Number of files that turned out to be of another kind, by type.
+    pub skipped: BTreeMap<String, u64>,
     pub source_bytes: u64,
     /// Bytes of the texts that became records.
     pub text_bytes: u64,
@@ -88,7 +88,7 @@ impl UnitResult {
     pub(super) fn clear_summed(&mut self) {
         (self.plan, self.content) = (String::new(), String::new());
         (self.reject_codes, self.notes) = (BTreeMap::new(), BTreeMap::new());
-        self.skipped = SkippedTypes::default();
+        self.skipped = BTreeMap::new();
         self.splits.iter_mut().for_each(|split| split.labels = Vec::new());
     }
 
@@ -114,6 +114,13 @@ impl UnitResult {
             return None;
         }
         serde_json::from_slice(json).ok()
+    }
+}
+
+/// Adds the counts `more` to `sum`, name by name.
+pub(super) fn add_all(sum: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
+    for (name, count) in more {
+        *sum.entry(name.clone()).or_default() += count;
     }
 }
 
@@ -182,7 +189,7 @@ pub(super) mod tests {
             files: vec![UnitFile { name: "train.rows".into(), bytes: 2, sha256: hex(&Sha256::digest("xy")) }],
             reject_codes: BTreeMap::new(),
             notes: BTreeMap::new(),
-            skipped: SkippedTypes::default(),
+            skipped: BTreeMap::new(),
             source_bytes: 0,
             text_bytes: 0,
             content: String::new(),

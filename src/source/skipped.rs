@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compression::Compression;
 use super::text::kind::FileKind;
-use super::warning::listed;
+use crate::numbers::listed;
 use crate::printable::printable;
 use crate::schema::Kind;
 
@@ -52,6 +52,9 @@ const ADVICE_FOR_TEXT: &[(&[&str], &str)] = &[
     (&[".pdf", ".docx", ".epub"], "extract the text of documents into .txt or .jsonl files first"),
 ];
 
+/// The counted type of a member of an archive whose name is not known.
+pub(crate) const MEMBER: &str = "in archives";
+
 /// Number of skipped files by file extension.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -60,7 +63,7 @@ pub struct SkippedTypes(BTreeMap<String, u64>);
 impl SkippedTypes {
     /// Counts the file `name`.
     pub(crate) fn add(&mut self, name: &str) {
-        self.add_many(ending(name), 1);
+        self.add_many(Self::type_of(name), 1);
     }
 
     /// Counts a symbolic link that is not followed.
@@ -73,14 +76,19 @@ impl SkippedTypes {
         self.add_many("special".to_owned(), 1);
     }
 
-    /// Counts a member of an archive whose name is not known.
-    pub(crate) fn add_member(&mut self) {
-        self.add_many("in archives".to_owned(), 1);
-    }
-
     /// Adds the counts of `other`.
     pub(crate) fn extend(&mut self, other: &Self) {
         other.0.iter().for_each(|(ending, count)| self.add_many(ending.clone(), *count));
+    }
+
+    /// Returns the type that the file `name` is counted as.
+    pub(crate) fn type_of(name: &str) -> String {
+        ending(name)
+    }
+
+    /// Returns the counts by type.
+    pub(crate) fn counts(&self) -> &BTreeMap<String, u64> {
+        &self.0
     }
 
     fn add_many(&mut self, ending: String, count: u64) {
@@ -156,6 +164,12 @@ impl fmt::Display for SkippedTypes {
             .into_iter()
             .map(|(ending, &count)| format!("{count} {}{}", printable(ending), plural(ending, count)));
         f.write_str(&listed(types))
+    }
+}
+
+impl From<&BTreeMap<String, u64>> for SkippedTypes {
+    fn from(counts: &BTreeMap<String, u64>) -> Self {
+        Self(counts.clone())
     }
 }
 

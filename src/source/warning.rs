@@ -8,12 +8,9 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::split_by::SplitBy;
-use crate::numbers::plural;
+use crate::numbers::{listed, plural};
 use crate::printable::{printable, printable_path};
 use crate::schema::Kind;
-
-/// Maximum number of names that a message lists; the rest is counted.
-const SHOWN_NAMES: usize = 4;
 
 /// A decision or an omission that may be unintended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -590,14 +587,4 @@ impl fmt::Display for Warning {
 
 fn quoted(names: &[String]) -> String {
     listed(names.iter().map(|name| format!("{name:?}")))
-}
-
-/// Joins the first [`SHOWN_NAMES`] names, and appends how many more there are.
-pub(crate) fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
-    let count = names.len();
-    let mut text = names.take(SHOWN_NAMES).collect::<Vec<_>>().join(", ");
-    if count > SHOWN_NAMES {
-        text.push_str(&format!(" and {} more", count - SHOWN_NAMES));
-    }
-    text
 }

@@ -13,7 +13,7 @@
 //!
 //! Helpers shared with the other crates: [`panics`] contains panics, [`threads`] starts threads where the system may
 //! refuse them, [`printable`] escapes file names for display, [`option_names`] finds the options in a message,
-//! [`suggest`] finds the name that was probably meant, [`numbers`] formats numbers for messages, and [`sampling`] selects
+//! [`suggest`] finds the name that was probably meant, [`numbers`] formats numbers and lists for messages, and [`sampling`] selects
 //! samples.
 //!
 //! Programs that read datasets use `dsconvert-reader`; the converter is `dsconvert`.

@@ -1,4 +1,17 @@
-//! Human-readable numbers.
+//! Human-readable numbers and lists.
+
+/// Number of names that [`listed`] shows.
+const SHOWN_NAMES: usize = 4;
+
+/// Joins the first four names, and appends how many more there are.
+pub fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+    let count = names.len();
+    let mut text = names.take(SHOWN_NAMES).collect::<Vec<_>>().join(", ");
+    if count > SHOWN_NAMES {
+        text.push_str(&format!(" and {} more", count - SHOWN_NAMES));
+    }
+    text
+}
 
 /// Formats a number as `1,234,567`.
 pub fn count(n: u64) -> String {

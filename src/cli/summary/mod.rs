@@ -8,11 +8,11 @@ pub(super) use plan::{plan, stored, warnings};
 pub(super) use prediction::prediction;
 pub(super) use run::{merged, next_step, report, times};
 
+use crate::numbers::listed;
 use crate::numbers::{count, plural};
 use crate::pipeline::{PlanSummary, SidecarSummary, SplitBy};
 use crate::printable::{printable, printable_path};
 use crate::schema::{IMAGE, Kind};
-use crate::source::warning::listed;
 use std::fmt::{Display, Write};
 
 /// Maximum number of names of fields or columns to print.

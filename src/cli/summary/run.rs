@@ -18,7 +18,7 @@ pub(in crate::cli) fn report(outcome: &Outcome, plan: &PlanSummary, out: &Path, 
     let manifest = &outcome.manifest;
     let Some(totals) = &outcome.totals else { return was_complete(outcome, out) };
     let mut lines = Lines::default();
-    lines.add(outcomes(manifest, &totals.skipped));
+    lines.add(outcomes(manifest, &SkippedTypes::from(&totals.skipped)));
     add_classes(&mut lines, manifest);
     lines.add(format!("  splits: {}", splits(plan, split_files(plan, manifest).as_deref())));
     if let Some(metadata) = metadata(plan) {
@@ -68,7 +68,7 @@ pub(in crate::cli) fn merged(outcome: &Outcome, report: &RunReport, out: &Path) 
     let manifest = &outcome.manifest;
     let Some(totals) = &outcome.totals else { return was_complete(outcome, out) };
     let mut lines = Lines::default();
-    lines.add(outcomes(manifest, &totals.skipped));
+    lines.add(outcomes(manifest, &SkippedTypes::from(&totals.skipped)));
     add_classes(&mut lines, manifest);
     add_splits(&mut lines, manifest);
     add_left_out(&mut lines, manifest);

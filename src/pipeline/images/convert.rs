@@ -35,6 +35,7 @@ use crate::source::labels::unknown_class;
 use crate::source::metadata::Labels;
 use crate::source::named_files::Detail;
 use crate::source::opened::OpenedFile;
+use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
 use crate::threads;
 use crate::transform::image::{
@@ -166,7 +167,7 @@ impl<'a> ImageConversion<'a> {
             }
             let is_item = self.job.is_item(file, detail);
             if !is_item && file.member.is_none() && file.bytes > MAX_FILE_BYTES {
-                out.skipped.add(&file.origin);
+                out.skip(SkippedTypes::type_of(&file.origin));
                 continue;
             }
             let bytes = match self.read(file, opened(at), out) {
@@ -178,7 +179,7 @@ impl<'a> ImageConversion<'a> {
                 }
             };
             if !is_item && transform::sniff(&bytes).is_none() && !transform::is_unreadable_photo(&bytes) {
-                out.skipped.add(&file.origin);
+                out.skip(SkippedTypes::type_of(&file.origin));
                 continue;
             }
             let split = self.job.split_of(file);

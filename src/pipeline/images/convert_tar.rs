@@ -9,6 +9,7 @@ use super::tar_fields::{CLASS, text_of};
 use super::task::TarTask;
 use crate::pipeline::outcome::{MemberCount, Outcome, Outcomes};
 use crate::sample::{Reject, RejectCode, Value};
+use crate::source::skipped::{self, SkippedTypes};
 use crate::source::source_file::SourceFile;
 use crate::source::webdataset::{NextSample, Sample};
 use crate::transform::image::{self as transform, ImageScratch};
@@ -42,7 +43,7 @@ impl ImageConversion<'_> {
         let origin_of = |name: &str| format!("{}#{name}", file.origin);
         let (origin, converted) = match found {
             NextSample::Skipped => {
-                out.skipped.add_member();
+                out.skip(skipped::MEMBER.to_owned());
                 return;
             }
             NextSample::Rejected(name, reject) => {
@@ -57,7 +58,7 @@ impl ImageConversion<'_> {
                 }
                 match self.image_item(&origin, sample, out) {
                     Ok(None) => {
-                        out.skipped.add_member();
+                        out.skip(skipped::MEMBER.to_owned());
                         return;
                     }
                     Ok(Some(item)) => {
@@ -114,7 +115,7 @@ impl ImageConversion<'_> {
         match (images.next(), images.next()) {
             (Some((_, bytes)), None) => {
                 for member in left_out {
-                    out.skipped.add(&format!("x.{member}"));
+                    out.skip(SkippedTypes::type_of(&format!("x.{member}")));
                     out.note("members_left_out");
                 }
                 Ok(Some(ImageItem { origin: origin.to_owned(), bytes, label, values, further }))
