@@ -20,7 +20,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::commit::PlannedUnits;
-use super::plan::{PLAN_NAME, Plan};
+use super::output::OutputDir;
+use super::output_state::{PLAN_NAME, WORK_NAME};
+use super::plan::Plan;
+use super::planned_output::PlannedOutput;
+use super::publish::{PlanId, Remote};
+use super::stop::Stop;
 use crate::build_id::BUILD_ID;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Sources, TOKENIZER_NAME};
@@ -32,10 +37,10 @@ use crate::source::file_list::{FileList, SourceFiles};
 use crate::source::read_file;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
-use crate::storage::{NewFile, ObjectUrl, from_hex, hex, lstat, write_shared_file};
+use crate::storage::{NewFile, ObjectUrl, create_dir, from_hex, hex, lstat, write_shared_file};
 
 /// Name of the stored job in the working directory.
-pub(super) const JOB_NAME: &str = "job.jsonl";
+const JOB_NAME: &str = "job.jsonl";
 
 /// The part of a stored job that is needed to run and commit units of any conversion.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -200,15 +205,85 @@ pub(super) fn store<J: StoredJob>(job: &J, plan: &str, work: &Path) -> Result<()
 
 /// Refuses a working directory without a stored job and its plan. The plan is written last: if it is missing, planning
 /// was interrupted.
-pub(super) fn check_stored(work: &Path) -> Result<()> {
+fn check_stored(work: &Path) -> Result<()> {
     match (lstat(&work.join(JOB_NAME))?, lstat(&work.join(PLAN_NAME))?) {
         (Some(_), Some(_)) => Ok(()),
         (None, _) | (_, None) => Err(no_plan(work, "in this directory")),
     }
 }
 
+/// Uploads the stored job in the working directory `work` to the output `remote`, for the plan `id`.
+pub(super) fn upload(remote: &Remote, work: &Path, id: &str, stop: &Stop) -> Result<()> {
+    remote.store_planned(work, id, &[TOKENIZER_NAME, JOB_NAME], stop)
+}
+
+/// Uploads the stored job and its plan `id`, and claims the output `remote` for it.
+pub(super) fn claim(remote: &Remote, work: &Path, id: &str, stop: &Stop) -> Result<()> {
+    let id = PlanId { plan: id.to_owned(), build: BUILD_ID.to_owned() };
+    remote.store_plan(work, &id, &[TOKENIZER_NAME, JOB_NAME, PLAN_NAME], stop)
+}
+
+/// Downloads the stored job to the working directory `work`. Returns whether there is one.
+pub(super) fn fetch(remote: &Remote, work: &Path) -> Result<bool> {
+    let Some(id) = plan_of_this_build(remote)? else { return Ok(false) };
+    remote.fetch_planned(work, &id, JOB_NAME)?;
+    remote.find_planned(work, &id, TOKENIZER_NAME)?;
+    Ok(true)
+}
+
+/// Returns the identity of the plan in `remote`, if there is one, and refuses that of another build.
+fn plan_of_this_build(remote: &Remote) -> Result<Option<String>> {
+    let Some(PlanId { plan, build }) = remote.plan()? else { return Ok(None) };
+    check_build(&build).map_err(|e| e.at_path(remote.path()))?;
+    Ok(Some(plan))
+}
+
+/// Refuses `plan` if the output `dir` has another one; the error names the first difference.
+pub(super) fn check_same_plan(dir: &OutputDir, plan: &Plan<'_>, resumes: bool) -> Result<()> {
+    let work = dir.work();
+    let Some(remote) = dir.remote() else { return check_stored_plan(plan, &work, resumes) };
+    match plan_of_this_build(remote)? {
+        Some(id) if id != plan.id() => {
+            remote.fetch_planned(&work, &id, PLAN_NAME)?;
+            plan.check_same(&work, resumes).map_err(|e| e.at_path(remote.path()))?;
+            Err(Error::usage("cannot resume: the run was started with another plan"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses `plan` if it differs from the one that is stored in the working directory `work`.
+pub(super) fn check_stored_plan(plan: &Plan<'_>, work: &Path, resumes: bool) -> Result<()> {
+    plan.check_same(work, resumes)?;
+    check_stored_build(work)
+}
+
+/// Refuses an output without a stored job.
+pub(super) fn check_output(output: &PlannedOutput) -> Result<()> {
+    match output.remote() {
+        None => check_stored(&output.dir().join(WORK_NAME)),
+        Some(remote) if remote.plan()?.is_none() => Err(no_plan(remote.path(), "at this URL")),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Returns the working directory of `output`, in which there must be a stored job; for object storage, fetches it.
+pub(super) fn work_of(output: &PlannedOutput) -> Result<PathBuf> {
+    let work = output.dir().join(WORK_NAME);
+    match output.remote() {
+        None => check_stored(&work)?,
+        Some(remote) => {
+            create_dir(&work)?;
+            if !fetch(remote, &work)? {
+                return Err(no_plan(remote.path(), "at this URL"));
+            }
+        }
+    }
+    Ok(work)
+}
+
 /// Returns the error for an output without a plan, at `place`. `which` says where.
-pub(super) fn no_plan(place: &Path, which: &str) -> Error {
+fn no_plan(place: &Path, which: &str) -> Error {
     Error::usage(format!("there is no plan {which}"))
         .at_path(place)
         .help("create one with `dsconvert plan images|text … --out DIR`")
@@ -246,7 +321,7 @@ pub(super) fn open(work: &Path) -> Result<(OpenedJob, JobReader)> {
 }
 
 /// Refuses a plan that another build made: its units and those of this build may have different bytes.
-pub(super) fn check_build(build: &str) -> Result<()> {
+fn check_build(build: &str) -> Result<()> {
     if build == BUILD_ID {
         return Ok(());
     }
@@ -257,7 +332,7 @@ pub(super) fn check_build(build: &str) -> Result<()> {
 
 /// Refuses a working directory whose plan another build made. A damaged job is no obstacle for a run that has planned
 /// again.
-pub(super) fn check_stored_build(work: &Path) -> Result<()> {
+fn check_stored_build(work: &Path) -> Result<()> {
     let Ok(mut reader) = JobReader::open(work.join(JOB_NAME)) else { return Ok(()) };
     let first: serde_json::Value = reader.line().unwrap_or_default();
     first["build"].as_str().map_or(Ok(()), check_build).map_err(|e| e.at_path(&reader.path))

@@ -17,28 +17,23 @@
 
 use std::path::{Path, PathBuf};
 
-use super::job_file::check_stored_build;
-use super::output_state::{OutputState, WORK_NAME};
-use super::plan::Plan;
+use super::output_state::{LOCK_NAME, OutputState, PLAN_NAME, RETIRED_NAME, WORK_NAME};
 use super::publish::{Remote, ScratchDir};
 use super::unit_dirs::{UnitDirs, difference};
 use super::unit_result::{UnitResult, UnitShard, UnitSplit};
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{Segment, ShardTable};
+use crate::index::{INDEX_DIR, Segment, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
 use crate::options::Existing;
 use crate::storage::{
-    Access, DirLock, create_dir, lstat, remove_dir_all, remove_empty_dir, resolve, stat, sync_dir,
+    Access, DirLock, create_dir, lstat, remove_dir_all, remove_empty_dir, remove_temporary_files, resolve,
+    stat, sync_dir,
 };
 
-/// Name of the lock file in the working directory.
-pub(super) const LOCK_NAME: &str = "lock";
-/// The manifest of a dataset that is being removed; empty if an unfinished run is being removed.
-pub(super) const RETIRED_NAME: &str = "retired.json";
 /// The manifest of a commit in progress. It lists all files that the commit may have moved to their final location.
 const PENDING_NAME: &str = "pending.json";
 /// Folder of the files that a commit will move to their final location.
-pub(super) const STAGED_NAME: &str = "staged";
+const STAGED_NAME: &str = "staged";
 
 /// An output directory that this process may write to.
 pub(super) struct OutputDir {
@@ -121,7 +116,7 @@ impl OutputDir {
                 })?;
                 return Ok(OutputState::Committed(Box::new(manifest)));
             }
-            if has(self.work().join(super::plan::PLAN_NAME))? {
+            if has(self.work().join(PLAN_NAME))? {
                 return Ok(OutputState::Planned);
             }
         }
@@ -142,14 +137,6 @@ impl OutputDir {
     /// Returns the output in object storage, if there is one.
     pub(super) fn remote(&self) -> Option<&Remote> {
         self.remote.as_ref()
-    }
-
-    /// Refuses `plan` if it differs from the one that an earlier run has stored.
-    pub(super) fn check_same_plan(&self, plan: &Plan<'_>, resumes: bool) -> Result<()> {
-        match &self.remote {
-            None => check_stored_plan(plan, &self.work(), resumes),
-            Some(remote) => remote.check_same_plan(plan, &self.work(), resumes),
-        }
     }
 
     /// Returns a path where the shard of a finished unit can be read; `None` if it is missing.
@@ -185,6 +172,15 @@ impl OutputDir {
     /// Returns the folder of the files that the commit moves to their final location.
     pub(super) fn staged(&self) -> PathBuf {
         self.work().join(STAGED_NAME)
+    }
+
+    /// Removes the leftovers of attempts and commits that died. Only the holder of the lock may do this.
+    pub(super) fn remove_leftovers(&self) -> Result<()> {
+        let (work, staged) = (self.work(), self.staged());
+        for folder in [&work, &staged, &staged.join(INDEX_DIR)] {
+            remove_temporary_files(folder)?;
+        }
+        UnitDirs::new(&work).remove_unfinished()
     }
 
     /// Removes the working directory after the commit.
@@ -249,12 +245,6 @@ impl OutputDir {
     }
 }
 
-/// Refuses `plan` if it differs from the one that is stored in the working directory `work`.
-pub(super) fn check_stored_plan(plan: &Plan<'_>, work: &Path, resumes: bool) -> Result<()> {
-    plan.check_same(work, resumes)?;
-    check_stored_build(work)
-}
-
 /// Adds the error of a further operation to `error`, which came first.
 pub(super) fn combine_errors(error: Error, further: Result<()>) -> Error {
     let Err(further) = further else { return error };
@@ -267,5 +257,31 @@ pub(super) fn combine_errors(error: Error, further: Result<()>) -> Error {
     match error.remedy() {
         Some(help) => Error::new(kind, message).help(help.to_owned()),
         None => Error::new(kind, message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::{NewFile, list_dir};
+
+    #[test]
+    fn files_of_a_commit_that_died_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (output, _) = OutputDir::open(dir.path(), None, Existing::Refuse).unwrap();
+        output.remove_leftovers().unwrap();
+        let index = output.staged().join("index");
+        std::fs::create_dir_all(&index).unwrap();
+        let folders = [&output.work(), &output.staged(), &index];
+        for folder in folders {
+            std::mem::forget(NewFile::create_shared(&folder.join("a")).unwrap());
+            std::fs::write(folder.join("kept"), "").unwrap();
+        }
+        output.remove_leftovers().unwrap();
+        for folder in folders {
+            assert!(folder.join("kept").exists());
+            let left = list_dir(folder).unwrap();
+            assert!(left.iter().all(|item| item.path.extension().is_none()), "{left:?}");
+        }
     }
 }

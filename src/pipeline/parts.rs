@@ -12,14 +12,14 @@ use serde_json::Value;
 use super::continuation::{Continuation, restart};
 use super::images::{ImageConversion, ImagesJob};
 use super::job_file::{self, OpenedJob, StoredJob};
-use super::output::{LOCK_NAME, OutputDir};
-use super::output_check;
-use super::output_state::OutputState;
+use super::output::OutputDir;
+use super::output_state::{LOCK_NAME, OutputState};
 use super::planned_output::PlannedOutput;
 use super::progress::Progress;
 use super::publish::{adapt_help, may_be_overtaken};
 use super::run::{Outcome, commit};
 use super::selection::{Selection, ranges_of};
+use super::source_checks;
 use super::stop::Stop;
 use super::text::{TextConversion, TextJob};
 use super::timing::Phase;
@@ -106,11 +106,11 @@ fn convert_units(
     if let Some(manifest) = output.committed()? {
         return Ok(PartOutcome::committed(manifest));
     }
-    let work = output.work()?;
+    let work = job_file::work_of(&output)?;
     let (mut opened, mut file) = job_file::open(&work)?;
     if !sources.is_empty() {
         opened.header.replace_sources(sources)?;
-        output_check::refuse_sources(&options.out, &opened.header, (&opened.files).into())?;
+        source_checks::refuse_sources(&options.out, &opened.header, (&opened.files).into())?;
     }
     let _lock = DirLock::share(&work.join(LOCK_NAME))?;
     let header = opened.header.clone();
@@ -218,7 +218,7 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
             Some(manifest) if !output.may_have_work()? => return Ok(Outcome::complete(manifest)),
             Some(_) => {}
             // Before anything is created in the directory.
-            None => output.check_stored()?,
+            None => job_file::check_output(&output)?,
         }
     }
     let (dir, state) = OutputDir::open(out, scratch, *existing)?;
@@ -228,7 +228,7 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
         return Ok(Outcome::complete(*manifest));
     }
     let fetched = match dir.remote() {
-        Some(remote) => remote.fetch_job(&dir.work()),
+        Some(remote) => job_file::fetch(remote, &dir.work()),
         None => Ok(true),
     };
     if !matches!(fetched, Ok(true))

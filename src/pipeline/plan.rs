@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::images::SidecarSummary;
+use super::output_state::PLAN_NAME;
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::printable::printable;
@@ -23,9 +24,6 @@ use crate::source::source_file::SourceFile;
 use crate::source::split_by::SplitBy;
 use crate::source::warning::Warning;
 use crate::storage::{NewFile, hex};
-
-/// Name of the plan in the working directory.
-pub(super) const PLAN_NAME: &str = "plan.jsonl";
 
 /// Summary of a planned run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

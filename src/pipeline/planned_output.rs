@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::job_file;
 use super::output_check::check_scratch;
 use super::output_state::WORK_NAME;
 use super::publish::{Remote, ScratchDir};
 use crate::error::Result;
 use crate::manifest::{MANIFEST_NAME, Manifest};
 use crate::options::Existing;
-use crate::storage::{create_dir, lstat};
+use crate::storage::lstat;
 
 /// An output that holds a plan or a dataset.
 pub(super) enum PlannedOutput {
@@ -47,32 +46,6 @@ impl PlannedOutput {
             Self::Local(out) => Ok(lstat(&out.join(WORK_NAME))?.is_some()),
             Self::Remote { .. } => Ok(true),
         }
-    }
-
-    /// Refuses an output without a plan.
-    pub(super) fn check_stored(&self) -> Result<()> {
-        match self {
-            Self::Local(out) => job_file::check_stored(&out.join(WORK_NAME)),
-            Self::Remote { remote, .. } => match remote.plan()? {
-                Some(_) => Ok(()),
-                None => Err(job_file::no_plan(remote.path(), "at this URL")),
-            },
-        }
-    }
-
-    /// Returns the working directory, in which there must be a plan; for object storage, fetches the plan into it.
-    pub(super) fn work(&self) -> Result<PathBuf> {
-        let work = self.dir().join(WORK_NAME);
-        match self {
-            Self::Local(_) => job_file::check_stored(&work)?,
-            Self::Remote { remote, .. } => {
-                create_dir(&work)?;
-                if !remote.fetch_job(&work)? {
-                    return Err(job_file::no_plan(remote.path(), "at this URL"));
-                }
-            }
-        }
-        Ok(work)
     }
 
     /// Returns the local directory.

@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::output::{LOCK_NAME, OutputDir, RETIRED_NAME};
+use super::output::OutputDir;
+use super::output_state::{LOCK_NAME, RETIRED_NAME};
 use super::unit_dirs::difference;
 use crate::error::{Error, Result};
 use crate::index::{Segment, ShardEntry, ShardTable};

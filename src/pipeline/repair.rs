@@ -242,7 +242,7 @@ impl Repair<'_> {
 
     /// Converts `units`, except those that an interrupted repair has already converted.
     fn convert<C: Conversion>(&self, conversion: &C, dirs: &UnitDirs, units: Vec<u32>) -> Result<()> {
-        dirs.remove_leftovers()?;
+        self.dir.remove_leftovers()?;
         // An interrupted repair may have planned the sources with other times. Its units are not needed: what is made
         // now has to equal the committed files in any case.
         for &unit in &units {

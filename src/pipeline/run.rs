@@ -11,12 +11,13 @@ use super::job_file::{self, JobHeader, StoredJob};
 use super::memory::Shares;
 use super::output::{self, OutputDir};
 use super::output_check::{self, CHOOSE_OR_REPLACE};
-use super::output_state::{OutputState, WORK_NAME};
-use super::plan::{PLAN_NAME, Plan, PlanSummary, differing_option};
+use super::output_state::{OutputState, PLAN_NAME, WORK_NAME};
+use super::plan::{Plan, PlanSummary, differing_option};
 use super::predict::Prediction;
 use super::progress::Progress;
 use super::publish::{adapt_help, may_be_overtaken};
 use super::repair::{Repair, damaged_files, refuse_damaged};
+use super::source_checks;
 use super::stop::Stop;
 use super::testing::panic_point;
 use super::timing::Phase;
@@ -107,7 +108,7 @@ pub fn check_inputs(run: &RunOptions, inputs: &[(&'static str, PathBuf)]) -> Res
 /// Refuses an output directory that cannot be used for a planned job, before anything is written.
 fn check_job_output(header: &JobHeader, files: SourceFiles<'_>, run: &RunOptions) -> Result<()> {
     check_output(run, if header.walked { &header.sources } else { &[] })?;
-    output_check::refuse_files(&run.out, header, files)
+    source_checks::refuse_files(&run.out, header, files)
 }
 
 /// Implements [`Job::check_start`].
@@ -124,7 +125,7 @@ pub(super) fn check_start<J: StoredJob>(job: &J, run: &RunOptions) -> Result<()>
             .map_err(|differs| differs.refused(&run.out, repairs));
     }
     match lstat(&work.join(PLAN_NAME))? {
-        Some(_) => output::check_stored_plan(&header.plan_of(files), &work, true),
+        Some(_) => job_file::check_stored_plan(&header.plan_of(files), &work, true),
         None => Ok(()),
     }
 }
@@ -157,7 +158,7 @@ pub(super) fn open_output<J: StoredJob>(
     let id = match &state {
         OutputState::Committed(_) => plan.id(),
         OutputState::Planned => {
-            dir.check_same_plan(&plan, matches!(run.existing, Existing::Resume(_)))?;
+            job_file::check_same_plan(&dir, &plan, matches!(run.existing, Existing::Resume(_)))?;
             plan.id()
         }
         OutputState::Empty => {
@@ -166,7 +167,7 @@ pub(super) fn open_output<J: StoredJob>(
             job_file::store(job, &id, &dir.work())?;
             written.commit()?;
             if let Some(remote) = dir.remote() {
-                remote.store_plan(&dir.work(), &id, stop)?;
+                job_file::claim(remote, &dir.work(), &id, stop)?;
             }
             id
         }
@@ -206,7 +207,7 @@ fn write_plan<J: StoredJob, C: Conversion>(
         OutputState::Planned => {
             job_file::store(job, &header.plan, &dir.work())?;
             if let Some(remote) = dir.remote() {
-                remote.store_job(&dir.work(), &header.plan, stop)?;
+                job_file::upload(remote, &dir.work(), &header.plan, stop)?;
             }
         }
         OutputState::Empty => {}
@@ -245,7 +246,7 @@ fn convert_and_commit<J: StoredJob, C: Conversion>(
         return already_committed(&repair, job, conversion, *manifest);
     }
     let dirs = UnitDirs::new(&dir.work());
-    dirs.remove_leftovers()?;
+    dir.remove_leftovers()?;
     let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote(), context };
     let all = (0..header.units).collect();
     let converted = units

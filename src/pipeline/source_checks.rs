@@ -1,16 +1,22 @@
-//! Checks of the listed sources that images and text share.
+//! Checks of the listed sources that images and text share, and that they do not overlap the output.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::fs::Metadata;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::job_file::JobHeader;
+use super::output_check::{OUTPUT, overlap, refuse_overlap};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::printable::printable_path;
 use crate::source::file_list::SourceFiles;
-use crate::source::named_files::ENCODED_NAMES;
+use crate::source::named_files::{ENCODED_NAMES, names_nothing};
 use crate::source::source_file::SourceFile;
 use crate::source::splits::Splits;
+use crate::storage::{ObjectUrl, folder_of, real_path};
 
 /// Refuses two files with the same origin: files with the same path in sources with the same label, and files whose names
 /// become equal because one of them is not UTF-8 and is percent-encoded.
@@ -59,4 +65,62 @@ pub(super) fn splits_twice(given: &Splits, other: &str) -> Error {
         given.by
     ))
     .help(format!("leave out `split`, or ignore the existing splits with `layout {other}`"))
+}
+
+/// Refuses an output directory that overlaps the sources of a job, or contains one of their `files`.
+pub(super) fn refuse_sources(out: &Path, header: &JobHeader, files: SourceFiles<'_>) -> Result<()> {
+    if header.walked && !ObjectUrl::is_url(out) {
+        header.sources.iter().try_for_each(|source| refuse_overlap(out, OUTPUT, source))?;
+    }
+    refuse_files(out, header, files)
+}
+
+/// Refuses an output directory that contains one of the `files` of a job. From sources that do not overlap it, only a
+/// list, a table or a followed link leads there.
+pub(super) fn refuse_files(out: &Path, header: &JobHeader, files: SourceFiles<'_>) -> Result<()> {
+    if ObjectUrl::is_url(out) || (header.walked && !header.follow_symlinks) {
+        return Ok(());
+    }
+    let mut folders = FoldersInside { dir: real_path(out)?, known: HashMap::new() };
+    for file in files.iter() {
+        let (root, path) = (&header.sources[file.source as usize].path, file.path(&header.sources));
+        // A source that is itself a file is not inside a folder of the sources.
+        if ObjectUrl::is_url(root) || path == *root {
+            continue;
+        }
+        let is_link = header.follow_symlinks
+            && named(&path, std::fs::symlink_metadata(&path))?.is_some_and(|meta| meta.is_symlink());
+        let place = if is_link { real_path(&path)? } else { path.clone() };
+        if folders.contain(folder_of(&place))? && named(&path, std::fs::metadata(&path))?.is_some() {
+            return Err(overlap(out, OUTPUT, &path));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the metadata of a file that a list names; `None` if the name leads to no file.
+fn named(path: &Path, meta: io::Result<Metadata>) -> Result<Option<Metadata>> {
+    match meta {
+        Ok(meta) => Ok(Some(meta)),
+        Err(e) if names_nothing(&e) => Ok(None),
+        Err(e) => Err(Error::io("examine the file", path, e)),
+    }
+}
+
+/// The folders that are inside a directory or are the directory, as far as they are known.
+struct FoldersInside {
+    /// The directory, without links.
+    dir: PathBuf,
+    known: HashMap<PathBuf, bool>,
+}
+
+impl FoldersInside {
+    fn contain(&mut self, folder: &Path) -> Result<bool> {
+        if let Some(&known) = self.known.get(folder) {
+            return Ok(known);
+        }
+        let is_inside = real_path(folder)?.starts_with(&self.dir);
+        self.known.insert(folder.to_owned(), is_inside);
+        Ok(is_inside)
+    }
 }

@@ -85,7 +85,7 @@ pub fn status(out: &Path, scratch: Option<&Path>) -> Result<Status> {
             reads_stdin: false,
         });
     }
-    let work = output.work()?;
+    let work = job_file::work_of(&output)?;
     let (OpenedJob { header, files, .. }, _) = job_file::open(&work)?;
     let dirs = UnitDirs::new(&work);
     let mut status = Status {

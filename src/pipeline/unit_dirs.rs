@@ -4,17 +4,15 @@
 
 use std::path::{Path, PathBuf};
 
-use super::output::STAGED_NAME;
 use super::stop::Stop;
 use super::unit_result::{
     RESULT_NAME, UnitResult, UnitShard, UnitSplit, UnitState, shard_path, unusable_unit,
 };
 use super::workers::{FILE_THREADS, Workers, for_all};
 use crate::error::{Error, Result};
-use crate::index::INDEX_DIR;
 use crate::numbers::{count, plural};
 use crate::options::{Existing, ResumeCheck};
-use crate::storage::{hash_file, list_dir, lstat, remove_dir_all, remove_temporary_files, resolve, sync_dir};
+use crate::storage::{hash_file, list_dir, lstat, remove_dir_all, resolve, sync_dir};
 
 /// Name of the folder that a finished attempt is renamed to.
 const DONE: &str = "done";
@@ -90,12 +88,8 @@ impl UnitDirs {
         self.unit(unit).join(DONE)
     }
 
-    /// Removes the leftovers of attempts and commits that died. Only the holder of the lock may do this.
-    pub(super) fn remove_leftovers(&self) -> Result<()> {
-        remove_temporary_files(&self.work)?;
-        for folder in [STAGED_NAME.to_owned(), format!("{STAGED_NAME}/{INDEX_DIR}")] {
-            remove_temporary_files(&resolve(&self.work, &folder)?)?;
-        }
+    /// Removes attempts that died. Only the holder of the lock may do this.
+    pub(super) fn remove_unfinished(&self) -> Result<()> {
         let units = list_dir(&self.root)?;
         for_all(&units, FILE_THREADS, "removing unfinished units", &Stop::default(), |unit| {
             for attempt in list_dir(&unit.path)? {
@@ -240,27 +234,6 @@ pub(super) fn difference(path: &Path, bytes: u64, sha256: Option<&str>) -> Resul
 mod tests {
     use super::*;
     use crate::pipeline::unit_result::tests::result;
-    use crate::storage::NewFile;
-
-    #[test]
-    fn files_of_a_commit_that_died_are_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let dirs = UnitDirs::new(dir.path());
-        dirs.remove_leftovers().unwrap();
-        let index = dir.path().join("staged/index");
-        std::fs::create_dir_all(&index).unwrap();
-        let folders = [dir.path(), &dir.path().join("staged"), &index];
-        for folder in folders {
-            std::mem::forget(NewFile::create_shared(&folder.join("a")).unwrap());
-            std::fs::write(folder.join("kept"), "").unwrap();
-        }
-        dirs.remove_leftovers().unwrap();
-        for folder in folders {
-            assert!(folder.join("kept").exists());
-            let left = list_dir(folder).unwrap();
-            assert!(left.iter().all(|item| item.path.extension().is_none()), "{left:?}");
-        }
-    }
 
     #[test]
     fn any_damage_to_a_finished_unit_is_detected() {

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::continuation::Continuation;
 use super::conversion::Conversion;
+use super::dedup::{DUPLICATE_PAIRS_HASH_NAME, DUPLICATE_PAIRS_NAME};
 use super::job_file::JobHeader;
 use super::memory::{MemoryPool, Shares};
 use super::publish::{Remote, UPLOADS};
@@ -92,11 +93,20 @@ impl Units<'_> {
         let RunContext { workers, stop, .. } = self.context;
         let work = self.dirs.work();
         if let Some(remote) = self.remote {
-            remote.fetch_prepared(work, &self.header.plan)?;
+            let plan = &self.header.plan;
+            if remote.find_planned(work, plan, DUPLICATE_PAIRS_HASH_NAME)? {
+                remote.fetch_planned(work, plan, DUPLICATE_PAIRS_NAME)?;
+            }
         }
         conversion.prepare(work, workers, memory, stop)?;
         match self.remote {
-            Some(remote) => remote.store_prepared(work, &self.header.plan, stop),
+            // The hash comes last: it shows that the other file is complete.
+            Some(remote) => remote.store_planned(
+                work,
+                &self.header.plan,
+                &[DUPLICATE_PAIRS_NAME, DUPLICATE_PAIRS_HASH_NAME],
+                stop,
+            ),
             None => Ok(()),
         }
     }

@@ -25,6 +25,7 @@ mod scratch_dir;
 mod transfer;
 mod units;
 
+pub(super) use plan::PlanId;
 pub(super) use remote::{Remote, adapt_help, may_be_overtaken};
 pub(super) use scratch_dir::ScratchDir;
 pub(super) use units::UPLOADS;

@@ -6,13 +6,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::remote::Remote;
-use crate::build_id::BUILD_ID;
 use crate::error::{Error, ErrorKind, Result};
-use crate::manifest::{MANIFEST_NAME, TOKENIZER_NAME};
-use crate::pipeline::dedup::{DUPLICATE_PAIRS_HASH_NAME, DUPLICATE_PAIRS_NAME};
-use crate::pipeline::job_file::{JOB_NAME, check_build};
+use crate::manifest::MANIFEST_NAME;
 use crate::pipeline::output_state::{OutputState, WORK_NAME};
-use crate::pipeline::plan::{PLAN_NAME, Plan};
 use crate::pipeline::stop::Stop;
 use crate::storage::objects::Created;
 use crate::storage::{lstat, random};
@@ -24,13 +20,13 @@ const PLAN_ID_BYTES: u64 = 1 << 10;
 /// Number of hexadecimal digits in the identity of a plan.
 const ID_DIGITS: usize = 64;
 
-/// Content of `plan.json`.
+/// Identity of a plan: the content of `plan.json`.
 #[derive(Serialize, Deserialize)]
-struct PlanId {
-    plan: String,
+pub(in crate::pipeline) struct PlanId {
+    pub plan: String,
     /// Build of dsconvert that made the plan.
     #[serde(default)]
-    build: String,
+    pub build: String,
 }
 
 impl Remote {
@@ -45,19 +41,8 @@ impl Remote {
         })
     }
 
-    /// Returns the identity of the plan of this prefix, if it has one.
-    pub(in crate::pipeline) fn plan(&self) -> Result<Option<String>> {
-        Ok(self.find_plan()?.map(|id| id.plan))
-    }
-
-    /// Returns the identity of the plan of this prefix, if it has one, and refuses that of another build.
-    fn plan_of_this_build(&self) -> Result<Option<String>> {
-        let Some(PlanId { plan, build }) = self.find_plan()? else { return Ok(None) };
-        check_build(&build).map_err(|e| e.at_path(self.path()))?;
-        Ok(Some(plan))
-    }
-
-    fn find_plan(&self) -> Result<Option<PlanId>> {
+    /// Returns the plan of this prefix, if it has one.
+    pub(in crate::pipeline) fn plan(&self) -> Result<Option<PlanId>> {
         let url = self.object(&work_object(PLAN_ID_NAME))?;
         let Some((json, _)) = self.bucket.find(&url, PLAN_ID_BYTES)? else { return Ok(None) };
         let is_id =
@@ -68,35 +53,23 @@ impl Remote {
         }
     }
 
-    /// Refuses `plan` if this prefix has another one; the error names the first difference.
-    pub(in crate::pipeline) fn check_same_plan(
-        &self,
-        plan: &Plan<'_>,
-        work: &Path,
-        resumes: bool,
-    ) -> Result<()> {
-        match self.plan_of_this_build()? {
-            Some(id) if id != plan.id() => {
-                self.download(&plan_object(&id, PLAN_NAME), None, &work.join(PLAN_NAME))?;
-                plan.check_same(work, resumes).map_err(|e| e.at_path(self.path()))?;
-                Err(Error::usage("cannot resume: the run was started with another plan"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Uploads the plan `id` from the working directory `work_dir`, and claims the prefix for it.
+    /// Uploads `files`, which other processes need to write units of the plan `id`, from the working directory `work`, and
+    /// claims the prefix for this plan.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Unsupported`] if the store has no create-only writes; [`ErrorKind::NotCommitted`] if another run
     /// has claimed the prefix meanwhile.
-    pub(in crate::pipeline) fn store_plan(&self, work_dir: &Path, id: &str, stop: &Stop) -> Result<()> {
+    pub(in crate::pipeline) fn store_plan(
+        &self,
+        work: &Path,
+        id: &PlanId,
+        files: &[&str],
+        stop: &Stop,
+    ) -> Result<()> {
         self.probe()?;
-        self.store_job(work_dir, id, stop)?;
-        self.upload(&work_dir.join(PLAN_NAME), &plan_object(id, PLAN_NAME), None, stop)?;
-        let json = serde_json::to_vec(&PlanId { plan: id.to_owned(), build: BUILD_ID.to_owned() })
-            .map_err(|e| Error::not_serialized("the id of the plan", e))?;
+        self.store_planned(work, &id.plan, files, stop)?;
+        let json = serde_json::to_vec(id).map_err(|e| Error::not_serialized("the id of the plan", e))?;
         let url = self.object(&work_object(PLAN_ID_NAME))?;
         let taken = |what: &str| {
             Error::new(ErrorKind::NotCommitted, what)
@@ -109,8 +82,8 @@ impl Remote {
         }
         // The uploaded objects belong to no run, unless another process has stored the same plan.
         if created != Created::Same {
-            for name in [PLAN_NAME, JOB_NAME, TOKENIZER_NAME] {
-                self.bucket.delete(&self.object(&plan_object(id, name))?)?;
+            for name in files {
+                self.bucket.delete(&self.object(&plan_object(&id.plan, name))?)?;
             }
         }
         match created {
@@ -124,9 +97,15 @@ impl Remote {
         }
     }
 
-    /// Uploads the data that other processes need to run the units of the plan `id`.
-    pub(in crate::pipeline) fn store_job(&self, work: &Path, id: &str, stop: &Stop) -> Result<()> {
-        for name in [TOKENIZER_NAME, JOB_NAME] {
+    /// Uploads those of `files` that are in the working directory `work`, as files of the plan `id`.
+    pub(in crate::pipeline) fn store_planned(
+        &self,
+        work: &Path,
+        id: &str,
+        files: &[&str],
+        stop: &Stop,
+    ) -> Result<()> {
+        for name in files {
             if lstat(&work.join(name))?.is_some() {
                 self.upload(&work.join(name), &plan_object(id, name), None, stop)?;
             }
@@ -134,35 +113,16 @@ impl Remote {
         Ok(())
     }
 
-    /// Downloads the stored job to the working directory `work`. Returns whether there is one.
-    pub(in crate::pipeline) fn fetch_job(&self, work: &Path) -> Result<bool> {
-        let Some(id) = self.plan_of_this_build()? else { return Ok(false) };
-        self.download(&plan_object(&id, JOB_NAME), None, &work.join(JOB_NAME))?;
-        let tokenizer = plan_object(&id, TOKENIZER_NAME);
-        if let Some(object) = self.bucket.head(&self.object(&tokenizer)?)? {
-            self.download(&tokenizer, Some(object.bytes), &work.join(TOKENIZER_NAME))?;
-        }
-        Ok(true)
+    /// Downloads the file `name` of the plan `id` to the working directory `work`.
+    pub(in crate::pipeline) fn fetch_planned(&self, work: &Path, id: &str, name: &str) -> Result<()> {
+        self.download(&plan_object(id, name), None, &work.join(name)).map(drop)
     }
 
-    /// Downloads the duplicates that an earlier process found in the pass over all sources, if there are any.
-    pub(in crate::pipeline) fn fetch_prepared(&self, work: &Path, id: &str) -> Result<()> {
-        let hash = plan_object(id, DUPLICATE_PAIRS_HASH_NAME);
-        if let Some(object) = self.bucket.head(&self.object(&hash)?)? {
-            self.download(&plan_object(id, DUPLICATE_PAIRS_NAME), None, &work.join(DUPLICATE_PAIRS_NAME))?;
-            self.download(&hash, Some(object.bytes), &work.join(DUPLICATE_PAIRS_HASH_NAME))?;
-        }
-        Ok(())
-    }
-
-    /// Uploads the duplicates found in the pass over all sources, if there was one.
-    pub(in crate::pipeline) fn store_prepared(&self, work: &Path, id: &str, stop: &Stop) -> Result<()> {
-        for name in [DUPLICATE_PAIRS_NAME, DUPLICATE_PAIRS_HASH_NAME] {
-            if lstat(&work.join(name))?.is_some() {
-                self.upload(&work.join(name), &plan_object(id, name), None, stop)?;
-            }
-        }
-        Ok(())
+    /// Downloads the file `name` of the plan `id` to the working directory `work`, if there is one. Returns whether there
+    /// is.
+    pub(in crate::pipeline) fn find_planned(&self, work: &Path, id: &str, name: &str) -> Result<bool> {
+        let Some(object) = self.bucket.head(&self.object(&plan_object(id, name))?)? else { return Ok(false) };
+        self.download(&plan_object(id, name), Some(object.bytes), &work.join(name)).map(|_| true)
     }
 
     /// Checks that create-only writes work: all coordination between concurrent processes relies on them.
