@@ -13,7 +13,7 @@ pub use dsconvert_reader as reader;
 pub use dsconvert_reader::decode;
 
 #[cfg(feature = "convert")]
-use dsconvert_dataset::{numbers, option_names, panics, printable, sampling, threads};
+use dsconvert_dataset::{numbers, option_names, panics, printable, sampling, testing, threads};
 
 #[cfg(feature = "bench")]
 pub mod bench;

@@ -12,11 +12,11 @@ use super::{Ending, lengths, print, summary};
 use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec};
 use crate::panics;
-use crate::pipeline::testing::panic_point;
 use crate::pipeline::{Job, PlanSummary, check_inputs, check_output};
 use crate::reader::batch::BatchSize;
 use crate::report::RunReport;
 use crate::storage::ObjectUrl;
+use crate::testing::panic_point;
 
 /// A conversion whose arguments are parsed, and whose sources are not listed yet.
 pub(super) struct ConversionCommand<'a> {

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::flags::{shown, with_flags};
 use crate::error::{Error, ErrorKind, Result};
-use crate::pipeline::testing::pause_point;
+use crate::testing::pause_point;
 
 /// Held while the progress line is drawn, and from the last error to the end of the process.
 static PROGRESS_LINE: Mutex<()> = Mutex::new(());

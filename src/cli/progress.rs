@@ -15,9 +15,9 @@ use super::{EXIT_FAILED, print};
 use crate::error::Result;
 use crate::numbers::plural;
 use crate::panics;
-use crate::pipeline::testing::panic_point;
 use crate::pipeline::{Event, EventLevel, Progress, Snapshot, Stop};
 use crate::printable::printable;
+use crate::testing::panic_point;
 use crate::threads;
 
 /// Interval between redraws of the line.

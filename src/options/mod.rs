@@ -5,7 +5,6 @@
 
 mod choice;
 mod local;
-mod size;
 mod split;
 mod split_words;
 
@@ -13,10 +12,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::pipeline::{Existing, ResumeCheck};
+pub use crate::storage::check_local;
 pub use choice::Choice;
-pub use local::check_local;
+pub use dsconvert_dataset::size::{Decimal, MaxRejects, parse_size};
 pub(crate) use local::{check_sources, is_remote};
-pub use size::{Decimal, MaxRejects, parse_size};
 pub use split::SplitSpec;
 pub use split_words::split_named;
 pub(crate) use split_words::{Affix, SplitName, split_affixes};
@@ -91,30 +91,6 @@ pub struct SourceSpec {
     /// File or folder.
     #[serde(with = "crate::stored_path")]
     pub path: PathBuf,
-}
-
-/// How to treat existing content of the output directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Existing {
-    /// Refuse a directory that is not empty.
-    #[default]
-    Refuse,
-    /// Finish the interrupted run in the directory, or start a new run if there is none.
-    Resume(ResumeCheck),
-    /// Remove the existing dataset, then convert.
-    Overwrite,
-}
-
-/// How a resumed run verifies finished work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ResumeCheck {
-    /// Check the sizes of all files, and the SHA-256 of all files except shards.
-    #[default]
-    Sizes,
-    /// Check the SHA-256 of all files.
-    Hashes,
-    /// Check as [`ResumeCheck::Hashes`] does, and rebuild damaged files of a committed dataset.
-    Repair,
 }
 
 /// Operational options, which never change a byte of the dataset.

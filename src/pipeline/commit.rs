@@ -14,7 +14,6 @@ use std::path::Path;
 
 use super::derived_files::{DerivedFiles, file_entry};
 use super::keys::KeyCheck;
-use super::memory::SORT_BYTES;
 use super::outcome::ContentHash;
 use super::output::OutputDir;
 use super::stop::Stop;
@@ -32,6 +31,8 @@ use crate::printable::printable;
 use crate::schema::Schema;
 use crate::storage::{create_dir, lstat, rename, resolve, sync_dir, write_shared_file};
 
+/// Memory limit of all sorts at a time, in bytes.
+pub(super) const SORT_BYTES: usize = 64 << 20;
 /// Number of rejects shown in an error message.
 const SHOWN_REJECTS: usize = 3;
 

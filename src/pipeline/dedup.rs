@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::memory::SORT_BYTES;
+use super::commit::SORT_BYTES;
 use super::stop::Stop;
 use super::workers::Workers;
 use crate::error::{Error, Result};

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
+use super::unit_result::UnitResult;
+
 /// Maximum number of events that wait to be taken; further ones are counted and dropped.
 const MAX_WAITING: usize = 10_000;
 
@@ -47,6 +49,21 @@ pub enum Event {
     },
     /// This many events were dropped, because they were not taken in time.
     Dropped(u64),
+}
+
+impl Event {
+    /// Returns the event that reports a finished unit.
+    pub(super) fn of_unit(unit: &UnitResult) -> Self {
+        let counts = unit.counts();
+        Self::UnitFinished {
+            unit: unit.unit,
+            items: counts.found,
+            records: unit.splits.iter().map(|split| split.records).sum(),
+            rejected: counts.rejected,
+            source_bytes: unit.source_bytes,
+            shard_bytes: unit.splits.iter().flat_map(|split| &split.shards).map(|shard| shard.bytes).sum(),
+        }
+    }
 }
 
 /// Events that wait for a display.

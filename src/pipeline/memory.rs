@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use super::commit::SORT_BYTES;
 use crate::options::MIN_MEMORY_BYTES;
 
-/// Memory limit of all sorts at a time. Sorting happens before and after the conversion, when nothing else is reserved. So
-/// it may use the minimum value of `--memory`.
-pub(super) const SORT_BYTES: usize = MIN_MEMORY_BYTES as usize;
+/// Sorting happens before and after the conversion, when nothing else is reserved.
+const _: () = assert!(SORT_BYTES as u64 <= MIN_MEMORY_BYTES, "a sort may use the minimum value of `memory`");
 
 /// The division of `--memory` while units are converted. Tasks and images have separate shares because their sizes
 /// become known at different times: that of a task before it is read, that of an image from its header.

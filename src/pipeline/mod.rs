@@ -18,7 +18,6 @@ mod dedup;
 mod derived_files;
 mod estimate;
 mod events;
-mod finalizer;
 mod images;
 mod job_file;
 mod keys;
@@ -46,7 +45,6 @@ mod split_index;
 mod stage;
 mod status;
 mod stop;
-pub(crate) mod testing;
 mod text;
 mod timing;
 mod totals;
@@ -54,6 +52,7 @@ mod unit;
 mod unit_dirs;
 mod unit_options;
 mod unit_result;
+mod unit_store;
 mod units;
 mod workers;
 
@@ -64,6 +63,7 @@ pub use events::{Event, EventLevel};
 pub use images::{
     ImageField, ImageFields, ImageInput, ImagesJob, ImagesOptions, ListedImage, SidecarSummary, Sidecars,
 };
+pub use output_state::{Existing, ResumeCheck};
 pub use parts::{PartOutcome, merge, run_units};
 pub use plan::PlanSummary;
 pub use predict::Prediction;

@@ -17,14 +17,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::output_state::{LOCK_NAME, OutputState, PLAN_NAME, RETIRED_NAME, WORK_NAME};
+use super::output_state::{Existing, LOCK_NAME, OutputState, PLAN_NAME, RETIRED_NAME, WORK_NAME};
 use super::publish::{Remote, ScratchDir};
 use super::unit_dirs::{UnitDirs, difference};
 use super::unit_result::{UnitResult, UnitShard, UnitSplit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{INDEX_DIR, Segment, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
-use crate::options::Existing;
 use crate::storage::{
     Access, DirLock, create_dir, lstat, remove_dir_all, remove_empty_dir, remove_temporary_files, resolve,
     stat, sync_dir,

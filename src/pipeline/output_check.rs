@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::output_state::{RETIRED_NAME, WORK_NAME};
+use super::output_state::{Existing, RETIRED_NAME, ResumeCheck, WORK_NAME};
 use super::publish::Remote;
 use crate::error::{Error, Result};
 use crate::manifest::MANIFEST_NAME;
-use crate::options::{Existing, ResumeCheck, SourceSpec, check_local};
 use crate::printable::printable_path;
-use crate::storage::{ObjectUrl, find_link, is_empty_dir, lstat, real_path, stat};
+use crate::storage::{ObjectUrl, check_local, find_link, is_empty_dir, lstat, real_path, stat};
 
 /// What the output is called in errors.
 pub(super) const OUTPUT: &str = "the output directory";
@@ -18,12 +17,7 @@ pub(super) const CHOOSE_OR_REPLACE: &str = "choose another `out`, or replace it 
 
 /// Refuses everything that can be refused without writing: a directory in use, or one that contains a source or is
 /// inside one.
-pub(super) fn check(
-    out: &Path,
-    scratch: Option<&Path>,
-    existing: Existing,
-    sources: &[SourceSpec],
-) -> Result<()> {
+pub(super) fn check(out: &Path, scratch: Option<&Path>, existing: Existing, sources: &[&Path]) -> Result<()> {
     check_scratch(out, scratch)?;
     if let Some(remote) = Remote::of(out)? {
         return remote.check(existing, scratch, sources);
@@ -96,19 +90,19 @@ pub(super) fn refuse_inputs(
 }
 
 /// Refuses a local directory, called `what` in the error, that contains the source or is inside it.
-pub(super) fn refuse_overlap(dir: &Path, what: &str, source: &SourceSpec) -> Result<()> {
-    if ObjectUrl::is_url(&source.path) {
+pub(super) fn refuse_overlap(dir: &Path, what: &str, source: &Path) -> Result<()> {
+    if ObjectUrl::is_url(source) {
         return Ok(());
     }
     // A pipe such as /dev/fd/63 has no path to resolve. Only files and folders are read, so it is refused later.
-    if stat(&source.path)?.is_some_and(|meta| !meta.is_dir() && !meta.is_file()) {
+    if stat(source)?.is_some_and(|meta| !meta.is_dir() && !meta.is_file()) {
         return Ok(());
     }
-    let (real, source_path) = (real_path(dir)?, real_path(&source.path)?);
+    let (real, source_path) = (real_path(dir)?, real_path(source)?);
     if !real.starts_with(&source_path) && !source_path.starts_with(&real) {
         return Ok(());
     }
-    Err(overlap(dir, what, &source.path))
+    Err(overlap(dir, what, source))
 }
 
 /// Returns the error for an output at `out`, called `what`, that contains the source at `source` or is inside it.
@@ -137,7 +131,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let source = dir.path().join("src");
         std::fs::create_dir(&source).unwrap();
-        let specs = [SourceSpec { label: "src".into(), path: source.clone() }];
+        let specs = [source.as_path()];
         assert!(check(&source.join("deep/out"), None, Existing::Refuse, &specs).is_err());
         assert!(check(dir.path(), None, Existing::Overwrite, &specs).is_err());
         assert!(check(&dir.path().join("new/../src/out"), None, Existing::Refuse, &specs).is_err());

@@ -25,8 +25,8 @@ use super::text::{TextConversion, TextJob};
 use super::timing::Phase;
 use super::unit_dirs::{CheckLevel, UnitDirs};
 use super::unit_result::UnitState;
-use super::units::Units;
-use super::workers::{RunContext, Workers};
+use super::units::{RunContext, Units};
+use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::Manifest;
 use crate::numbers::plural;
@@ -245,7 +245,8 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
     let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote(), context };
     let started = Instant::now();
     let mut unfinished = Vec::new();
-    for (unit, state) in units.check((0..header.units).collect(), CheckLevel::of(*existing), &|_| {})? {
+    let all = (0..header.units).collect();
+    for (unit, state) in units.store().check(all, CheckLevel::of(*existing), &workers, stop, &|_| {})? {
         if let UnitState::Damaged(why) = state {
             progress.note(format!("unit {unit} has to be converted again, because {why}"));
         }

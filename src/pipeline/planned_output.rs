@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::output_check::check_scratch;
-use super::output_state::WORK_NAME;
+use super::output_state::{Existing, WORK_NAME};
 use super::publish::{Remote, ScratchDir};
 use crate::error::Result;
 use crate::manifest::{MANIFEST_NAME, Manifest};
-use crate::options::Existing;
 use crate::storage::lstat;
 
 /// An output that holds a plan or a dataset.

@@ -9,19 +9,16 @@ use std::sync::{Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
-use super::conversion::Conversion;
+use super::commit::PlannedUnits;
 use super::derived_files::DerivedFiles;
-use super::job_file::{JobHeader, StoredJob};
 use super::output::OutputDir;
+use super::stop::Stop;
 use super::unit::unit_of_shard;
 use super::unit_dirs::{CheckLevel, UnitDirs, difference};
-use super::units::Units;
-use super::workers::RunContext;
+use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::SHARD_TABLE_PATH;
 use crate::manifest::{Manifest, TOKENIZER_NAME};
-use crate::numbers::listed;
-use crate::options::RunOptions;
 use crate::storage::{create_dir, folder_of, hex, lstat, rename, resolve, write_file};
 
 /// A file of a committed dataset that is missing or altered.
@@ -107,9 +104,9 @@ pub(super) fn damaged_files(
     dir: &OutputDir,
     manifest: &Manifest,
     check: CheckLevel,
-    context: RunContext<'_>,
+    workers: &Workers,
+    stop: &Stop,
 ) -> Result<Vec<DamagedFile>> {
-    let RunContext { workers, stop, .. } = context;
     if let Some(remote) = dir.remote() {
         let found = remote.find_damaged(manifest, &dir.work(), stop)?;
         let damaged = found.into_iter().map(|(name, why)| DamagedFile {
@@ -136,12 +133,19 @@ pub(super) fn damaged_files(
 }
 
 /// A repair of a committed dataset.
-#[derive(Clone, Copy)]
 pub(super) struct Repair<'a> {
     pub(super) dir: &'a OutputDir,
-    pub(super) header: &'a JobHeader,
-    pub(super) options: &'a RunOptions,
-    pub(super) context: RunContext<'a>,
+    pub(super) units: &'a PlannedUnits,
+    /// Bytes of `tokenizer.json`.
+    pub(super) tokenizer_json: Option<&'a [u8]>,
+    /// Writes those of the given units again that are not finished.
+    pub(super) write: &'a dyn Fn(&UnitDirs, Vec<u32>) -> Result<()>,
+    /// Returns what a unit is made from, for messages.
+    pub(super) made_from: &'a dyn Fn(u32) -> String,
+    /// Takes a message for the user.
+    pub(super) note: &'a dyn Fn(String),
+    pub(super) workers: &'a Workers,
+    pub(super) stop: &'a Stop,
 }
 
 impl Repair<'_> {
@@ -151,15 +155,10 @@ impl Repair<'_> {
     ///
     /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if a regenerated file has other bytes than the committed one. If
     /// sources cannot be read, the same error as that of a run.
-    pub(super) fn run<J: StoredJob, C: Conversion>(
-        &self,
-        job: &J,
-        conversion: &C,
-        manifest: &Manifest,
-    ) -> Result<u64> {
+    pub(super) fn run(&self, manifest: &Manifest) -> Result<u64> {
         let mut count = 0;
         let find = || {
-            let damaged = damaged_files(self.dir, manifest, CheckLevel::Hashes, self.context)?;
+            let damaged = damaged_files(self.dir, manifest, CheckLevel::Hashes, self.workers, self.stop)?;
             damaged.iter().try_for_each(DamagedFile::check_place)?;
             Ok::<_, Error>(damaged)
         };
@@ -167,15 +166,15 @@ impl Repair<'_> {
         let mut others: Vec<_> = damaged.extract_if(.., |file| file.as_shard().is_none()).collect();
         if !others.is_empty() {
             count += others.len() as u64;
-            self.restore_tokenizer(job.tokenizer_json(), &mut others)?;
-            self.replace_derived(conversion, others)?;
+            self.restore_tokenizer(&mut others)?;
+            self.replace_derived(others)?;
             // With the shard table restored, all shards can be checked.
             damaged = find()?;
         }
         count += damaged.len() as u64;
         let shards: Vec<_> = damaged.iter().filter_map(DamagedFile::as_shard).collect();
         if !shards.is_empty() {
-            self.replace_shards(job, conversion, &shards)?;
+            self.replace_shards(&shards)?;
         }
         // An earlier repair may have died before the directory entries of the files that it replaced were durable.
         self.dir.sync_files(manifest)?;
@@ -183,13 +182,13 @@ impl Repair<'_> {
     }
 
     /// Writes the tokenizer again if it is damaged, and removes it from `damaged`.
-    fn restore_tokenizer(&self, json: Option<&[u8]>, damaged: &mut Vec<DamagedFile>) -> Result<()> {
+    fn restore_tokenizer(&self, damaged: &mut Vec<DamagedFile>) -> Result<()> {
         let path = self.dir.path().join(TOKENIZER_NAME);
         let Some(at) = damaged.iter().position(|file| file.path == path) else { return Ok(()) };
         let file = damaged.swap_remove(at);
-        match json.filter(|json| hex(&Sha256::digest(json)) == file.sha256) {
+        match self.tokenizer_json.filter(|json| hex(&Sha256::digest(json)) == file.sha256) {
             Some(json) => {
-                self.context.progress.note(format!("{TOKENIZER_NAME} {} and is written again", file.why));
+                (self.note)(format!("{TOKENIZER_NAME} {} and is written again", file.why));
                 write_file(&path, json).map(drop)
             }
             None => {
@@ -200,24 +199,24 @@ impl Repair<'_> {
     }
 
     /// Regenerates indexes and lists from all units.
-    fn replace_derived<C: Conversion>(&self, conversion: &C, damaged: Vec<DamagedFile>) -> Result<()> {
+    fn replace_derived(&self, damaged: Vec<DamagedFile>) -> Result<()> {
         if damaged.is_empty() {
             return Ok(());
         }
         let out = self.dir.path();
         for file in &damaged {
             let shown = file.path.strip_prefix(out).unwrap_or(&file.path).display();
-            self.context.progress.note(format!("{shown} {}: it is regenerated from all units", file.why));
+            (self.note)(format!("{shown} {}: it is regenerated from all units", file.why));
         }
         let dirs = UnitDirs::new(&self.dir.work());
-        self.convert(conversion, &dirs, (0..self.header.units).collect())?;
-        let units = (0..self.header.units).map(|unit| dirs.result(unit, &self.header.plan));
+        self.write(&dirs, (0..self.units.count).collect())?;
+        let units = (0..self.units.count).map(|unit| dirs.result(unit, &self.units.plan));
         let staged = self.dir.staged();
         let made = DerivedFiles {
             work: &self.dir.work(),
             staged: &staged,
-            kind: self.header.schema.kind,
-            splits: &self.header.splits,
+            kind: self.units.schema.kind,
+            splits: &self.units.splits,
             dirs: &dirs,
             units: &units.collect::<Result<Vec<_>>>()?,
         }
@@ -240,37 +239,27 @@ impl Repair<'_> {
         replacements.iter().try_for_each(|(made, path)| replace(made, path))
     }
 
-    /// Converts `units`, except those that an interrupted repair has already converted.
-    fn convert<C: Conversion>(&self, conversion: &C, dirs: &UnitDirs, units: Vec<u32>) -> Result<()> {
+    /// Writes `units` again, except those that an interrupted repair has already written.
+    fn write(&self, dirs: &UnitDirs, units: Vec<u32>) -> Result<()> {
         self.dir.remove_leftovers()?;
         // An interrupted repair may have planned the sources with other times. Its units are not needed: what is made
         // now has to equal the committed files in any case.
         for &unit in &units {
-            if dirs.read(unit, &self.header.plan).is_err_and(|error| error.kind() == ErrorKind::Corrupt) {
+            if dirs.read(unit, &self.units.plan).is_err_and(|error| error.kind() == ErrorKind::Corrupt) {
                 dirs.remove(unit)?;
             }
         }
-        let all =
-            Units { header: self.header, out: self.dir.path(), dirs, remote: None, context: self.context };
-        let todo = all.unfinished(units, CheckLevel::Hashes)?;
-        all.convert(conversion, todo, self.options)
+        (self.write)(dirs, units)
     }
 
-    fn replace_shards<J: StoredJob, C: Conversion>(
-        &self,
-        job: &J,
-        conversion: &C,
-        shards: &[DamagedShard<'_>],
-    ) -> Result<()> {
+    fn replace_shards(&self, shards: &[DamagedShard<'_>]) -> Result<()> {
         let units: BTreeSet<u32> = shards.iter().map(|shard| shard.unit).collect();
         for DamagedShard { file, name, unit, .. } in shards {
-            let sources = listed(job.files_of_unit(*unit).into_iter().map(|file| file.origin));
-            self.context
-                .progress
-                .note(format!("{name} {}: unit {unit} is converted again, from {sources}", file.why));
+            let sources = (self.made_from)(*unit);
+            (self.note)(format!("{name} {}: unit {unit} is converted again, from {sources}", file.why));
         }
         let dirs = UnitDirs::new(&self.dir.work());
-        self.convert(conversion, &dirs, units.into_iter().collect())?;
+        self.write(&dirs, units.into_iter().collect())?;
         // All shards are compared before the first is replaced: a difference shows that the conversion is not the same.
         let made =
             shards.iter().map(|shard| self.regenerated_shard(&dirs, shard)).collect::<Result<Vec<_>>>()?;
@@ -287,7 +276,7 @@ impl Repair<'_> {
     /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if its bytes are not those that were committed.
     fn regenerated_shard(&self, dirs: &UnitDirs, shard: &DamagedShard<'_>) -> Result<PathBuf> {
         let &DamagedShard { file, split, name, unit } = shard;
-        let result = dirs.result(unit, &self.header.plan)?;
+        let result = dirs.result(unit, &self.units.plan)?;
         let splits = result.splits.iter().filter(|made| made.name == split);
         let same = splits.flat_map(|split| &split.shards).find(|made| made.name == name);
         match same.filter(|made| made.sha256 == file.sha256) {

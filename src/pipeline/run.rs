@@ -19,12 +19,11 @@ use super::publish::{adapt_help, may_be_overtaken};
 use super::repair::{Repair, damaged_files, refuse_damaged};
 use super::source_checks;
 use super::stop::Stop;
-use super::testing::panic_point;
 use super::timing::Phase;
 use super::totals::Totals;
 use super::unit_dirs::{CheckLevel, UnitDirs};
-use super::units::Units;
-use super::workers::{RunContext, Workers};
+use super::units::{RunContext, Units};
+use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{CARD_NAME, MANIFEST_NAME, Manifest, PlanInfo, Sources};
 use crate::numbers::{listed, plural};
@@ -34,6 +33,7 @@ use crate::schema::Kind;
 use crate::source::file_list::SourceFiles;
 use crate::source::skipped::SkippedTypes;
 use crate::storage::{ObjectUrl, lstat};
+use crate::testing::panic_point;
 
 /// A planned conversion: its sources are listed, but nothing is written yet.
 pub trait Job {
@@ -96,7 +96,8 @@ impl Outcome {
 
 /// Refuses an output directory that cannot be used, before the sources are listed.
 pub fn check_output(run: &RunOptions, sources: &[SourceSpec]) -> Result<()> {
-    output_check::check(&run.out, run.scratch.as_deref(), run.existing, sources)
+    let sources: Vec<&Path> = sources.iter().map(|source| source.path.as_path()).collect();
+    output_check::check(&run.out, run.scratch.as_deref(), run.existing, &sources)
 }
 
 /// Refuses files that options name for the run to read, and that the run would remove from its output directory. `inputs`
@@ -242,8 +243,7 @@ fn convert_and_commit<J: StoredJob, C: Conversion>(
     let OpenedOutput { dir, header, state } = open_output(job, run, progress, stop)?;
     let files = job.files();
     if let OutputState::Committed(manifest) = state {
-        let repair = Repair { dir: &dir, header: &header, options: run, context };
-        return already_committed(&repair, job, conversion, *manifest);
+        return already_committed(&dir, &header, job, conversion, run, context, *manifest);
     }
     let dirs = UnitDirs::new(&dir.work());
     dir.remove_leftovers()?;
@@ -351,26 +351,41 @@ fn note_leftovers(progress: &Progress, removed: Result<()>) {
 
 /// Checks a dataset that is already committed with the same sources and options, and repairs it if requested.
 fn already_committed<J: StoredJob, C: Conversion>(
-    repair: &Repair<'_>,
+    dir: &OutputDir,
+    header: &JobHeader,
     job: &J,
     conversion: &C,
+    options: &RunOptions,
+    context: RunContext<'_>,
     manifest: Manifest,
 ) -> Result<Outcome> {
-    let Repair { dir, header, options, context } = *repair;
+    let RunContext { workers, progress, stop } = context;
     let repairs = options.existing == Existing::Resume(ResumeCheck::Repair);
     let same = check_same(&manifest, &header.plan_of(job.files()), &header.sources(job.files()))
         .map_err(|differs| differs.refused(dir.shown(), repairs));
     let repaired = same.and_then(|()| match repairs {
-        true => repair.run(job, conversion, &manifest),
+        true => {
+            let write = |dirs: &UnitDirs, all: Vec<u32>| {
+                let units = Units { header, out: dir.path(), dirs, remote: None, context };
+                let todo = units.unfinished(all, CheckLevel::Hashes)?;
+                units.convert(conversion, todo, options)
+            };
+            let made_from = |unit| listed(job.files_of_unit(unit).into_iter().map(|file| file.origin));
+            let (units, note) = (header.planned_units(), |note| progress.note(note));
+            let (tokenizer_json, write, made_from) = (job.tokenizer_json(), &write, &made_from);
+            Repair { dir, units: &units, tokenizer_json, write, made_from, note: &note, workers, stop }
+                .run(&manifest)
+        }
         false => {
-            let damaged = damaged_files(dir, &manifest, CheckLevel::of(options.existing), context)?;
+            let check = CheckLevel::of(options.existing);
+            let damaged = damaged_files(dir, &manifest, check, workers, stop)?;
             refuse_damaged(damaged, dir).map(|()| 0)
         }
     });
     // The working directory is useless after the commit, unless an interrupted repair can continue with it.
     let can_continue = |e: &Error| !matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::Usage);
     if !(repairs && repaired.as_ref().is_err_and(can_continue)) {
-        note_leftovers(context.progress, dir.remove_work());
+        note_leftovers(progress, dir.remove_work());
     }
     repaired.map(|repaired| Outcome { manifest, was_complete: true, repaired, totals: None })
 }

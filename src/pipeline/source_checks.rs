@@ -70,7 +70,7 @@ pub(super) fn splits_twice(given: &Splits, other: &str) -> Error {
 /// Refuses an output directory that overlaps the sources of a job, or contains one of their `files`.
 pub(super) fn refuse_sources(out: &Path, header: &JobHeader, files: SourceFiles<'_>) -> Result<()> {
     if header.walked && !ObjectUrl::is_url(out) {
-        header.sources.iter().try_for_each(|source| refuse_overlap(out, OUTPUT, source))?;
+        header.sources.iter().try_for_each(|source| refuse_overlap(out, OUTPUT, &source.path))?;
     }
     refuse_files(out, header, files)
 }

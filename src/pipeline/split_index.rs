@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::memory::SORT_BYTES;
+use super::commit::SORT_BYTES;
 use super::rows::{RowEntry, for_each_row, rows_name};
 use super::stop::Stop;
 use super::unit_dirs::UnitDirs;

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::output_state::{Existing, ResumeCheck};
 use super::stop::Stop;
 use super::unit_result::{
     RESULT_NAME, UnitResult, UnitShard, UnitSplit, UnitState, shard_path, unusable_unit,
@@ -11,7 +12,6 @@ use super::unit_result::{
 use super::workers::{FILE_THREADS, Workers, for_all};
 use crate::error::{Error, Result};
 use crate::numbers::{count, plural};
-use crate::options::{Existing, ResumeCheck};
 use crate::storage::{hash_file, list_dir, lstat, remove_dir_all, resolve, sync_dir};
 
 /// Name of the folder that a finished attempt is renamed to.

@@ -8,7 +8,6 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::events::Event;
 use crate::error::{Error, Result};
 use crate::manifest::Counts;
 use crate::storage::hex;
@@ -69,19 +68,6 @@ impl UnitResult {
         let mut sum = Counts::default();
         self.splits.iter().for_each(|s| sum.add(&s.counts));
         sum
-    }
-
-    /// Returns the event that reports this unit to a display.
-    pub(super) fn event(&self) -> Event {
-        let counts = self.counts();
-        Event::UnitFinished {
-            unit: self.unit,
-            items: counts.found,
-            records: self.splits.iter().map(|split| split.records).sum(),
-            rejected: counts.rejected,
-            source_bytes: self.source_bytes,
-            shard_bytes: self.splits.iter().flat_map(|split| &split.shards).map(|shard| shard.bytes).sum(),
-        }
     }
 
     /// Clears the fields that the commit has already added up: the results of all units are in memory at the same time.

@@ -1,8 +1,7 @@
 //! Conversion of the units of a plan: all of them, or the share of one process.
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::continuation::Continuation;
@@ -10,19 +9,30 @@ use super::conversion::Conversion;
 use super::dedup::{DUPLICATE_PAIRS_HASH_NAME, DUPLICATE_PAIRS_NAME};
 use super::job_file::JobHeader;
 use super::memory::{MemoryPool, Shares};
+use super::progress::Progress;
 use super::publish::{Remote, UPLOADS};
 use super::schedule::{FailedUnits, SchedulerContext, run};
+use super::stop::Stop;
 use super::timing::Phase;
 use super::unit::UnitSink;
 use super::unit_dirs::{CheckLevel, UnitDirs};
 use super::unit_options::UnitOptions;
 use super::unit_result::{UnitResult, UnitState};
-use super::workers::RunContext;
+use super::unit_store::UnitStore;
+use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::numbers::plural;
 use crate::options::RunOptions;
 use crate::source::planned::is_source_change;
 use crate::storage::Writeback;
+
+/// The threads of a run, where it counts its work, and how it is stopped.
+#[derive(Clone, Copy)]
+pub(super) struct RunContext<'a> {
+    pub(super) workers: &'a Workers,
+    pub(super) progress: &'a Progress,
+    pub(super) stop: &'a Stop,
+}
 
 /// The units of a plan in an output directory.
 pub(super) struct Units<'a> {
@@ -35,9 +45,15 @@ pub(super) struct Units<'a> {
 }
 
 impl Units<'_> {
+    /// Returns where the units are stored.
+    pub(super) fn store(&self) -> UnitStore<'_> {
+        let JobHeader { plan, units, .. } = self.header;
+        UnitStore { dirs: self.dirs, out: self.out, remote: self.remote, plan, planned: *units }
+    }
+
     /// Checks `units` and returns the unfinished ones. Finished units are counted as done; damaged ones are removed.
     pub(super) fn unfinished(&self, units: Vec<u32>, check: CheckLevel) -> Result<Vec<u32>> {
-        let progress = self.context.progress;
+        let RunContext { workers, progress, stop } = self.context;
         let started = Instant::now();
         let mut todo = Vec::new();
         let done = |result: &UnitResult| {
@@ -45,47 +61,15 @@ impl Units<'_> {
             let records = result.splits.iter().map(|s| s.records).sum();
             progress.done(counts.found, result.source_bytes, records, counts.rejected);
         };
-        for (unit, state) in self.check(units, check, &done)? {
+        for (unit, state) in self.store().check(units, check, workers, stop, &done)? {
             if let UnitState::Damaged(why) = state {
                 progress.note(format!("unit {unit} is converted again, because {why}"));
-                match self.remote {
-                    None => self.dirs.remove(unit)?,
-                    Some(remote) => remote.remove_unit(unit)?,
-                }
+                self.store().remove(unit)?;
             }
             todo.push(unit);
         }
         progress.timing.end_phase(Phase::Prepare, started);
         Ok(todo)
-    }
-
-    /// Checks `units` on all threads, because all their bytes may have to be read. Returns the unfinished ones, and
-    /// calls `done` with the results of the others, in any order.
-    pub(super) fn check(
-        &self,
-        units: Vec<u32>,
-        check: CheckLevel,
-        done: &(dyn Fn(&UnitResult) + Sync),
-    ) -> Result<BTreeMap<u32, UnitState>> {
-        let RunContext { workers, stop, .. } = self.context;
-        let unfinished = Mutex::new(BTreeMap::new());
-        let add = |unit, state| match state {
-            UnitState::Done(result) => done(&result),
-            other => drop(unfinished.lock().unwrap_or_else(PoisonError::into_inner).insert(unit, other)),
-        };
-        if let Some(remote) = self.remote {
-            remote.check_units(&units, self.header.units, &self.header.plan, stop, &add)?;
-            return Ok(unfinished.into_inner().unwrap_or_else(PoisonError::into_inner));
-        }
-        // In most runs, no unit was finished before.
-        if !self.dirs.any()? {
-            return Ok(units.into_iter().map(|unit| (unit, UnitState::Missing)).collect());
-        }
-        check.for_all(&units, workers, "checking finished units", stop, |&unit| {
-            add(unit, self.dirs.check(unit, &self.header.plan, self.out, check)?);
-            Ok(())
-        })?;
-        Ok(unfinished.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Does the preparation shared by all units, unless another process has done it.

@@ -5,19 +5,10 @@ use std::sync::{Mutex, PoisonError, mpsc};
 
 use rayon::{Scope, ThreadBuilder, ThreadPool, ThreadPoolBuilder};
 
-use super::progress::Progress;
 use super::stop::Stop;
-use super::testing::panic_point;
 use crate::error::Result;
+use crate::testing::panic_point;
 use crate::{panics, threads};
-
-/// The threads of a run, where it counts its work, and how it is stopped.
-#[derive(Clone, Copy)]
-pub(super) struct RunContext<'a> {
-    pub(super) workers: &'a Workers,
-    pub(super) progress: &'a Progress,
-    pub(super) stop: &'a Stop,
-}
 
 /// A thread pool that finds duplicates, converts, encodes segments of long documents, and checks finished files.
 ///

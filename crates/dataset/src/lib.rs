@@ -13,8 +13,8 @@
 //!
 //! Helpers shared with the other crates: [`panics`] contains panics, [`threads`] starts threads where the system may
 //! refuse them, [`printable`] escapes file names for display, [`option_names`] finds the options in a message,
-//! [`suggest`] finds the name that was probably meant, [`numbers`] formats numbers and lists for messages, and [`sampling`] selects
-//! samples.
+//! [`suggest`] finds the name that was probably meant, [`numbers`] formats numbers and lists for messages,
+//! [`size`] parses sizes and limits, and [`sampling`] selects samples.
 //!
 //! Programs that read datasets use `dsconvert-reader`; the converter is `dsconvert`.
 
@@ -33,6 +33,9 @@ pub mod printable;
 pub mod sample;
 pub mod sampling;
 pub mod schema;
+pub mod size;
 pub mod storage;
 pub mod suggest;
+#[doc(hidden)]
+pub mod testing;
 pub mod threads;

@@ -25,7 +25,6 @@ use crate::pipeline::memory::{MemoryPool, Shares};
 use crate::pipeline::outcome::{Outcome, Outcomes};
 use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
-use crate::pipeline::testing::item_panic_point;
 use crate::pipeline::workers::Workers;
 use crate::printable::printable;
 use crate::sample::{Reject, RejectCode, Value};
@@ -37,6 +36,7 @@ use crate::source::named_files::Detail;
 use crate::source::opened::OpenedFile;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
+use crate::testing::item_panic_point;
 use crate::threads;
 use crate::transform::image::{
     self as transform, Converted, DEFAULT_KEPT_BYTES, Encode, Geometry, Header, ImageScratch,

@@ -8,9 +8,8 @@ use bytes::Bytes;
 use super::scratch_dir::ScratchDir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest};
-use crate::options::{Existing, ResumeCheck, SourceSpec};
 use crate::pipeline::output_check::{CHOOSE_OR_REPLACE, overlap, refuse_overlap};
-use crate::pipeline::output_state::WORK_NAME;
+use crate::pipeline::output_state::{Existing, ResumeCheck, WORK_NAME};
 use crate::storage::ObjectUrl;
 use crate::storage::objects::{Bucket, Created};
 
@@ -70,13 +69,13 @@ impl Remote {
         &self,
         existing: Existing,
         scratch: Option<&Path>,
-        sources: &[SourceSpec],
+        sources: &[&Path],
     ) -> Result<()> {
         self.check_existing(existing)?;
         for source in sources {
-            if let Some(url) = ObjectUrl::parse(&source.path)? {
+            if let Some(url) = ObjectUrl::parse(source)? {
                 if url.is_within(&self.url) || self.url.is_within(&url) {
-                    return Err(overlap(self.path(), "the output", &source.path));
+                    return Err(overlap(self.path(), "the output", source));
                 }
             } else {
                 refuse_overlap(&ScratchDir::root(scratch), "the scratch directory", source)

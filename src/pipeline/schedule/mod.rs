@@ -23,6 +23,7 @@
 //!
 //! A panic in a worker ends the run: it becomes the error of the run, and all workers end after their current action.
 
+mod finalizer;
 mod state;
 mod worker;
 
@@ -31,10 +32,10 @@ mod tests;
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use self::finalizer::Finalizer;
 use self::state::SchedulerState;
 use self::worker::Scheduler;
 use super::conversion::Conversion;
-use super::finalizer::Finalizer;
 use super::memory::MemoryPool;
 use super::progress::Progress;
 use super::stop::Stop;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::FailedUnits;
+use super::finalizer::Closed;
 use crate::error::{Error, ErrorKind};
 use crate::pipeline::conversion::{EngineUse, Feed};
-use crate::pipeline::finalizer::Closed;
 use crate::pipeline::memory::{MemoryPool, Reservation};
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::unit::UnitSink;

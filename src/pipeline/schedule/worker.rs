@@ -7,18 +7,18 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use rayon::Scope;
 
 use super::SchedulerContext;
+use super::finalizer::Closed;
 use super::state::{NumberedTask, OpenUnit, SchedulerState, UnitFailure, WorkerAction};
 use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::pipeline::conversion::{Conversion, Converting, EngineUse, Feed};
 use crate::pipeline::events::{Event, EventLevel};
-use crate::pipeline::finalizer::Closed;
 use crate::pipeline::memory::Reservation;
 use crate::pipeline::outcome::{Outcome, Outcomes};
 use crate::pipeline::stage::Finished;
-use crate::pipeline::testing::panic_point;
 use crate::pipeline::timing::{Activity, Timing};
 use crate::pipeline::unit::UnitSink;
+use crate::testing::panic_point;
 
 thread_local! {
     /// Whether a worker is on the stack of this thread.

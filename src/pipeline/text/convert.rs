@@ -23,9 +23,9 @@ use crate::pipeline::memory::MemoryPool;
 use crate::pipeline::outcome::{ConvertedRecord, MemberCount, MemberSummary, Outcome, Outcomes};
 use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
-use crate::pipeline::testing::item_panic_point;
 use crate::pipeline::workers::Workers;
 use crate::sample::{Ids, PackedIds, Reject, RejectCode, Text, Value};
+use crate::testing::item_panic_point;
 use crate::transform::text::{EncodeStats, PackedIdSink, Scratch, StoredIds, id_width, rejected};
 
 /// A running conversion of text.

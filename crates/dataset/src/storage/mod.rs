@@ -30,7 +30,7 @@ pub use location::Location;
 pub use lock::{DirLock, LOCKED_HELP};
 pub use new_file::{NewFile, Written, hash_file, remove_temporary_files, write_file, write_shared_file};
 pub use new_file::{from_hex, hex, random};
-pub use object_url::ObjectUrl;
+pub use object_url::{ObjectUrl, check_local};
 pub use paths::{
     DirItem, create_dir, find_link, folder_of, is_empty_dir, list_dir, lstat, open_file, real_path,
     remove_dir_all, remove_empty_dir, remove_file, rename, resolve, stat, sync_dir,

@@ -181,6 +181,22 @@ fn scheme(text: &str) -> Option<&str> {
     is_scheme.then_some(scheme)
 }
 
+/// Returns an error if `path`, the value of `option`, is a URL.
+///
+/// `s3://bucket/x` is also a valid path: without this check, a run would create the folder `s3:` and succeed.
+///
+/// # Errors
+///
+/// Returns [`ErrorKind::Usage`](crate::error::ErrorKind) if `path` starts with a scheme and `://`.
+pub fn check_local(option: &'static str, path: &Path) -> Result<()> {
+    if !ObjectUrl::is_url(path) {
+        return Ok(());
+    }
+    Err(Error::usage(format!("{:?} is a URL, not a local path", path.to_string_lossy()))
+        .of_option(option)
+        .help("name a local file or folder"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,6 +285,17 @@ mod tests {
         assert_eq!(url.join("train/x.pb").unwrap().as_str(), "s3://bucket/set/train/x.pb");
         for bad in ["", "/x", "../x", "a//b", "a/./b", "a\\b", "a\n"] {
             assert!(url.join(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn urls_are_not_paths() {
+        for url in ["s3://bucket/x", "HTTPS://host/x", "a+b-c.d://x", "file:///x"] {
+            let message = check_local("out", Path::new(url)).unwrap_err().to_string();
+            assert!(message.contains("out") && message.contains("is a URL"), "{message}");
+        }
+        for path in ["s3:/bucket", "a/b://c", "://x", "1s://x", "x", ""] {
+            check_local("out", Path::new(path)).unwrap();
         }
     }
 }

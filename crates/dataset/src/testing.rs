@@ -7,21 +7,21 @@ const VARIABLE: &str = "DSCONVERT_TEST_PANIC";
 
 /// Panics if a test requests a panic at `place`.
 #[cfg(debug_assertions)]
-pub(crate) fn panic_point(place: &str) {
+pub fn panic_point(place: &str) {
     let requested = std::env::var(VARIABLE).unwrap_or_default();
     assert!(requested != place, "a test requested a panic at {place}");
 }
 
 /// Panics if a test requests a panic for the item with this `origin`.
 #[cfg(debug_assertions)]
-pub(crate) fn item_panic_point(origin: &str) {
+pub fn item_panic_point(origin: &str) {
     let requested = std::env::var(VARIABLE).unwrap_or_default();
     assert!(requested.strip_prefix("item:") != Some(origin), "a test requested a panic at {origin}");
 }
 
 /// Waits half a second if a test requests a pause at `place`.
 #[cfg(debug_assertions)]
-pub(crate) fn pause_point(place: &str) {
+pub fn pause_point(place: &str) {
     if std::env::var("DSCONVERT_TEST_PAUSE").is_ok_and(|requested| requested == place) {
         std::thread::sleep(std::time::Duration::from_millis(500));
     }
@@ -30,14 +30,14 @@ pub(crate) fn pause_point(place: &str) {
 /// Does nothing.
 #[cfg(not(debug_assertions))]
 #[inline]
-pub(crate) fn pause_point(_: &str) {}
+pub fn pause_point(_: &str) {}
 
 /// Does nothing.
 #[cfg(not(debug_assertions))]
 #[inline]
-pub(crate) fn panic_point(_: &str) {}
+pub fn panic_point(_: &str) {}
 
 /// Does nothing.
 #[cfg(not(debug_assertions))]
 #[inline]
-pub(crate) fn item_panic_point(_: &str) {}
+pub fn item_panic_point(_: &str) {}

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::thread::{Scope, ScopedJoinHandle};
 
-use super::closed_unit::{ClosedShard, ClosedUnit};
-use super::events::EventLevel;
-use super::progress::Progress;
-use super::stop::Stop;
-use super::testing::panic_point;
-use super::timing::Activity;
-use super::unit::unit_of_shard;
-use super::unit_result::UnitShard;
 use crate::error::{Error, Result};
 use crate::panics::caught;
+use crate::pipeline::closed_unit::{ClosedShard, ClosedUnit};
+use crate::pipeline::events::{Event, EventLevel};
+use crate::pipeline::progress::Progress;
+use crate::pipeline::stop::Stop;
+use crate::pipeline::timing::Activity;
+use crate::pipeline::unit::unit_of_shard;
+use crate::pipeline::unit_result::UnitShard;
+use crate::testing::panic_point;
 use crate::threads;
 
 /// A closed shard or unit that is to be finalized. The shards of a unit come before the unit.
@@ -105,7 +105,7 @@ impl Finalizer<'_> {
         let length = unit.length();
         let result = unit.finish(shards, self.stop)?;
         self.progress.add_converted_unit(&result, length);
-        self.progress.events.add(EventLevel::Units, || result.event());
+        self.progress.events.add(EventLevel::Units, || Event::of_unit(&result));
         self.progress.timing.end_activity(Activity::Sync, timer);
         Ok(())
     }
