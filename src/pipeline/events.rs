@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use super::unit_result::UnitResult;
+use super::units::UnitResult;
 
 /// Maximum number of events that wait to be taken; further ones are counted and dropped.
 const MAX_WAITING: usize = 10_000;

@@ -20,11 +20,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::commit::PlannedUnits;
-use super::output::OutputDir;
-use super::output_state::{PLAN_NAME, WORK_NAME};
+use super::layout::{PLAN_NAME, WORK_NAME};
+use super::output::{OutputDir, PlannedOutput};
 use super::plan::Plan;
-use super::planned_output::PlannedOutput;
-use super::publish::{PlanId, Remote};
+use super::remote::Remote;
+use super::remote_units::PlanId;
 use super::stop::Stop;
 use crate::build_id::BUILD_ID;
 use crate::error::{Error, ErrorKind, Result};

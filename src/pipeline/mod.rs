@@ -9,61 +9,48 @@
 //! (`outcome::Outcome`). Stages (`stage::Stage`), such as shuffling and packing, may reorder or regroup the records.
 //! Everything else in this module is shared by all conversions.
 
-mod closed_unit;
 mod commit;
-mod continuation;
 mod conversion;
-mod converted_units;
 mod dedup;
 mod derived_files;
 mod estimate;
 mod events;
 mod images;
 mod job_file;
-mod keys;
-mod lines;
+mod layout;
 mod memory;
 mod outcome;
 mod output;
-mod output_check;
-mod output_state;
 mod parts;
 mod plan;
-mod planned_output;
 mod predict;
 mod progress;
-mod publish;
+mod remote;
+mod remote_units;
 mod removal;
 mod repair;
-mod rows;
 mod run;
+mod run_units;
 mod schedule;
 mod selection;
 mod shuffle;
 mod source_checks;
-mod split_index;
 mod stage;
 mod status;
 mod stop;
 mod text;
 mod timing;
-mod totals;
 mod unit;
-mod unit_dirs;
-mod unit_options;
-mod unit_result;
-mod unit_store;
 mod units;
 mod workers;
 
-pub use converted_units::ConvertedUnits;
 pub use dedup::Dedup;
 pub use estimate::{Estimate, MIN_SAMPLE};
 pub use events::{Event, EventLevel};
 pub use images::{
     ImageField, ImageFields, ImageInput, ImagesJob, ImagesOptions, ListedImage, SidecarSummary, Sidecars,
 };
-pub use output_state::{Existing, ResumeCheck};
+pub use layout::{Existing, ResumeCheck};
 pub use parts::{PartOutcome, merge, run_units};
 pub use plan::PlanSummary;
 pub use predict::Prediction;
@@ -77,7 +64,7 @@ pub use text::{
     TextJob, TextOptions, TextShape,
 };
 pub use timing::{Activity, Phase};
-pub use totals::Totals;
+pub use units::{ConvertedUnits, Totals};
 
 pub use crate::source::split_by::SplitBy;
 pub use crate::source::warning::{Remedy, Warning};

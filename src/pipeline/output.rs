@@ -11,28 +11,42 @@
 //! | anything else | refuse | refuse | refuse |
 //!
 //! A prefix in object storage has the same states, but no dataset in it is ever replaced: see
-//! [`publish`](super::publish). The local directory is then a scratch directory, and is empty at the start.
+//! [`remote`](super::remote). The local directory is then a scratch directory, and is empty at the start.
 //!
 //! [`removal`](super::removal) says which files are removed.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use super::output_state::{Existing, LOCK_NAME, OutputState, PLAN_NAME, RETIRED_NAME, WORK_NAME};
-use super::publish::{Remote, ScratchDir};
-use super::unit_dirs::{UnitDirs, difference};
-use super::unit_result::{UnitResult, UnitShard, UnitSplit};
+use super::layout::{Existing, LOCK_NAME, PLAN_NAME, RETIRED_NAME, ResumeCheck, WORK_NAME};
+use super::remote::{PrefixContents, Remote, ScratchDir};
+use super::stop::Stop;
+use super::units::{CheckLevel, UnitDirs, UnitResult, UnitShard, UnitSplit, UnitState, difference};
+use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{INDEX_DIR, Segment, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
+use crate::printable::printable_path;
 use crate::storage::{
-    Access, DirLock, create_dir, lstat, remove_dir_all, remove_empty_dir, remove_temporary_files, resolve,
-    stat, sync_dir,
+    Access, DirLock, ObjectUrl, check_local, create_dir, find_link, is_empty_dir, lstat, real_path,
+    remove_dir_all, remove_empty_dir, remove_temporary_files, resolve, stat, sync_dir,
 };
 
 /// The manifest of a commit in progress. It lists all files that the commit may have moved to their final location.
 const PENDING_NAME: &str = "pending.json";
 /// Folder of the files that a commit will move to their final location.
 const STAGED_NAME: &str = "staged";
+
+/// State of an output when a run opens it.
+pub(super) enum OutputState {
+    /// It holds neither a plan nor a dataset.
+    Empty,
+    /// An earlier run has stored its plan, but has not committed.
+    Planned,
+    /// The dataset is committed.
+    Committed(Box<Manifest>),
+}
 
 /// An output directory that this process may write to.
 pub(super) struct OutputDir {
@@ -91,7 +105,7 @@ impl OutputDir {
         existing: Existing,
     ) -> Result<(Self, OutputState)> {
         remote.check_existing(existing)?;
-        let state = remote.state()?;
+        let state = remote_state(&remote)?;
         let scratch = ScratchDir::create(scratch)?;
         let out = scratch.path().to_owned();
         create_dir(&out.join(WORK_NAME))?;
@@ -244,6 +258,17 @@ impl OutputDir {
     }
 }
 
+/// Returns the state of the prefix at the start of a run.
+fn remote_state(remote: &Remote) -> Result<OutputState> {
+    // A commit deletes the plan after writing the manifest. In this order, at least one of them is seen.
+    let plan = remote.plan()?;
+    Ok(match (remote.manifest()?, plan) {
+        (Some(manifest), _) => OutputState::Committed(Box::new(manifest)),
+        (None, Some(_)) => OutputState::Planned,
+        (None, None) => OutputState::Empty,
+    })
+}
+
 /// Adds the error of a further operation to `error`, which came first.
 pub(super) fn combine_errors(error: Error, further: Result<()>) -> Error {
     let Err(further) = further else { return error };
@@ -257,6 +282,282 @@ pub(super) fn combine_errors(error: Error, further: Result<()>) -> Error {
         Some(help) => Error::new(kind, message).help(help.to_owned()),
         None => Error::new(kind, message),
     }
+}
+
+/// An output that holds a plan or a dataset.
+pub(super) enum PlannedOutput {
+    Local(PathBuf),
+    Remote { remote: Remote, scratch: ScratchDir },
+}
+
+impl PlannedOutput {
+    /// Opens the output `out`, which need not exist.
+    pub(super) fn open(out: &Path, scratch: Option<&Path>, existing: Existing) -> Result<Self> {
+        check_scratch(out, scratch)?;
+        match Remote::of(out)? {
+            None => Ok(Self::Local(out.to_owned())),
+            Some(remote) => {
+                remote.check_existing(existing)?;
+                Ok(Self::Remote { remote, scratch: ScratchDir::create(scratch)? })
+            }
+        }
+    }
+
+    /// Returns the manifest if the dataset is committed.
+    pub(super) fn committed(&self) -> Result<Option<Manifest>> {
+        match self {
+            Self::Remote { remote, .. } => remote.manifest(),
+            Self::Local(out) => {
+                let is_there = lstat(&out.join(MANIFEST_NAME))?.is_some();
+                is_there.then(|| Manifest::read(out)).transpose()
+            }
+        }
+    }
+
+    /// Returns whether a merge may have left its working directory after the commit.
+    pub(super) fn may_have_work(&self) -> Result<bool> {
+        match self {
+            Self::Local(out) => Ok(lstat(&out.join(WORK_NAME))?.is_some()),
+            Self::Remote { .. } => Ok(true),
+        }
+    }
+
+    /// Returns the local directory.
+    pub(super) fn dir(&self) -> &Path {
+        match self {
+            Self::Local(out) => out,
+            Self::Remote { scratch, .. } => scratch.path(),
+        }
+    }
+
+    /// Returns the output in object storage, if there is one.
+    pub(super) fn remote(&self) -> Option<&Remote> {
+        match self {
+            Self::Local(_) => None,
+            Self::Remote { remote, .. } => Some(remote),
+        }
+    }
+}
+
+/// Where the units of a plan are stored.
+pub(super) struct UnitStore<'a> {
+    pub(super) dirs: &'a UnitDirs,
+    /// The output directory.
+    pub(super) out: &'a Path,
+    /// Destination of finished units, if it is object storage.
+    pub(super) remote: Option<&'a Remote>,
+    /// Identity of the plan.
+    pub(super) plan: &'a str,
+    /// Number of units in the plan.
+    pub(super) planned: u32,
+}
+
+impl UnitStore<'_> {
+    /// Checks `units` on all threads, because all their bytes may have to be read. Returns the unfinished ones, and
+    /// calls `done` with the results of the others, in any order.
+    pub(super) fn check(
+        &self,
+        units: Vec<u32>,
+        check: CheckLevel,
+        workers: &Workers,
+        stop: &Stop,
+        done: &(dyn Fn(&UnitResult) + Sync),
+    ) -> Result<BTreeMap<u32, UnitState>> {
+        let unfinished = Mutex::new(BTreeMap::new());
+        let add = |unit, state| match state {
+            UnitState::Done(result) => done(&result),
+            other => drop(unfinished.lock().unwrap_or_else(PoisonError::into_inner).insert(unit, other)),
+        };
+        if let Some(remote) = self.remote {
+            remote.check_units(&units, self.planned, self.plan, stop, &add)?;
+            return Ok(unfinished.into_inner().unwrap_or_else(PoisonError::into_inner));
+        }
+        // In most runs, no unit was finished before.
+        if !self.dirs.any()? {
+            return Ok(units.into_iter().map(|unit| (unit, UnitState::Missing)).collect());
+        }
+        check.for_all(&units, workers, "checking finished units", stop, |&unit| {
+            add(unit, self.dirs.check(unit, self.plan, self.out, check)?);
+            Ok(())
+        })?;
+        Ok(unfinished.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Marks `unit` as unfinished.
+    pub(super) fn remove(&self, unit: u32) -> Result<()> {
+        match self.remote {
+            None => self.dirs.remove(unit),
+            Some(remote) => remote.remove_unit(unit),
+        }
+    }
+}
+
+/// What the output is called in errors.
+pub(super) const OUTPUT: &str = "the output directory";
+
+/// Help for an output that already has a dataset.
+pub(super) const CHOOSE_OR_REPLACE: &str = "choose another `out`, or replace it with `overwrite`";
+
+/// Refuses everything that can be refused without writing: a directory in use, or one that contains a source or is
+/// inside one.
+pub(super) fn check(out: &Path, scratch: Option<&Path>, existing: Existing, sources: &[&Path]) -> Result<()> {
+    check_scratch(out, scratch)?;
+    if let Some(remote) = Remote::of(out)? {
+        return check_remote(&remote, existing, scratch, sources);
+    }
+    for source in sources {
+        refuse_overlap(out, OUTPUT, source)?;
+    }
+    if stat(out)?.is_some_and(|meta| !meta.is_dir()) {
+        return Err(Error::usage("the output is not a directory").at_path(out).help("choose another `out`"));
+    }
+    if is_empty_dir(out)? {
+        return Ok(());
+    }
+    let dataset = lstat(&out.join(MANIFEST_NAME))?.is_some();
+    let unfinished = lstat(&out.join(WORK_NAME))?.is_some();
+    let (what, help) = match existing {
+        Existing::Refuse if dataset => ("a dataset already exists", CHOOSE_OR_REPLACE),
+        Existing::Refuse if unfinished => (
+            "a run into this directory has not finished",
+            "finish it with `resume`, or start again with `overwrite`",
+        ),
+        Existing::Refuse => ("the output directory is not empty", "choose another `out`"),
+        _ if dataset || unfinished => return refuse_links(out, existing),
+        _ => (
+            "the output directory contains files that do not belong to a dataset",
+            "choose another `out`; only files that a manifest lists are ever removed",
+        ),
+    };
+    Err(Error::usage(what).at_path(out).help(help))
+}
+
+/// Refuses everything that can be refused without writing: options that object storage does not support, sources
+/// that overlap the output, and a prefix in use.
+fn check_remote(
+    remote: &Remote,
+    existing: Existing,
+    scratch: Option<&Path>,
+    sources: &[&Path],
+) -> Result<()> {
+    remote.check_existing(existing)?;
+    for source in sources {
+        if let Some(url) = ObjectUrl::parse(source)? {
+            if url.is_within(&remote.url) || remote.url.is_within(&url) {
+                return Err(overlap(remote.path(), "the output", source));
+            }
+        } else {
+            refuse_overlap(&ScratchDir::root(scratch), "the scratch directory", source)
+                .map_err(|e| e.help("choose a directory outside the sources with `scratch`"))?;
+        }
+    }
+    let resumed = matches!(existing, Existing::Resume(_));
+    let (what, help) = match remote.contents()? {
+        PrefixContents::Nothing => return Ok(()),
+        PrefixContents::Dataset | PrefixContents::Run if resumed => return Ok(()),
+        PrefixContents::Dataset => ("a dataset already exists", "choose another prefix for `out`"),
+        PrefixContents::Run => (
+            "a run into this prefix has not finished",
+            "finish it with `resume`, or choose another prefix for `out`",
+        ),
+        PrefixContents::Other => {
+            ("the prefix contains objects that do not belong to a dataset", "choose another prefix for `out`")
+        }
+    };
+    Err(Error::usage(what).at_path(remote.path()).help(help))
+}
+
+/// Refuses a scratch directory that is not local, or that the output does not need.
+pub(super) fn check_scratch(out: &Path, scratch: Option<&Path>) -> Result<()> {
+    let Some(scratch) = scratch else { return Ok(()) };
+    check_local("scratch", scratch)?;
+    if ObjectUrl::is_url(out) {
+        return Ok(());
+    }
+    Err(Error::usage("`scratch` applies only to an output in object storage")
+        .help("leave it out: shards are written directly to a local output"))
+}
+
+/// Refuses `inputs`, files that the named options give to a run, inside an output directory whose files the run removes.
+pub(super) fn refuse_inputs(
+    out: &Path,
+    existing: Existing,
+    inputs: &[(&'static str, PathBuf)],
+) -> Result<()> {
+    if ObjectUrl::is_url(out) {
+        return Ok(());
+    }
+    // An interrupted removal is finished by any run.
+    let removes =
+        existing == Existing::Overwrite || lstat(&out.join(WORK_NAME).join(RETIRED_NAME))?.is_some();
+    if !removes {
+        return Ok(());
+    }
+    let dir = real_path(out)?;
+    for (option, path) in inputs {
+        if real_path(path)?.starts_with(&dir) {
+            return Err(Error::usage(
+                "the file is in the output directory, whose dataset is removed before the conversion",
+            )
+            .of_option(option)
+            .at_path(path)
+            .help(format!("copy it to another place, and name the copy with `{option}`")));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a local directory, called `what` in the error, that contains the source or is inside it.
+pub(super) fn refuse_overlap(dir: &Path, what: &str, source: &Path) -> Result<()> {
+    if ObjectUrl::is_url(source) {
+        return Ok(());
+    }
+    // A pipe such as /dev/fd/63 has no path to resolve. Only files and folders are read, so it is refused later.
+    if stat(source)?.is_some_and(|meta| !meta.is_dir() && !meta.is_file()) {
+        return Ok(());
+    }
+    let (real, source_path) = (real_path(dir)?, real_path(source)?);
+    if !real.starts_with(&source_path) && !source_path.starts_with(&real) {
+        return Ok(());
+    }
+    Err(overlap(dir, what, source))
+}
+
+/// Returns the error for an output at `out`, called `what`, that contains the source at `source` or is inside it.
+pub(super) fn overlap(out: &Path, what: &str, source: &Path) -> Error {
+    Error::usage(format!("{what} and the source {} overlap", printable_path(source)))
+        .at_path(out)
+        .help("choose an `out` that is not inside a source and does not contain one")
+}
+
+/// Refuses an output directory that contains a symbolic link: through it, files elsewhere would be written or removed.
+fn refuse_links(out: &Path, existing: Existing) -> Result<()> {
+    let Some(link) = find_link(out)? else { return Ok(()) };
+    let help = match existing {
+        Existing::Resume(ResumeCheck::Repair) => "remove the link, then repair again",
+        _ => "remove the link or choose another `out`; only the output directory itself may be a link",
+    };
+    Err(Error::usage("the output directory contains a symbolic link").at_path(link).help(help))
+}
+
+/// Returns whether another process may have committed the dataset and removed objects that this process needed.
+pub(super) fn may_be_overtaken(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io | ErrorKind::NotCommitted)
+}
+
+/// Adapts the help of an error to the output `out`: object storage has neither `--overwrite` nor `--resume=repair`.
+pub(super) fn adapt_help(error: Error, out: &Path) -> Error {
+    let replaces = |help: &str| help.contains("`overwrite`") || help.contains("`resume=repair`");
+    let Some(help) = error.remedy().filter(|help| ObjectUrl::is_url(out) && replaces(help)) else {
+        return error;
+    };
+    let adapted = help
+        .replace(CHOOSE_OR_REPLACE, "choose another prefix for `out`")
+        .replace("plan again with `overwrite`", "plan again into another prefix");
+    error.help(match replaces(&adapted) {
+        true => "repeat the command that was interrupted, or choose another prefix for `out`".to_owned(),
+        false => adapted,
+    })
 }
 
 #[cfg(test)]
@@ -281,6 +582,40 @@ mod tests {
             assert!(folder.join("kept").exists());
             let left = list_dir(folder).unwrap();
             assert!(left.iter().all(|item| item.path.extension().is_none()), "{left:?}");
+        }
+    }
+
+    #[test]
+    fn an_output_that_overlaps_a_source_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("src");
+        std::fs::create_dir(&source).unwrap();
+        let specs = [source.as_path()];
+        assert!(check(&source.join("deep/out"), None, Existing::Refuse, &specs).is_err());
+        assert!(check(dir.path(), None, Existing::Overwrite, &specs).is_err());
+        assert!(check(&dir.path().join("new/../src/out"), None, Existing::Refuse, &specs).is_err());
+        assert!(check(&dir.path().join("src-out"), None, Existing::Refuse, &specs).is_ok());
+    }
+
+    #[test]
+    fn help_fits_the_output() {
+        let adapted = |help: &str, out: &str| {
+            let error = Error::usage("x").help(help.to_owned());
+            adapt_help(error, Path::new(out)).remedy().unwrap().to_owned()
+        };
+        let differs = format!("add `seed 1`; or {CHOOSE_OR_REPLACE}");
+        for (help, remote) in [
+            (CHOOSE_OR_REPLACE, "choose another prefix for `out`"),
+            (&differs, "add `seed 1`; or choose another prefix for `out`"),
+            ("now, plan again with `overwrite`", "now, plan again into another prefix"),
+            (
+                "start again with `overwrite`",
+                "repeat the command that was interrupted, or choose another prefix for `out`",
+            ),
+            ("check the disk", "check the disk"),
+        ] {
+            assert_eq!(adapted(help, "out"), help);
+            assert_eq!(adapted(help, "s3://bucket/out"), remote);
         }
     }
 }

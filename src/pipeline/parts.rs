@@ -9,23 +9,19 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::continuation::{Continuation, restart};
 use super::images::{ImageConversion, ImagesJob};
 use super::job_file::{self, OpenedJob, StoredJob};
-use super::output::OutputDir;
-use super::output_state::{LOCK_NAME, OutputState};
-use super::planned_output::PlannedOutput;
+use super::layout::LOCK_NAME;
+use super::output::{OutputDir, OutputState, PlannedOutput, adapt_help, may_be_overtaken};
 use super::progress::Progress;
-use super::publish::{adapt_help, may_be_overtaken};
 use super::run::{Outcome, commit};
+use super::run_units::{RunContext, Units};
 use super::selection::{Selection, ranges_of};
 use super::source_checks;
-use super::stop::Stop;
+use super::stop::{Continuation, Stop, restart};
 use super::text::{TextConversion, TextJob};
 use super::timing::Phase;
-use super::unit_dirs::{CheckLevel, UnitDirs};
-use super::unit_result::UnitState;
-use super::units::{RunContext, Units};
+use super::units::{CheckLevel, UnitDirs, UnitState};
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::Manifest;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::images::SidecarSummary;
-use super::output_state::PLAN_NAME;
+use super::layout::PLAN_NAME;
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::printable::printable;

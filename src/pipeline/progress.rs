@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::converted_units::ConvertedUnits;
 use super::events::{Event, EventLevel, Events};
 use super::timing::{Activity, Phase, Timing};
-use super::unit_result::UnitResult;
+use super::units::{ConvertedUnits, UnitResult};
 
 /// Counters that a display polls.
 #[derive(Debug, Default)]

@@ -6,9 +6,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::layout::{LOCK_NAME, RETIRED_NAME};
 use super::output::OutputDir;
-use super::output_state::{LOCK_NAME, RETIRED_NAME};
-use super::unit_dirs::difference;
+use super::units::difference;
 use crate::error::{Error, Result};
 use crate::index::{Segment, ShardEntry, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};

@@ -14,7 +14,7 @@ use super::derived_files::DerivedFiles;
 use super::output::OutputDir;
 use super::stop::Stop;
 use super::unit::unit_of_shard;
-use super::unit_dirs::{CheckLevel, UnitDirs, difference};
+use super::units::{CheckLevel, UnitDirs, difference};
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::SHARD_TABLE_PATH;

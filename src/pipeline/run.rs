@@ -5,24 +5,20 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::commit::{Commit, CommitFailure, Committed, Provenance};
-use super::continuation::{Continuation, restart};
 use super::conversion::Conversion;
 use super::job_file::{self, JobHeader, StoredJob};
+use super::layout::{PLAN_NAME, WORK_NAME};
 use super::memory::Shares;
-use super::output::{self, OutputDir};
-use super::output_check::{self, CHOOSE_OR_REPLACE};
-use super::output_state::{OutputState, PLAN_NAME, WORK_NAME};
+use super::output::{self, CHOOSE_OR_REPLACE, OutputDir, OutputState, adapt_help, may_be_overtaken};
 use super::plan::{Plan, PlanSummary, differing_option};
 use super::predict::Prediction;
 use super::progress::Progress;
-use super::publish::{adapt_help, may_be_overtaken};
 use super::repair::{Repair, damaged_files, refuse_damaged};
+use super::run_units::{RunContext, Units};
 use super::source_checks;
-use super::stop::Stop;
+use super::stop::{Continuation, Stop, restart};
 use super::timing::Phase;
-use super::totals::Totals;
-use super::unit_dirs::{CheckLevel, UnitDirs};
-use super::units::{RunContext, Units};
+use super::units::{CheckLevel, Totals, UnitDirs};
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{CARD_NAME, MANIFEST_NAME, Manifest, PlanInfo, Sources};
@@ -97,13 +93,13 @@ impl Outcome {
 /// Refuses an output directory that cannot be used, before the sources are listed.
 pub fn check_output(run: &RunOptions, sources: &[SourceSpec]) -> Result<()> {
     let sources: Vec<&Path> = sources.iter().map(|source| source.path.as_path()).collect();
-    output_check::check(&run.out, run.scratch.as_deref(), run.existing, &sources)
+    output::check(&run.out, run.scratch.as_deref(), run.existing, &sources)
 }
 
 /// Refuses files that options name for the run to read, and that the run would remove from its output directory. `inputs`
 /// are options and paths.
 pub fn check_inputs(run: &RunOptions, inputs: &[(&'static str, PathBuf)]) -> Result<()> {
-    output_check::refuse_inputs(&run.out, run.existing, inputs)
+    output::refuse_inputs(&run.out, run.existing, inputs)
 }
 
 /// Refuses an output directory that cannot be used for a planned job, before anything is written.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::job_file::JobHeader;
-use super::output_check::{OUTPUT, overlap, refuse_overlap};
+use super::output::{OUTPUT, overlap, refuse_overlap};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::printable::printable_path;

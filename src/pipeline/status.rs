@@ -6,11 +6,10 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use super::job_file::{self, OpenedJob};
+use super::output::PlannedOutput;
 use super::parts::planned_units;
-use super::planned_output::PlannedOutput;
 use super::stop::Stop;
-use super::unit_dirs::UnitDirs;
-use super::unit_result::{RESULT_NAME, UnitResult, UnitState};
+use super::units::{RESULT_NAME, UnitDirs, UnitResult, UnitState};
 use super::workers::in_order;
 use crate::error::{Error, Result};
 use crate::options::{Existing, ResumeCheck};

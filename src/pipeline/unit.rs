@@ -1,12 +1,12 @@
 //! A work unit: its shards, the rows for the indexes, and its result.
 //!
 //! A unit is built in `.dsconvert/units/<unit>/<attempt>/`, and becomes final when that folder is renamed to `done`. In
-//! object storage, it becomes final when its `unit.json` is created, after its other files were uploaded (`publish`).
+//! object storage, it becomes final when its `unit.json` is created, after its other files were uploaded (`remote`).
 //! Until the commit, the folder holds the shards under their final names, and next to them:
 //!
 //! | file | bytes |
 //! |---|---|
-//! | `unit.json` | [`UnitResult`](super::unit_result::UnitResult) and its SHA-256 |
+//! | `unit.json` | [`UnitResult`](super::units::UnitResult) and its SHA-256 |
 //! | `<split>.rows` | one [`RowEntry`] per record, 40 bytes |
 //! | `rejects.jsonl` | one line per rejected item |
 //! | `filtered.jsonl` | one line per filtered item |
@@ -14,23 +14,29 @@
 //! | `<split>.keys` | 16 bytes XXH3-128 of each record's key, if keys may repeat |
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{BufReader, Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::closed_unit::{ClosedShard, ClosedUnit};
-use super::lines::{DuplicateLine, FilteredLine, RejectLine, append, json_line};
+use serde::Serialize;
+
 use super::outcome::{ContentHash, ConvertedRecord, Outcome, Outcomes};
-use super::rows::{RowEntry, rows_name};
+use super::remote::Remote;
 use super::stage::{Finished, NextStage, Stages};
-use super::unit_dirs::UnitDirs;
-use super::unit_options::UnitOptions;
-use super::unit_result::{UnitResult, UnitSplit, add_all};
-use crate::error::Result;
+use super::stop::Stop;
+use super::units::{
+    RESULT_NAME, UnitDirs, UnitFile, UnitResult, UnitShard, UnitSplit, add_all, different_unit, shard_path,
+};
+use crate::error::{Error, Result};
 use crate::format::{self, Format, ShardWriter};
 use crate::manifest::Counts;
 use crate::sample::Value;
-use crate::storage::{NewFile, create_dir, random};
+use crate::schema::Schema;
+use crate::storage::{
+    NewFile, Writeback, Written, create_dir, lstat, random, remove_dir_all, remove_file, rename, write_file,
+};
 
 /// Number of the next attempt in this process.
 static NEXT_ATTEMPT: AtomicU64 = AtomicU64::new(0);
@@ -352,6 +358,214 @@ fn attempt_name() -> String {
     format!("attempt-{:016x}{:016x}", random(), random())
 }
 
+/// A shard that is completely written but not yet durable. Finalizing it may wait for the disk, so it happens outside
+/// the workers.
+pub(super) struct ClosedShard {
+    pub(super) attempt: u64,
+    pub(super) options: Arc<UnitOptions>,
+    pub(super) split: usize,
+    pub(super) name: String,
+    pub(super) records: u64,
+    pub(super) file: NewFile,
+}
+
+/// A unit whose records are all written; [`ClosedUnit::finish`] makes it final.
+pub(super) struct ClosedUnit {
+    pub(super) attempt: u64,
+    pub(super) options: Arc<UnitOptions>,
+    pub(super) dirs: UnitDirs,
+    pub(super) dir: PathBuf,
+    pub(super) result: UnitResult,
+    pub(super) length: u64,
+    pub(super) sidecars: Vec<NewFile>,
+}
+
+impl ClosedShard {
+    /// Returns the number of the attempt, unique in this process.
+    pub(super) fn attempt(&self) -> u64 {
+        self.attempt
+    }
+
+    /// Waits until the shard is durable on disk or uploaded to object storage.
+    pub(super) fn commit(self, stop: &Stop) -> Result<(usize, UnitShard)> {
+        let written = match &self.options.remote {
+            None => self.file.commit()?,
+            Some(remote) => {
+                let path = self.file.path().to_owned();
+                let written = self.file.finish()?;
+                let name = shard_path(&self.options.splits[self.split], &self.name);
+                remote.check_uncommitted()?;
+                remote.upload(&path, &name, Some(&written), stop)?;
+                remove_file(&path)?;
+                written
+            }
+        };
+        let Written { bytes, sha256 } = written;
+        Ok((self.split, UnitShard { name: self.name, records: self.records, bytes, sha256 }))
+    }
+}
+
+impl ClosedUnit {
+    /// Returns the number of the attempt, unique in this process.
+    pub(super) fn attempt(&self) -> u64 {
+        self.attempt
+    }
+
+    /// Returns the sum of the lengths of all records.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Makes the unit final. `shards` are all its shards, in the order in which they were closed.
+    pub(super) fn finish(mut self, shards: Vec<(usize, UnitShard)>, stop: &Stop) -> Result<UnitResult> {
+        for (split, shard) in shards {
+            self.result.splits[split].shards.push(shard);
+        }
+        for sidecar in self.sidecars {
+            let name = sidecar.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let Written { bytes, sha256 } = sidecar.commit()?;
+            self.result.files.push(UnitFile { name, bytes, sha256 });
+        }
+        write_file(&self.dir.join(RESULT_NAME), &self.result.to_bytes()?)?;
+        if let Some(remote) = &self.options.remote {
+            remote.finish_unit(&self.result, &self.dir, stop)?;
+        }
+        let done = self.dirs.done(self.result.unit);
+        if let Err(error) = rename(&self.dir, &done) {
+            // If another process has finished the same unit meanwhile, the first result stays.
+            if lstat(&done.join(RESULT_NAME))?.is_none() {
+                return Err(error);
+            }
+            remove_dir_all(&self.dir)?;
+            if self.dirs.result(self.result.unit, &self.result.plan)? != self.result {
+                return Err(different_unit(self.result.unit).at_path(done));
+            }
+        }
+        Ok(self.result)
+    }
+}
+
+/// Options shared by all units of a run.
+pub(super) struct UnitOptions {
+    /// Identity of the plan.
+    pub plan: String,
+    pub format: Format,
+    pub shard_bytes: u64,
+    pub shard_records: Option<u64>,
+    pub schema: Arc<Schema>,
+    pub splits: Vec<String>,
+    pub writeback: Writeback,
+    /// Destination of finished units, if it is object storage.
+    pub remote: Option<Remote>,
+}
+
+/// A row for the record index, before the number of its shard in the dataset is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RowEntry {
+    /// Ordinal of the shard in its unit and split.
+    pub shard: u32,
+    pub position: u64,
+    pub bytes: u64,
+    pub length: u64,
+    pub crc32c: u32,
+    pub width: u32,
+    pub height: u32,
+}
+
+impl RowEntry {
+    pub(super) const BYTES: usize = 40;
+
+    pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        out[0..8].copy_from_slice(&self.position.to_le_bytes());
+        out[8..16].copy_from_slice(&self.bytes.to_le_bytes());
+        out[16..24].copy_from_slice(&self.length.to_le_bytes());
+        out[24..28].copy_from_slice(&self.shard.to_le_bytes());
+        out[28..32].copy_from_slice(&self.crc32c.to_le_bytes());
+        out[32..36].copy_from_slice(&self.width.to_le_bytes());
+        out[36..40].copy_from_slice(&self.height.to_le_bytes());
+        out
+    }
+
+    pub(super) fn from_bytes(row: &[u8; Self::BYTES]) -> Self {
+        let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| row[at + i]));
+        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| row[at + i]));
+        Self {
+            position: u64_at(0),
+            bytes: u64_at(8),
+            length: u64_at(16),
+            shard: u32_at(24),
+            crc32c: u32_at(28),
+            width: u32_at(32),
+            height: u32_at(36),
+        }
+    }
+}
+
+/// Returns the name of the file with the rows of a split.
+pub(super) fn rows_name(split: &str) -> String {
+    format!("{split}.rows")
+}
+
+/// Calls `each` with all rows of a split of a unit, in order.
+pub(super) fn for_each_row(
+    path: &Path,
+    records: u64,
+    mut each: impl FnMut(RowEntry) -> Result<()>,
+) -> Result<()> {
+    if records == 0 {
+        return Ok(());
+    }
+    let fail = |e| Error::io("read", path, e);
+    // Most units are large. For many small units, allocating buffers of full size would dominate.
+    let bytes = usize::try_from(records).unwrap_or(usize::MAX).saturating_mul(RowEntry::BYTES);
+    let mut file = BufReader::with_capacity(bytes.min(1 << 18), File::open(path).map_err(fail)?);
+    let mut row = [0; RowEntry::BYTES];
+    for _ in 0..records {
+        file.read_exact(&mut row).map_err(fail)?;
+        each(RowEntry::from_bytes(&row))?;
+    }
+    Ok(())
+}
+
+/// A line of `rejects.jsonl`.
+#[derive(Serialize)]
+pub(super) struct RejectLine<'a> {
+    pub(super) origin: &'a str,
+    pub(super) split: &'a str,
+    pub(super) code: &'a str,
+    pub(super) message: &'a str,
+}
+
+/// A line of `duplicates.jsonl`.
+#[derive(Serialize)]
+pub(super) struct DuplicateLine<'a> {
+    pub(super) origin: &'a str,
+    pub(super) split: &'a str,
+    /// Origin of the item that is kept.
+    pub(super) of: &'a str,
+}
+
+/// A line of `filtered.jsonl`.
+#[derive(Serialize)]
+pub(super) struct FilteredLine<'a> {
+    pub(super) origin: &'a str,
+    pub(super) split: &'a str,
+    pub(super) reason: &'a str,
+}
+
+/// Appends `line` as a line of JSON.
+pub(super) fn json_line(file: &mut NewFile, line: &impl Serialize) -> Result<()> {
+    let mut json = serde_json::to_vec(line).map_err(|e| Error::not_serialized("a line", e))?;
+    json.push(b'\n');
+    append(file, &json)
+}
+
+/// Appends `bytes`.
+pub(super) fn append(file: &mut NewFile, bytes: &[u8]) -> Result<()> {
+    file.write_all(bytes).map_err(|e| Error::io("write", file.path(), e))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -374,5 +588,12 @@ mod tests {
         let names: std::collections::BTreeSet<String> = (0..1000).map(|_| attempt_name()).collect();
         assert_eq!(names.len(), 1000);
         assert!(names.iter().all(|name| name.len() == "attempt-".len() + 32));
+    }
+
+    #[test]
+    fn rows_round_trip() {
+        let row =
+            RowEntry { shard: 1, position: 2 << 32, bytes: 3, length: 4, crc32c: 5, width: 6, height: 7 };
+        assert_eq!(RowEntry::from_bytes(&row.to_bytes()), row);
     }
 }

@@ -4,12 +4,11 @@ use super::convert::ImageConversion;
 use super::job::ImagesJob;
 use crate::error::Result;
 use crate::options::RunOptions;
-use crate::pipeline::continuation::Continuation;
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::predict::Prediction;
 use crate::pipeline::progress::Progress;
 use crate::pipeline::run::{Job, Outcome, check_start, run, store_plan};
-use crate::pipeline::stop::Stop;
+use crate::pipeline::stop::{Continuation, Stop};
 use crate::schema::{Kind, LABEL};
 
 impl Job for ImagesJob {

@@ -5,13 +5,12 @@ use std::thread::{Scope, ScopedJoinHandle};
 
 use crate::error::{Error, Result};
 use crate::panics::caught;
-use crate::pipeline::closed_unit::{ClosedShard, ClosedUnit};
 use crate::pipeline::events::{Event, EventLevel};
 use crate::pipeline::progress::Progress;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::timing::Activity;
-use crate::pipeline::unit::unit_of_shard;
-use crate::pipeline::unit_result::UnitShard;
+use crate::pipeline::unit::{ClosedShard, ClosedUnit, unit_of_shard};
+use crate::pipeline::units::UnitShard;
 use crate::testing::panic_point;
 use crate::threads;
 

@@ -1,6 +1,4 @@
-//! What an output directory, or a prefix in object storage, holds before a run.
-
-use crate::manifest::Manifest;
+//! Names in the working directory of an output, and what a run does with what it finds there.
 
 /// How to treat existing content of the output directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,13 +32,3 @@ pub(super) const PLAN_NAME: &str = "plan.jsonl";
 pub(super) const LOCK_NAME: &str = "lock";
 /// The manifest of a dataset that is being removed; empty if an unfinished run is being removed.
 pub(super) const RETIRED_NAME: &str = "retired.json";
-
-/// State of an output when a run opens it.
-pub(super) enum OutputState {
-    /// It holds neither a plan nor a dataset.
-    Empty,
-    /// An earlier run has stored its plan, but has not committed.
-    Planned,
-    /// The dataset is committed.
-    Committed(Box<Manifest>),
-}

@@ -1,0 +1,154 @@
+//! Conversion of the units of a plan: all of them, or the share of one process.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::conversion::Conversion;
+use super::dedup::{DUPLICATE_PAIRS_HASH_NAME, DUPLICATE_PAIRS_NAME};
+use super::job_file::JobHeader;
+use super::memory::{MemoryPool, Shares};
+use super::output::UnitStore;
+use super::progress::Progress;
+use super::remote::Remote;
+use super::remote_units::UPLOADS;
+use super::schedule::{FailedUnits, SchedulerContext, run};
+use super::stop::{Continuation, Stop};
+use super::timing::Phase;
+use super::unit::{UnitOptions, UnitSink};
+use super::units::{CheckLevel, UnitDirs, UnitResult, UnitState};
+use super::workers::Workers;
+use crate::error::{Error, ErrorKind, Result};
+use crate::numbers::plural;
+use crate::options::RunOptions;
+use crate::source::planned::is_source_change;
+use crate::storage::Writeback;
+
+/// The threads of a run, where it counts its work, and how it is stopped.
+#[derive(Clone, Copy)]
+pub(super) struct RunContext<'a> {
+    pub(super) workers: &'a Workers,
+    pub(super) progress: &'a Progress,
+    pub(super) stop: &'a Stop,
+}
+
+/// The units of a plan in an output directory.
+pub(super) struct Units<'a> {
+    pub(super) header: &'a JobHeader,
+    pub(super) out: &'a Path,
+    pub(super) dirs: &'a UnitDirs,
+    /// Destination of finished units, if it is object storage.
+    pub(super) remote: Option<&'a Remote>,
+    pub(super) context: RunContext<'a>,
+}
+
+impl Units<'_> {
+    /// Returns where the units are stored.
+    pub(super) fn store(&self) -> UnitStore<'_> {
+        let JobHeader { plan, units, .. } = self.header;
+        UnitStore { dirs: self.dirs, out: self.out, remote: self.remote, plan, planned: *units }
+    }
+
+    /// Checks `units` and returns the unfinished ones. Finished units are counted as done; damaged ones are removed.
+    pub(super) fn unfinished(&self, units: Vec<u32>, check: CheckLevel) -> Result<Vec<u32>> {
+        let RunContext { workers, progress, stop } = self.context;
+        let started = Instant::now();
+        let mut todo = Vec::new();
+        let done = |result: &UnitResult| {
+            let counts = result.counts();
+            let records = result.splits.iter().map(|s| s.records).sum();
+            progress.done(counts.found, result.source_bytes, records, counts.rejected);
+        };
+        for (unit, state) in self.store().check(units, check, workers, stop, &done)? {
+            if let UnitState::Damaged(why) = state {
+                progress.note(format!("unit {unit} is converted again, because {why}"));
+                self.store().remove(unit)?;
+            }
+            todo.push(unit);
+        }
+        progress.timing.end_phase(Phase::Prepare, started);
+        Ok(todo)
+    }
+
+    /// Does the preparation shared by all units, unless another process has done it.
+    pub(super) fn prepare<C: Conversion>(&self, conversion: &C, memory: &MemoryPool) -> Result<()> {
+        let RunContext { workers, stop, .. } = self.context;
+        let work = self.dirs.work();
+        if let Some(remote) = self.remote {
+            let plan = &self.header.plan;
+            if remote.find_planned(work, plan, DUPLICATE_PAIRS_HASH_NAME)? {
+                remote.fetch_planned(work, plan, DUPLICATE_PAIRS_NAME)?;
+            }
+        }
+        conversion.prepare(work, workers, memory, stop)?;
+        match self.remote {
+            // The hash comes last: it shows that the other file is complete.
+            Some(remote) => remote.store_planned(
+                work,
+                &self.header.plan,
+                &[DUPLICATE_PAIRS_NAME, DUPLICATE_PAIRS_HASH_NAME],
+                stop,
+            ),
+            None => Ok(()),
+        }
+    }
+
+    /// Converts the units in `todo`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotCommitted`] if sources of some units could not be read. The other units are finished.
+    pub(super) fn convert<C: Conversion>(
+        &self,
+        conversion: &C,
+        todo: Vec<u32>,
+        options: &RunOptions,
+    ) -> Result<()> {
+        let RunContext { workers, progress, stop } = self.context;
+        if todo.is_empty() {
+            return Ok(());
+        }
+        let count = todo.len();
+        let started = Instant::now();
+        let memory = Shares::of(options.memory_bytes).tasks();
+        self.prepare(conversion, &memory)?;
+        progress.timing.end_phase(Phase::Prepare, started);
+        let started = Instant::now();
+        let (header, writeback) = (self.header, Writeback::start());
+        let unit_options = Arc::new(UnitOptions {
+            plan: header.plan.clone(),
+            format: header.output.format,
+            shard_bytes: header.output.shard_bytes,
+            shard_records: header.output.shard_records,
+            schema: Arc::new(header.schema.clone()),
+            splits: header.splits.clone(),
+            writeback: writeback.clone(),
+            remote: self.remote.cloned(),
+        });
+        let sink =
+            |unit| UnitSink::create(unit, self.dirs, &unit_options, conversion.stages(self.dirs.work()));
+        let uploads = self.remote.map(|_| UPLOADS);
+        let failed = run(
+            &SchedulerContext { conversion, workers, memory, progress, stop, sink: &sink, uploads },
+            todo,
+        )?;
+        writeback.check()?;
+        progress.timing.end_phase(Phase::Convert, started);
+        all_failures(failed, count, &stop.continuation()).map_or(Ok(()), Err)
+    }
+}
+
+/// Returns the error for units that failed because their sources could not be read.
+fn all_failures(failed: FailedUnits, units: usize, continuation: &Continuation) -> Option<Error> {
+    let count = failed.len();
+    let (_, first) = failed.into_iter().next()?;
+    let message = format!("{count} of {} failed; the first failure", plural(units as u64, "unit"));
+    let advice = continuation.advice();
+    let help = match first.remedy() {
+        // No run can use units of the sources as they were.
+        Some(help) if is_source_change(&first) => help.to_owned(),
+        Some(help) => format!("the finished units are kept: {help}; then {advice}"),
+        None => format!("the finished units are kept: fix the cause, then {advice}"),
+    };
+    Some(Error::new(ErrorKind::NotCommitted, message).help(help).caused_by(first))
+}
