@@ -26,6 +26,8 @@ pub mod options;
 #[cfg(feature = "convert")]
 pub mod pipeline;
 #[cfg(feature = "convert")]
+pub mod recipe;
+#[cfg(feature = "convert")]
 pub mod report;
 #[cfg(feature = "convert")]
 pub mod source;

@@ -1,21 +1,22 @@
 //! Arguments that `images` and `text` share: sources, output, limits.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::run_report::RunReportArgs;
-use super::values::{choice, parse, size, source, threads};
+use super::values::{parse, size, source, threads};
 use super::verbosity::VerbosityArgs;
 use crate::error::{Error, Result};
-use crate::format::Format;
 use crate::options::{
-    DEFAULT_MEMORY_BYTES, DEFAULT_SEED, Existing, MIN_MEMORY_BYTES, MIN_SHARD_BYTES, MIN_UNIT_BYTES,
-    MaxRejects, OutputOptions, ResumeCheck, RunOptions, SourceSpec, SplitSpec,
+    DEFAULT_MEMORY_BYTES, Existing, MIN_MEMORY_BYTES, MaxRejects, OutputOptions, ResumeCheck, RunOptions,
+    SourceSpec,
 };
 
 /// Source argument for standard input.
 pub(super) const STDIN: &str = "-";
 /// Default of `--max-rejects`.
 pub(super) const DEFAULT_MAX_REJECTS: &str = "10%";
+/// Default of `--memory`.
+const DEFAULT_MEMORY: &str = "1GiB";
 
 /// What is done although something after it failed, in warnings.
 pub(super) const COMMITTED: &str = "the dataset is committed";
@@ -31,7 +32,7 @@ pub(super) struct CommonArgs {
     /// Sources may be in object storage: a prefix or an object such as s3://bucket/photos (also gs:// and az://), or a file on a
     /// web server (https://…).
     #[arg(required = true, value_name = "SRC")]
-    sources: Vec<PathBuf>,
+    pub(super) sources: Vec<PathBuf>,
 
     /// Output directory or prefix in object storage; it must be empty or not exist
     ///
@@ -40,49 +41,23 @@ pub(super) struct CommonArgs {
     #[arg(short, long, value_name = "DIR", required_unless_present = "dry_run")]
     pub(super) out: Option<PathBuf>,
 
-    /// Follow symbolic links inside the sources
-    #[arg(long)]
-    pub(super) follow_symlinks: bool,
+    /// Use the options of DATASET; options given here replace them
+    ///
+    /// Takes over every option that affects the dataset, with the class names in their order, and the tokenizer unless
+    /// --tokenizer is given. Each replaced option is named. `dsconvert inspect DATASET --recipe` prints the options.
+    #[arg(long, value_name = "DATASET")]
+    pub(super) like: Option<PathBuf>,
+}
 
-    /// Format of the shards
-    #[arg(short, long, value_name = "FORMAT", value_parser = choice::<Format>(), default_value = "parquet")]
-    #[arg(help_heading = "Output")]
-    format: Format,
-
-    /// Maximum size of the records in one shard, before encoding
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", help_heading = "Output")]
-    shard_bytes: String,
-
+/// Arguments common to both conversions that do not affect the dataset.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Run")]
+pub(super) struct RunArgs {
     /// Directory for shards waiting to be uploaded, if --out is in object storage [default: the system's temporary directory]
     ///
     /// It holds the shards that are being written or uploaded. --resume does not need its content.
-    #[arg(long, value_name = "DIR", help_heading = "Run")]
+    #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
-
-    /// Maximum number of records in one shard
-    #[arg(long, value_name = "N", help_heading = "Output")]
-    shard_records: Option<u64>,
-
-    /// Source bytes per work unit [default: 2GiB of images, 256MiB of text]
-    ///
-    /// An interrupted run loses at most the units in progress. Shards never span units.
-    #[arg(long, value_name = "SIZE", help_heading = "Output")]
-    unit_bytes: Option<String>,
-
-    /// Divide the records into splits, such as train=0.9,validation=0.1
-    ///
-    /// The split of a record depends only on the hash of its key, so adding files never moves existing records. As in names of
-    /// folders, val is the split validation.
-    #[arg(long, value_name = "SPLITS", help_heading = "Output")]
-    split: Option<String>,
-
-    /// Store the records in a random order that depends on --seed
-    #[arg(long, help_heading = "Output")]
-    shuffle: bool,
-
-    /// Seed for --shuffle and for the hash of --split [default: 0]
-    #[arg(long, value_name = "N", help_heading = "Output")]
-    seed: Option<u64>,
 
     /// Finish an interrupted run in this directory
     ///
@@ -94,47 +69,46 @@ pub(super) struct CommonArgs {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "size",
-        conflicts_with = "overwrite",
-        help_heading = "Run"
+        conflicts_with = "overwrite"
     )]
     resume: Option<ResumeArg>,
 
     /// Replace the dataset in the output directory
     ///
     /// Removes only files that are listed in its manifest.
-    #[arg(long, help_heading = "Run")]
+    #[arg(long)]
     overwrite: bool,
 
     /// Number of worker threads [default: number of cores]
-    #[arg(short = 'j', long, value_name = "N", help_heading = "Run")]
+    #[arg(short = 'j', long, value_name = "N")]
     threads: Option<usize>,
 
     /// Memory limit for all work in progress
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", help_heading = "Run")]
+    #[arg(long, value_name = "SIZE", default_value = DEFAULT_MEMORY)]
     memory: String,
 
     /// Commit nothing if more than this number or share of items are rejected
-    #[arg(long, value_name = "N|P%", default_value = DEFAULT_MAX_REJECTS, allow_negative_numbers = true, help_heading = "Run")]
+    #[arg(long, value_name = "N|P%", default_value = DEFAULT_MAX_REJECTS, allow_negative_numbers = true)]
     max_rejects: String,
 
     /// Exit with status 1 if any item was rejected
-    #[arg(long, help_heading = "Run")]
+    #[arg(long)]
     pub(super) strict: bool,
 
-    #[command(flatten, next_help_heading = "Run")]
+    #[command(flatten)]
     pub(super) report: RunReportArgs,
 
     /// Print what would be done, without writing anything
-    #[arg(long, conflicts_with = "run_report", help_heading = "Run")]
+    #[arg(long, conflicts_with = "run_report")]
     pub(super) dry_run: bool,
 
     /// With --dry-run: predict the run from a sample of about N items (10 or more), converted in memory
     ///
     /// Predicts records, rejects, tokens, size, shards and time, each with a 95% interval.
-    #[arg(long, value_name = "N", requires = "dry_run", help_heading = "Run")]
+    #[arg(long, value_name = "N", requires = "dry_run")]
     pub(super) sample: Option<u64>,
 
-    #[command(flatten, next_help_heading = "Run")]
+    #[command(flatten)]
     pub(super) verbosity: VerbosityArgs,
 
     /// Whether to only store the plan, as `dsconvert plan` does.
@@ -168,43 +142,42 @@ impl CommonArgs {
     pub(super) fn sources(&self) -> Result<Vec<SourceSpec>> {
         self.sources.iter().map(|text| source(text)).collect()
     }
+}
 
-    /// Returns whether a complete dataset is repaired. Its manifest stores all options, also those without effect, so these
-    /// are accepted.
-    pub(super) fn is_repair(&self) -> bool {
-        self.resume == Some(ResumeArg::Repair)
+/// Refuses `--seed` if nothing uses it. `is_given`: the command line has it.
+pub(super) fn check_seed(output: &OutputOptions, is_given: bool) -> Result<()> {
+    let uses_seed = output.shuffle || output.split.is_some();
+    match is_given && !uses_seed {
+        true => Err(Error::usage("--seed applies only to --shuffle and --split")
+            .help("add one of them, or leave out --seed")),
+        false => Ok(()),
+    }
+}
+
+impl RunArgs {
+    /// Returns the arguments that repair a dataset.
+    pub(super) fn repair(threads: Option<usize>) -> Self {
+        Self {
+            scratch: None,
+            resume: Some(ResumeArg::Repair),
+            overwrite: false,
+            threads,
+            memory: DEFAULT_MEMORY.to_owned(),
+            max_rejects: DEFAULT_MAX_REJECTS.to_owned(),
+            strict: false,
+            report: RunReportArgs::default(),
+            dry_run: false,
+            sample: None,
+            verbosity: VerbosityArgs::default(),
+            plan_only: false,
+        }
     }
 
-    /// Returns the semantic options of the output.
-    pub(super) fn output(&self) -> Result<OutputOptions> {
-        if self.shard_records == Some(0) {
-            return Err(Error::usage("--shard-records 0: a shard holds at least one record"));
-        }
-        let uses_seed = self.shuffle || self.split.is_some();
-        if self.seed.is_some() && !uses_seed && !self.is_repair() {
-            return Err(Error::usage("--seed applies only to --shuffle and --split")
-                .help("add one of them, or leave out --seed"));
-        }
-        Ok(OutputOptions {
-            format: self.format,
-            shard_bytes: size("shard_bytes", &self.shard_bytes, MIN_SHARD_BYTES)?,
-            shard_records: self.shard_records,
-            unit_bytes: self
-                .unit_bytes
-                .as_deref()
-                .map(|text| size("unit_bytes", text, MIN_UNIT_BYTES))
-                .transpose()?,
-            split: self.split.as_deref().map(str::parse::<SplitSpec>).transpose()?,
-            shuffle: self.shuffle,
-            seed: self.seed.unwrap_or(DEFAULT_SEED),
-        })
-    }
-
-    /// Returns the operational options.
-    pub(super) fn run_options(&self) -> Result<RunOptions> {
+    /// Returns the operational options of a run into `out`.
+    pub(super) fn options(&self, out: Option<&Path>) -> Result<RunOptions> {
         Ok(RunOptions {
             // Only a dry run has no output, and it writes nothing.
-            out: self.out.clone().unwrap_or_default(),
+            out: out.map(Path::to_owned).unwrap_or_default(),
             scratch: self.scratch.clone(),
             threads: threads(self.threads)?,
             memory_bytes: size("memory", &self.memory, MIN_MEMORY_BYTES)?,
@@ -218,12 +191,12 @@ impl CommonArgs {
     }
 
     /// Checks before the run starts that the run report can be written.
-    pub(super) fn check_report(&self) -> Result<()> {
+    pub(super) fn check_report(&self, out: Option<&Path>) -> Result<()> {
         if self.plan_only && self.report.is_requested() {
             return Err(Error::usage("--report does not apply to a plan, which converts nothing")
                 .help("give it to dsconvert run and dsconvert merge"));
         }
-        self.report.check(self.out.as_deref())
+        self.report.check(out)
     }
 
     /// Returns the options that a plan does not store, because they apply when the dataset is committed.
@@ -233,5 +206,5 @@ impl CommonArgs {
     }
 }
 
-/// The defaults in the help texts of `--memory` and `--seed` must equal those of the library.
-const _: () = assert!(DEFAULT_MEMORY_BYTES == 1 << 30 && DEFAULT_SEED == 0);
+/// The default in the help text of `--memory` must equal that of the library.
+const _: () = assert!(DEFAULT_MEMORY_BYTES == 1 << 30);

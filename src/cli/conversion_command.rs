@@ -1,10 +1,10 @@
 //! Execution of `images`, `text` and `plan`: plans the conversion, then previews, stores or runs it.
 
 use std::mem::ManuallyDrop;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::common::{COMMITTED, CommonArgs};
+use super::common::{COMMITTED, RunArgs};
 use super::flags::{shown, with_flags};
 use super::progress::with_progress;
 use super::signals::SignalWatch;
@@ -20,7 +20,8 @@ use crate::testing::panic_point;
 
 /// A conversion whose arguments are parsed, and whose sources are not listed yet.
 pub(super) struct ConversionCommand<'a> {
-    pub(super) common: &'a CommonArgs,
+    pub(super) out: Option<&'a Path>,
+    pub(super) run: &'a RunArgs,
     pub(super) watch: &'a SignalWatch,
     pub(super) sources: Vec<SourceSpec>,
     /// Whether the sources are searched for files. Such sources must not overlap with the output; otherwise, only the
@@ -38,10 +39,10 @@ impl ConversionCommand<'_> {
         mut self,
         plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
     ) -> Result<Ending> {
-        let options = self.common.run_options()?;
-        self.common.check_report()?;
+        let options = self.run.options(self.out)?;
+        self.run.check_report(self.out)?;
         let sources = std::mem::take(&mut self.sources);
-        if !self.common.dry_run {
+        if !self.run.dry_run {
             check_output(&options, if self.walked { &sources } else { &[] })?;
             check_inputs(&options, &self.inputs)?;
         }
@@ -51,27 +52,27 @@ impl ConversionCommand<'_> {
         let job = ManuallyDrop::new(plan(sources)?);
         let plan = job.summary();
         let planning = started.elapsed();
-        if !self.common.verbosity.is_quiet() {
+        if !self.run.verbosity.is_quiet() {
             summary::warnings(&plan.warnings).into_iter().for_each(print::warning);
         }
-        if self.common.dry_run {
+        if self.run.dry_run {
             self.preview(&*job, &plan, &options)
-        } else if self.common.plan_only {
+        } else if self.run.plan_only {
             self.store(&*job, &plan, &options)
         } else {
-            self.run(&*job, &plan, &options, planning)
+            self.convert(&*job, &plan, &options, planning)
         }
     }
 
     /// Prints what would be done and, as a warning, why it would be refused. With `--sample`, prints a prediction.
     fn preview(&self, job: &impl Job, plan: &PlanSummary, options: &RunOptions) -> Result<Ending> {
         print::out(&summary::plan(plan))?;
-        if self.common.out.is_some()
+        if self.out.is_some()
             && let Err(error) = check_inputs(options, &self.inputs).and_then(|()| job.check_start(options))
         {
             warn_of_refusal(&error);
         }
-        if let Some(sample) = self.common.sample {
+        if let Some(sample) = self.run.sample {
             let prediction = job.predict(sample, options, self.watch.stop())?;
             print::out(&summary::prediction(&prediction, options.threads, plan.dedup))?;
         }
@@ -80,12 +81,12 @@ impl ConversionCommand<'_> {
 
     /// Stores the plan for other processes.
     fn store(&self, job: &(impl Job + Sync), plan: &PlanSummary, options: &RunOptions) -> Result<Ending> {
-        let level = self.common.verbosity.level();
+        let level = self.run.verbosity.level();
         let units = with_progress(plan.items, level, self.watch, |progress, stop| {
             job.store(options, progress, stop)
         })?;
-        if !self.common.verbosity.is_quiet() {
-            for option in self.common.not_planned() {
+        if !self.run.verbosity.is_quiet() {
+            for option in self.run.not_planned() {
                 print::warning(format!("{option} is not part of a plan: give it to dsconvert merge"));
             }
             print::summary(&summary::stored(units, plan, &options.out), "the plan is stored");
@@ -94,7 +95,7 @@ impl ConversionCommand<'_> {
     }
 
     /// Converts everything and commits the dataset. The `planning` took that long.
-    fn run(
+    fn convert(
         &self,
         job: &(impl Job + Sync),
         plan: &PlanSummary,
@@ -102,14 +103,14 @@ impl ConversionCommand<'_> {
         planning: Duration,
     ) -> Result<Ending> {
         let started = Instant::now();
-        let level = self.common.verbosity.level();
+        let level = self.run.verbosity.level();
         let (outcome, report) = with_progress(plan.items, level, self.watch, |progress, stop| {
             let outcome = job.run(options, progress, stop)?;
             let report = RunReport::new(&outcome, options, progress, planning, planning + started.elapsed());
             Ok((outcome, report))
         })?;
-        self.common.report.write(&report, COMMITTED);
-        if self.common.report.shows_summary(&self.common.verbosity) {
+        self.run.report.write(&report, COMMITTED);
+        if self.run.report.shows_summary(&self.run.verbosity) {
             let mut text = summary::report(&outcome, plan, &options.out, started.elapsed());
             text.push_str(&summary::times(&report));
             // The lengths come from the indexes, which are not kept locally once they are uploaded.
@@ -125,7 +126,7 @@ impl ConversionCommand<'_> {
             print::summary(&text, COMMITTED);
         }
         let rejects = outcome.manifest.counts.rejected > 0;
-        Ok(if self.common.strict && rejects { Ending::Rejects } else { Ending::Success })
+        Ok(if self.run.strict && rejects { Ending::Rejects } else { Ending::Success })
     }
 }
 

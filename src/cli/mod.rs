@@ -18,13 +18,13 @@ mod output_file;
 mod parts;
 mod print;
 mod progress;
+mod recipe;
 mod run_report;
 mod signals;
 mod simulate;
 mod summary;
 mod synonyms;
 mod text;
-mod text_values;
 mod values;
 mod verbosity;
 mod version;
@@ -108,8 +108,8 @@ impl Command {
     #[cfg(feature = "remote")]
     fn is_quiet(&self) -> bool {
         match self {
-            Self::Images(args) => args.common.verbosity.is_quiet(),
-            Self::Text(args) => args.common.verbosity.is_quiet(),
+            Self::Images(args) => args.run.verbosity.is_quiet(),
+            Self::Text(args) => args.run.verbosity.is_quiet(),
             Self::Run(args) => args.verbosity.is_quiet(),
             Self::Merge(args) => args.verbosity.is_quiet(),
             _ => false,
@@ -177,17 +177,6 @@ fn execute(command: Command) -> Result<Ending> {
         Command::Bench(args) => bench::exec(&args),
         Command::Headspace(args) => headspace::exec(&args),
         Command::Simulate(args) => simulate::exec(&args),
-    }
-}
-
-/// Runs `dsconvert images` or `dsconvert text` with the command line `argv` and, for images, the given `classes` instead
-/// of a file with their names.
-fn convert(argv: Vec<OsString>, classes: Option<Vec<String>>) -> Result<Ending> {
-    match Cli::try_parse_from(argv).map(|cli| cli.command) {
-        Ok(Command::Images(args)) => images::exec_with_classes(*args, classes),
-        Ok(Command::Text(args)) => text::exec(*args),
-        Ok(_) => Err(Error::internal("this is not a conversion")),
-        Err(e) => Err(usage_of(&e)),
     }
 }
 

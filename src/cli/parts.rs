@@ -140,11 +140,11 @@ pub(super) struct StatusArgs {
 pub(super) fn plan(args: PlanArgs) -> Result<Ending> {
     match args.command {
         PlanCommand::Images(mut args) => {
-            args.common.plan_only = true;
+            args.run.plan_only = true;
             images::exec(*args)
         }
         PlanCommand::Text(mut args) => {
-            args.common.plan_only = true;
+            args.run.plan_only = true;
             text::exec(*args)
         }
     }

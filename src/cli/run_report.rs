@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::report::RunReport;
 
 /// `--report` of the commands that convert or commit.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(super) struct RunReportArgs {
     /// Write times, rates and memory of the run to FILE as JSON
     ///

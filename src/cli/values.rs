@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-
 use crate::error::{Error, Result};
-use crate::options::{Choice, MAX_THREADS, SourceSpec, default_threads, parse_size};
+use crate::options::{MAX_THREADS, SourceSpec, default_threads, parse_size};
 use crate::source::{braces, globs};
 use crate::storage::{ObjectUrl, stat};
 use crate::transform::image::Resize;
@@ -20,16 +18,6 @@ pub(super) fn check_not_folder(option: &'static str, path: &Path, help: &str) ->
         return Err(Error::usage("this is a folder, not a file").of_option(option).at_path(path).help(help));
     }
     Ok(())
-}
-
-/// Returns a parser for one of a fixed set of words, which `--help` and completions list.
-pub(super) fn choice<T: Choice>() -> impl TypedValueParser<Value = T> {
-    choice_of::<T>(T::WORDS)
-}
-
-/// As [`choice`], for a command that accepts only `words`.
-pub(super) fn choice_of<T: Choice>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(words).try_map(|word| word.parse::<T>())
 }
 
 /// Parses the value of `option`.

@@ -1,7 +1,7 @@
 //! `--quiet` and `--verbose`: how much a run prints.
 
 /// Options for how much a run prints.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(super) struct VerbosityArgs {
     /// Print only errors
     #[arg(short, long, conflicts_with = "verbose")]

@@ -4,6 +4,7 @@
 //! (threads, memory, paths, error limits) affect neither.
 
 mod choice;
+mod definition;
 mod local;
 mod split;
 mod split_words;
@@ -16,11 +17,14 @@ pub use crate::pipeline::{Existing, ResumeCheck};
 pub use crate::storage::check_local;
 pub use choice::Choice;
 pub use dsconvert_dataset::size::{Decimal, MaxRejects, parse_size};
+pub use definition::{Defined, Definition, Extra, Form, Input, OptionValue, Plain, Size};
+pub(crate) use definition::{as_text, form_of, is_default, not_a_value, option_values, options, word_values};
 pub(crate) use local::{check_sources, is_remote};
 pub use split::SplitSpec;
 pub use split_words::split_named;
 pub(crate) use split_words::{Affix, SplitName, split_affixes};
 
+use crate::error::{Error, Result};
 use crate::format::Format;
 
 impl Choice for Format {
@@ -47,38 +51,52 @@ pub const MIN_MEMORY_BYTES: u64 = 64 << 20;
 /// Default of `--seed`.
 pub const DEFAULT_SEED: u64 = 0;
 
-/// Semantic options shared by both commands.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct OutputOptions {
-    /// Shard format.
-    pub format: Format,
-    /// A shard is closed before the canonical size of its records exceeds this many bytes.
-    pub shard_bytes: u64,
-    /// A shard is closed when it holds this many records.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shard_records: Option<u64>,
-    /// Source bytes per work unit; `None`: the default for the kind of dataset.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unit_bytes: Option<u64>,
-    /// Named splits by hash of the key. `None`: the splits that the sources define, otherwise all records in `train`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub split: Option<SplitSpec>,
-    /// Whether records are reordered by a keyed permutation.
-    pub shuffle: bool,
-    /// Key of the permutation and of the split hash.
-    pub seed: u64,
+option_values! { Text: SplitSpec; }
+
+options! {
+    /// Semantic options shared by both commands.
+    pub struct OutputOptions {
+        "Output" {
+            /// Format of the shards
+            [] format: Format = Format::default(), "FORMAT", short = Some('f');
+
+            /// Maximum size of the records in one shard, before encoding
+            [] shard_bytes: u64 as Size<MIN_SHARD_BYTES> = DEFAULT_SHARD_BYTES, "SIZE";
+
+            /// Maximum number of records in one shard
+            [serde(skip_serializing_if = "Option::is_none")]
+            shard_records: Option<u64> = None, "N";
+
+            /// Source bytes per work unit [default: 2GiB of images, 256MiB of text]
+            ///
+            /// An interrupted run loses at most the units in progress. Shards never span units.
+            [serde(skip_serializing_if = "Option::is_none")]
+            unit_bytes: Option<u64> as Size<MIN_UNIT_BYTES> = None, "SIZE";
+
+            /// Divide the records into splits, such as train=0.9,validation=0.1
+            ///
+            /// The split of a record depends only on the hash of its key, so adding files never moves existing records. As in
+            /// names of folders, val is the split validation.
+            [serde(skip_serializing_if = "Option::is_none")]
+            split: Option<SplitSpec> = None, "SPLITS";
+
+            /// Store the records in a random order that depends on --seed
+            [] shuffle: bool = false, "";
+
+            /// Seed for --shuffle and for the hash of --split
+            [] seed: u64 = DEFAULT_SEED, "N";
+        }
+        groups {}
+        values {}
+    }
 }
 
-impl Default for OutputOptions {
-    fn default() -> Self {
-        Self {
-            format: Format::default(),
-            shard_bytes: DEFAULT_SHARD_BYTES,
-            shard_records: None,
-            unit_bytes: None,
-            split: None,
-            shuffle: false,
-            seed: DEFAULT_SEED,
+impl OutputOptions {
+    /// Refuses values without a meaning.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.shard_records {
+            Some(0) => Err(Error::usage("`shard_records 0`: a shard holds at least one record")),
+            _ => Ok(()),
         }
     }
 }

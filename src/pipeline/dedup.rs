@@ -7,11 +7,8 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-
-use serde::{Deserialize, Serialize};
 
 use super::commit::SORT_BYTES;
 use super::stop::Stop;
@@ -30,37 +27,6 @@ pub(super) const DUPLICATE_PAIRS_HASH_NAME: &str = "duplicates.sha256";
 const ROW_BYTES: usize = 16 + 8 + 8;
 /// Size of the prefix of a row that equal files share: hash and size.
 const GROUP_BYTES: usize = 16 + 8;
-
-/// Criterion for duplicate items.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Dedup {
-    /// The file has the same bytes as another file.
-    Bytes,
-}
-
-impl std::fmt::Display for Dedup {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Dedup::Bytes => "bytes",
-        })
-    }
-}
-
-impl crate::options::Choice for Dedup {
-    const WORDS: &'static [&'static str] = &["bytes"];
-}
-
-impl FromStr for Dedup {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "bytes" => Ok(Dedup::Bytes),
-            _ => Err(Error::usage(format!("unknown criterion for duplicates {text:?}")).help("use bytes")),
-        }
-    }
-}
 
 /// A file that may be the same as another one.
 pub(super) struct DuplicateCandidate {

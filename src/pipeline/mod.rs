@@ -44,12 +44,9 @@ mod unit;
 mod units;
 mod workers;
 
-pub use dedup::Dedup;
 pub use estimate::{Estimate, MIN_SAMPLE};
 pub use events::{Event, EventLevel};
-pub use images::{
-    ImageField, ImageFields, ImageInput, ImagesJob, ImagesOptions, ListedImage, SidecarSummary, Sidecars,
-};
+pub use images::{ImageField, ImageInput, ImagesJob, ImagesOptions, SidecarSummary};
 pub use layout::{Existing, ResumeCheck};
 pub use parts::{PartOutcome, merge, run_units};
 pub use plan::PlanSummary;
@@ -59,12 +56,13 @@ pub use run::{Job, Outcome, check_inputs, check_output};
 pub use selection::{Selection, ranges};
 pub use status::{Status, status};
 pub use stop::Stop;
-pub use text::{
-    DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, LengthRange, MAX_PACK_TOKENS, Overflow, TextInput,
-    TextJob, TextOptions, TextShape,
-};
+pub use text::{TextInput, TextJob, TextOptions};
 pub use timing::{Activity, Phase};
 pub use units::{ConvertedUnits, Totals};
 
+pub use crate::recipe::{
+    DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, Dedup, ImageFields, LengthRange, ListedImage,
+    MAX_PACK_TOKENS, Overflow, Sidecars, TextShape,
+};
 pub use crate::source::split_by::SplitBy;
 pub use crate::source::warning::{Remedy, Warning};

@@ -80,6 +80,13 @@ pub(super) struct Args {
     #[arg(long, conflicts_with_all = ["head", "sample", "record", "text", "verify", "json"])]
     card: bool,
 
+    /// Print the command that makes this dataset from its sources, with placeholders for what the dataset does not contain
+    ///
+    /// Every option that differs from its default is part of the command, so the same sources give the same fingerprint.
+    /// `dsconvert images --like PATH` and `text --like PATH` use the options without printing them.
+    #[arg(long, conflicts_with_all = ["head", "sample", "record", "text", "verify", "card", "json"])]
+    recipe: bool,
+
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -150,6 +157,11 @@ fn inspect(args: &Args) -> Result<Ending> {
         verify_and_repair(args, access, &mut out)?
     } else if args.card {
         card::exec(&args.path, access, &mut out)?;
+        Ending::Success
+    } else if args.recipe {
+        let dataset = open_dataset(&args.path, access)?;
+        let command = super::recipe::command_line(dir_of(&args.path)?, dataset.manifest())?;
+        out.write_all(command.as_bytes()).map_err(print_error)?;
         Ending::Success
     } else if args.report.is_requested() {
         report::exec(args, access, &mut out)?;

@@ -1,49 +1,43 @@
-//! `dsconvert inspect --verify --repair`: reconstructs the command that made a dataset from its manifest, and runs it
-//! with `--resume=repair`.
+//! `dsconvert inspect --verify --repair`: runs the recipe in the manifest of a dataset again, on its sources.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::{ArgAction, CommandFactory};
-use serde_json::{Map, Value};
-
 use crate::cli::flags::with_flags;
-use crate::cli::{Cli, Ending, convert};
+use crate::cli::{Ending, images, text, values};
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Manifest, TOKENIZER_NAME};
+use crate::options::SourceSpec;
 use crate::printable::shell_word;
+use crate::recipe::{ImagesRecipe, Recorded, RecordedInput, TextRecipe};
 use crate::schema::Kind;
 use crate::storage::{hash_file, stat};
 
-/// Objects among a manifest's options whose members are options themselves.
-const GROUPS: [&str; 3] = ["image", "output", "tokenization"];
-/// Manifest entries that are no command-line options, or are recorded in another form. The repair compares each with
-/// what it finds.
-const NOT_OPTIONS: [&str; 3] = ["tokenizer", "reference", CLASSES];
-/// The class names, which the command reads from a file. The manifest contains the names themselves.
-const CLASSES: &str = "classes";
-/// Option whose name in the manifest differs from that on the command line.
-const VERIFY_IDS: (&str, &str) = ("verify", "verify_ids");
-/// Options whose input files are not in the manifest, with the words for the error message.
-const EXTERNAL_INPUTS: [(&str, &str); 2] =
-    [("files_from", "from a list of files"), ("metadata", "from a table")];
-/// Entry of datasets that were made from standard input.
-const STDIN: &str = "stdin";
+/// What a repair runs.
+enum Repair {
+    Images(Recorded<ImagesRecipe>),
+    /// With the `tokenizer.json` of the dataset; `None` for bytes.
+    Text(Recorded<TextRecipe>, Option<PathBuf>),
+}
 
 /// Repairs the dataset in `dir` from `sources`, which must be unchanged.
 ///
 /// # Errors
 ///
-/// Those of the command that made the dataset; [`ErrorKind::Unsupported`] if the manifest does not record that command
-/// completely.
+/// Those of the conversion that made the dataset; [`ErrorKind::Unsupported`] if the manifest does not record it completely.
 pub(super) fn exec(dir: &Path, sources: &[PathBuf], threads: Option<usize>) -> Result<Ending> {
-    let manifest = Manifest::read(dir)?;
-    convert(command_of(dir, &manifest, sources, threads)?, classes_of(&manifest)?)
+    let repair = Repair::of(dir, &Manifest::read(dir)?)?;
+    let sources: Vec<SourceSpec> = sources.iter().map(|text| values::source(text)).collect::<Result<_>>()?;
+    match repair {
+        Repair::Images(recorded) => images::repair(recorded, dir, sources, threads),
+        Repair::Text(recorded, tokenizer) => {
+            text::repair(recorded, tokenizer.as_deref(), dir, sources, threads)
+        }
+    }
 }
 
 /// Says how to repair the dataset in `dir`, which was named as `path`.
 pub(super) fn advice(path: &Path, dir: &Path, manifest: &Manifest) -> String {
-    match command_of(dir, manifest, &[], None) {
+    match Repair::of(dir, manifest) {
         Ok(_) => {
             let path = shell_word(path);
             format!("to repair it from its sources: dsconvert inspect {path} --verify --repair SRC…")
@@ -55,53 +49,38 @@ pub(super) fn advice(path: &Path, dir: &Path, manifest: &Manifest) -> String {
     }
 }
 
-/// Returns the class names that the dataset was made with; `None` if they come from the folders.
-fn classes_of(manifest: &Manifest) -> Result<Option<Vec<String>>> {
-    match manifest.options.get(CLASSES) {
-        None | Some(Value::Null) => Ok(None),
-        Some(names) => serde_json::from_value(names.clone())
-            .map(Some)
-            .map_err(|e| unexpected_value(CLASSES).caused_by(e)),
-    }
-}
-
-/// Returns the command that repairs the dataset in `dir` with the given `manifest`.
-fn command_of(
-    dir: &Path,
-    manifest: &Manifest,
-    sources: &[PathBuf],
-    threads: Option<usize>,
-) -> Result<Vec<OsString>> {
-    let kind = manifest.kind().name();
-    let mut command: Vec<OsString> = vec!["dsconvert".into(), kind.into()];
-    command.push([OsString::from("--out="), dir.into()].into_iter().collect());
-    command.push("--resume=repair".into());
-    command.extend(threads.map(|threads| format!("--threads={threads}").into()));
-    if let Some(info) = &manifest.tokenizer {
-        let name = match info["sha256"].as_str() {
-            Some(sha256) => tokenizer_of(dir, sha256)?.into_os_string(),
-            None => "bytes".into(),
+impl Repair {
+    /// Returns what repairs the dataset in `dir` with the given `manifest`.
+    fn of(dir: &Path, manifest: &Manifest) -> Result<Self> {
+        let unreadable = |error: Error| cannot_reconstruct(&error.to_string());
+        let (repair, input) = match manifest.kind() {
+            Kind::Images => {
+                let recorded = Recorded::<ImagesRecipe>::of(manifest).map_err(unreadable)?;
+                let input = recorded.input.clone();
+                (Self::Images(recorded), input)
+            }
+            Kind::Text => {
+                let recorded = Recorded::<TextRecipe>::of(manifest).map_err(unreadable)?;
+                let sha256 = manifest.tokenizer.as_ref().and_then(|info| info["sha256"].as_str());
+                let tokenizer = sha256.map(|sha256| tokenizer_of(dir, sha256)).transpose()?;
+                let input = recorded.input.clone();
+                (Self::Text(recorded, tokenizer), input)
+            }
         };
-        command.push([OsString::from("--tokenizer="), name].into_iter().collect());
+        let made = match input {
+            RecordedInput::Walk | RecordedInput::WalkOnly => return Ok(repair),
+            RecordedInput::FilesFrom => "from a list of files",
+            RecordedInput::Table { .. } => "from a table",
+            RecordedInput::Stdin => {
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "the dataset cannot be repaired, because it was made from standard input",
+                )
+                .help("standard input cannot be read again: convert again with --overwrite"));
+            }
+        };
+        Err(cannot_reconstruct(&format!("it was made {made}, which it does not contain")))
     }
-    if let Some(options) = manifest.options.as_object() {
-        let known = Cli::command();
-        let known =
-            known.find_subcommand(kind).ok_or_else(|| Error::internal("the subcommand does not exist"))?;
-        add_options(options, known, &mut command)?;
-        // Without it, metadata files beside the images would be used, although the dataset was made without them.
-        let has_naming = ["metadata", "files_from"].iter().any(|&name| options.contains_key(name));
-        if manifest.kind() == Kind::Images && !has_naming {
-            command.push("--metadata=none".into());
-        }
-        if manifest.kind() == Kind::Images && !options.contains_key("sidecar") {
-            command.push("--sidecar=none".into());
-        }
-    }
-    // Sources follow `--`, so that a name that starts with a dash is not an option.
-    command.push("--".into());
-    command.extend(sources.iter().map(|source| source.clone().into_os_string()));
-    Ok(command)
 }
 
 /// Returns the path of the `tokenizer.json` of the dataset in `dir`, which must have the given hash.
@@ -109,83 +88,12 @@ fn tokenizer_of(dir: &Path, sha256: &str) -> Result<PathBuf> {
     let path = dir.join(TOKENIZER_NAME);
     match stat(&path)? {
         Some(_) if hash_file(&path)?.sha256 == sha256 => Ok(path),
-        Some(_) => Err(cannot_reconstruct(format!("its {TOKENIZER_NAME} is damaged"))),
-        None => Err(cannot_reconstruct(format!("its {TOKENIZER_NAME} is missing"))),
+        Some(_) => Err(cannot_reconstruct(&format!("its {TOKENIZER_NAME} is damaged"))),
+        None => Err(cannot_reconstruct(&format!("its {TOKENIZER_NAME} is missing"))),
     }
 }
 
-fn add_options(
-    options: &Map<String, Value>,
-    known: &clap::Command,
-    command: &mut Vec<OsString>,
-) -> Result<()> {
-    for (name, value) in options {
-        let is_beside_images = value.get("beside_images").is_some();
-        match (name.as_str(), value) {
-            (_, Value::Null | Value::Bool(false)) => continue,
-            (group, Value::Object(members)) if GROUPS.contains(&group) => {
-                add_options(members, known, command)?;
-                continue;
-            }
-            // Metadata files beside the images are found again the same way.
-            ("metadata", _) if is_beside_images => continue,
-            (name, _) if NOT_OPTIONS.contains(&name) => continue,
-            _ => {}
-        }
-        if let Some((_, how)) = EXTERNAL_INPUTS.iter().find(|(option, _)| option == name) {
-            return Err(cannot_reconstruct(format!("it was made {how}, which it does not contain")));
-        }
-        if name == STDIN {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "the dataset cannot be repaired, because it was made from standard input",
-            )
-            .help("standard input cannot be read again: convert again with --overwrite"));
-        }
-        let id = if name == VERIFY_IDS.0 { VERIFY_IDS.1 } else { name };
-        let option = known.get_arguments().find(|option| option.get_id() == id);
-        let flag = option.and_then(|option| option.get_long());
-        let (Some(option), Some(flag)) = (option, flag) else {
-            return Err(cannot_reconstruct(format!(
-                "it was made with the option {name:?}, which this build does not have"
-            )));
-        };
-        command.push(match option.get_action() {
-            ArgAction::SetTrue => format!("--{flag}").into(),
-            _ => format!("--{flag}={}", text_of(name, value)?).into(),
-        });
-    }
-    Ok(())
-}
-
-/// Formats an option's value for the command line.
-fn text_of(option: &str, value: &Value) -> Result<String> {
-    let item = |value: &Value| match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        // A field to keep, with its type, or an additional image of a sample, with its member.
-        Value::Object(field) => {
-            let text = |name: &str| field.get(name).and_then(Value::as_str);
-            let member = text("member").map_or(String::new(), |member| format!("={member}"));
-            let ty = text("type").map_or(String::new(), |ty| format!(":{ty}"));
-            Some(format!("{}{member}{ty}", text("name")?))
-        }
-        _ => None,
-    };
-    let text = match value {
-        Value::Array(items) => {
-            items.iter().map(item).collect::<Option<Vec<_>>>().map(|items| items.join(","))
-        }
-        _ => item(value),
-    };
-    text.ok_or_else(|| unexpected_value(option))
-}
-
-fn unexpected_value(option: &str) -> Error {
-    cannot_reconstruct(format!("the manifest has an unexpected value of the option {option:?}"))
-}
-
-fn cannot_reconstruct(why: String) -> Error {
+fn cannot_reconstruct(why: &str) -> Error {
     Error::new(
         ErrorKind::Unsupported,
         format!("the dataset cannot be repaired from its manifest alone: {why}"),

@@ -87,7 +87,7 @@ impl Conversion for ImageConversion<'_> {
 
     fn prepare(&self, work: &Path, workers: &Workers, _: &MemoryPool, stop: &Stop) -> Result<()> {
         let job = self.job;
-        if job.options.dedup.is_some() {
+        if job.options.recipe.dedup.is_some() {
             // A file that will be rejected must not replace an equal one.
             let is_usable = |(ordinal, file): &(usize, SourceFile)| {
                 let is_unknown = matches!(job.folders.label_of(file), Some((_, None)));
@@ -108,7 +108,7 @@ impl Conversion for ImageConversion<'_> {
     }
 
     fn stages(&self, work: &Path) -> Stages {
-        Stages::new(&self.job.options.output, work)
+        Stages::new(&self.job.options.recipe.output, work)
     }
 
     fn open(&self, unit: u32, _engine: EngineUse) -> Result<Box<dyn Feed<ImageTask> + '_>> {
@@ -223,7 +223,7 @@ impl<'a> ImageConversion<'a> {
         }
         let started = Instant::now();
         let options = &self.job.options;
-        let read = file.read_opened(&options.sources, options.follow_symlinks, opened);
+        let read = file.read_opened(&options.sources, options.recipe.follow_symlinks, opened);
         out.reading += started.elapsed();
         let bytes = Bytes::from(read?);
         out.add_content(&bytes);
@@ -343,7 +343,7 @@ impl<'a> ImageConversion<'a> {
         match converted.map_err(of_member)? {
             transform::ImageOutcome::Converted(image) => {
                 let (size, main) = ((image.width, image.height), (main.width, main.height));
-                if self.job.options.image.encode == Encode::Raw && size != main {
+                if self.job.options.recipe.image.encode == Encode::Raw && size != main {
                     let message = format!(
                         "it would have {}×{} pixels, but the image {}×{}, and samples of `encode raw` have no size of \
                          their own; use `resize exact:WxH` or another encoding",

@@ -8,7 +8,7 @@ use super::find_tables::{FoundTables, TableSearch, find_tables};
 use super::image_fields::{ImageField, ImageRoles};
 use super::options::{ImageInput, ImagesOptions};
 use super::sidecars::{
-    FileField, Paired, SidecarSummary, Sidecars, add_fields, pair, pair_listed, unread_beside_listed,
+    FileField, Paired, SidecarSummary, add_fields, pair, pair_listed, unread_beside_listed,
     unread_beside_named,
 };
 use super::tar_fields::{MemberField, default_members};
@@ -16,6 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
 use crate::pipeline::source_checks::check_origins;
 use crate::printable::printable;
+use crate::recipe::Sidecars;
 use crate::sample::RejectCode;
 use crate::schema::{Field, FieldType};
 use crate::source::archive::{ArchiveKind, is_image_name};
@@ -98,7 +99,7 @@ impl FoundImages {
     /// Interprets the folders of the `items`. Labels in metadata replace classes from folders. Metadata found by the walk
     /// does so even without labels, unless the options request folders.
     pub(super) fn folders(&self, items: &ChosenFiles<'_>, options: &ImagesOptions) -> Result<Folders> {
-        let layout = options.layout;
+        let layout = options.recipe.layout;
         // A listed file without a safe path is not in a folder either.
         let placed = items.also(|f| self.walked || !f.is_named());
         let is_table = |f: &SourceFile| self.image_tables && is_image_table(f, &options.sources);
@@ -125,8 +126,8 @@ impl FoundImages {
             let of_tables = self.labeled.iter().cloned();
             let named = |(file, class): (SourceFile, u32)| Some((file, names.get(class as usize)?));
             folders.warn_of_labels(of_rows.chain(of_tables).filter_map(named));
-        } else if !self.metadata_by_walk || options.classes.is_some() || layout != FolderLayout::Auto {
-            folders = folders.with_classes(&images, layout, options.classes.clone())?;
+        } else if !self.metadata_by_walk || options.recipe.classes.is_some() || layout != FolderLayout::Auto {
+            folders = folders.with_classes(&images, layout, options.recipe.classes.clone())?;
         } else {
             let would_be = folders.clone().with_classes(&images, layout, None)?.class_names;
             if let Some(classes) = would_be.filter(|classes| classes.len() > 1) {
@@ -138,7 +139,7 @@ impl FoundImages {
             folders.warn_of_masks(&images);
         }
         let is_fraction = |name: &&String| name.parse::<f64>().is_ok_and(|number| number.fract() != 0.0);
-        if let (Some(names), None) = (&self.class_names, &options.classes)
+        if let (Some(names), None) = (&self.class_names, &options.recipe.classes)
             && names.iter().all(|name| name.parse::<f64>().is_ok())
             && let Some(example) = names.iter().find(is_fraction)
         {
@@ -159,7 +160,7 @@ fn images_among<'a>(files: &'a FileList, options: &ImagesOptions, image_tables: 
             || has_image_extension(name)
             || (image_tables && is_image_table(f, &options.sources))
     };
-    let planned = |file: &SourceFile| file.planned(&options.sources, options.follow_symlinks);
+    let planned = |file: &SourceFile| file.planned(&options.sources, options.recipe.follow_symlinks);
     let mut named = HashSet::new();
     for file in files.iter().filter(by_name) {
         if !named.contains(parent(&file)) {
@@ -219,7 +220,8 @@ pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
     match &options.input {
         ImageInput::Walk | ImageInput::WalkOnly => walk(options),
         ImageInput::FilesFrom(from) => {
-            let (files, details) = from.list(one_folder(&options.sources)?, options.follow_symlinks)?;
+            let (files, details) =
+                from.list(one_folder(&options.sources)?, options.recipe.follow_symlinks)?;
             let files = files.into_iter().collect();
             FoundImages { files, details, ..FoundImages::default() }.with_listed_sidecars(options)
         }
@@ -227,8 +229,8 @@ pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
             let source = one_folder(&options.sources)?;
             let read = |archive: Option<&Listing>| {
                 let listed = archive.map(|listing| ListedNames::new(&listing.files));
-                let (follow, classes) = (options.follow_symlinks, options.classes.as_deref());
-                table.list(source, follow, classes, &options.list_fields, listed)
+                let (follow, classes) = (options.recipe.follow_symlinks, options.recipe.classes.as_deref());
+                table.list(source, follow, classes, &options.recipe.list_fields, listed)
             };
             let mut archive = listed_archive(options)?;
             let mut found = read(archive.as_ref())?;
@@ -237,7 +239,7 @@ pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
             };
             // The files may be in archives in the folder.
             if archive.is_none() && !found.details.is_empty() && found.details.iter().all(is_missing) {
-                let listing = list(&options.sources, options.follow_symlinks, &|_| true)?;
+                let listing = list(&options.sources, options.recipe.follow_symlinks, &|_| true)?;
                 archive = expand_all(&listing, options)?.map(|expanded| expanded.listing);
                 if archive.is_some() {
                     found = read(archive.as_ref())?;
@@ -255,7 +257,7 @@ pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
 /// Returns the images found by walking the sources.
 fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let sources = &options.sources;
-    let listing = list(sources, options.follow_symlinks, &|_| true)?;
+    let listing = list(sources, options.recipe.follow_symlinks, &|_| true)?;
     check_origins((&listing.files).into(), sources)?;
     let mut warnings: Vec<Warning> = Warning::of_keys(&listing.unusable).into_iter().collect();
     let image_tables = match find_tables(&listing.files, options)? {
@@ -288,9 +290,9 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
         let Listing { files, mut skipped, .. } = listing;
         // Without folders that could be classes, `--classes` names the classes of samples.
         let is_labeled = tars
-            && options.layout != FolderLayout::Labels
+            && options.recipe.layout != FolderLayout::Labels
             && images_among(&files, options, false).iter().all(|f| f.is_tar(sources));
-        let class_names = options.classes.clone().filter(|_| is_labeled);
+        let class_names = options.recipe.classes.clone().filter(|_| is_labeled);
         let labels_in_samples = class_names.is_some();
         let (mut roles, mut members) = (ImageRoles::default(), Vec::new());
         if let Some(samples) = &samples {
@@ -318,10 +320,17 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
         }
         return Ok(FoundImages { skipped, ..found });
     }
-    let classes = options.classes.as_deref();
+    let classes = options.recipe.classes.as_deref();
     let listed = in_archives.then(|| ListedNames::new(&listing.files));
-    let named = list_beside(&tables, sources, options.follow_symlinks, classes, &options.list_fields, listed)
-        .map_err(metadata_help)?;
+    let named = list_beside(
+        &tables,
+        sources,
+        options.recipe.follow_symlinks,
+        classes,
+        &options.recipe.list_fields,
+        listed,
+    )
+    .map_err(metadata_help)?;
     let mut found = FoundImages::of(named).with_sidecars(&listing.files, options)?;
     // Damage to an archive is an item, which no row names.
     for damage in listing.files.iter().filter(is_damage) {
@@ -423,18 +432,18 @@ impl FoundImages {
     fn with_walked_sidecars(self, has_samples: bool, options: &ImagesOptions) -> Result<Self> {
         let sources = &options.sources;
         let is_container = |file: SourceFile| file.is_tar(sources);
-        if matches!(options.sidecars, Sidecars::Listed(_)) && self.files.iter().all(is_container) {
+        if matches!(options.recipe.sidecar, Sidecars::Listed(_)) && self.files.iter().all(is_container) {
             return Err(Error::usage(
                 "`sidecar` names files beside images, but all sources are tar files of samples",
             )
             .of_option("sidecar")
             .help("leave it out: the members of a sample become fields"));
         }
-        let mut found = match pair(&self.files, None, sources, &options.sidecars, 0) {
+        let mut found = match pair(&self.files, None, sources, &options.recipe.sidecar, 0) {
             Some(paired) => self.with_paired(paired, has_samples)?,
             None => self,
         };
-        if options.sidecars != Sidecars::None {
+        if options.recipe.sidecar != Sidecars::None {
             found.warnings.extend(unread_beside_named(&found.files, sources)?);
         }
         Ok(found)
@@ -443,7 +452,7 @@ impl FoundImages {
     /// Adds the sidecars of files that rows name, which are in `listing`.
     fn with_sidecars(self, listing: &FileList, options: &ImagesOptions) -> Result<Self> {
         let named = Some((&self.files, &self.details[..]));
-        match pair(listing, named, &options.sources, &options.sidecars, self.file_fields.len() as u32) {
+        match pair(listing, named, &options.sources, &options.recipe.sidecar, self.file_fields.len() as u32) {
             Some(paired) => self.with_paired(paired, false),
             None => Ok(self),
         }
@@ -451,8 +460,8 @@ impl FoundImages {
 
     /// Adds the sidecars of files that a list or rows name.
     fn with_listed_sidecars(mut self, options: &ImagesOptions) -> Result<Self> {
-        let (source, follow) = (one_folder(&options.sources)?, options.follow_symlinks);
-        match &options.sidecars {
+        let (source, follow) = (one_folder(&options.sources)?, options.recipe.follow_symlinks);
+        match &options.recipe.sidecar {
             Sidecars::None => Ok(self),
             Sidecars::Auto => {
                 self.warnings.extend(unread_beside_listed(&self.files, source, follow)?);
@@ -483,7 +492,7 @@ fn listed_archive(options: &ImagesOptions) -> Result<Option<Listing>> {
     if !options.sources.iter().all(is_archive) {
         return Ok(None);
     }
-    let listing = list(&options.sources, options.follow_symlinks, &|_| true)?;
+    let listing = list(&options.sources, options.recipe.follow_symlinks, &|_| true)?;
     // A folder may have the name of an archive.
     if !listing.files.iter().all(|file| file.is_named()) {
         return Ok(None);

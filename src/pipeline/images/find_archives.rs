@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::image_fields::{ImageFields, ImageRoles, roles_of_samples};
+use super::image_fields::{ImageRoles, roles_of_samples};
 use super::options::{ImageInput, ImagesOptions};
 use super::tar_fields::{InspectedTars, MemberField, OTHER_TARS};
 use crate::error::{Error, Result};
+use crate::recipe::ImageFields;
 use crate::schema::Kind;
 use crate::source::archive::{ArchiveKind, Archives, ExpandedListing, is_image_name};
 use crate::source::file_list::FileList;
@@ -28,7 +29,7 @@ pub(super) fn with_archives(
     let is_image = |file: &SourceFile| has_image_extension(&file.origin);
     let archives = Archives {
         sources: &options.sources,
-        follow_symlinks: options.follow_symlinks,
+        follow_symlinks: options.recipe.follow_symlinks,
         with_tars: tars.are_folders(&listing.files, options, warnings)?,
         is_item: &is_image,
         wanted: &is_image_name,
@@ -46,7 +47,7 @@ pub(super) fn with_archives(
     // With images outside tar files, labels come from their folders.
     if has_samples
         && tars.inspected.has_classes
-        && options.classes.is_none()
+        && options.recipe.classes.is_none()
         && !listing.files.iter().any(|file| is_image(&file))
         && let Some(path) = tars.first_path.clone()
     {
@@ -62,18 +63,18 @@ pub(super) fn with_archives(
 /// Returns whether the name of a file in an archive is that of a table or a sidecar.
 fn describes_images(name: &str, options: &ImagesOptions) -> bool {
     let is_table = options.input == ImageInput::Walk && BESIDE_NAMES.contains(&name);
-    is_table || options.sidecars.may_be(name)
+    is_table || options.recipe.sidecar.may_be(name)
 }
 
 /// Expands all archives of a listing, whatever is in them. Returns `None` if there are none.
 pub(super) fn expand_all(listing: &Listing, options: &ImagesOptions) -> Result<Option<ExpandedListing>> {
     let archives = Archives {
         sources: &options.sources,
-        follow_symlinks: options.follow_symlinks,
+        follow_symlinks: options.recipe.follow_symlinks,
         with_tars: true,
         is_item: &|_| false,
         wanted: &is_image_name,
-        beside: &|name| options.sidecars.may_be(name),
+        beside: &|name| options.recipe.sidecar.may_be(name),
     };
     archives.expand(listing)
 }
@@ -93,10 +94,10 @@ impl TarFiles {
         let Some(first) = files.iter().find(|file| file.is_tar(&options.sources)) else {
             return Ok(Self::default());
         };
-        let planned = first.planned(&options.sources, options.follow_symlinks);
+        let planned = first.planned(&options.sources, options.recipe.follow_symlinks);
         let mut tars = Self { first_path: Some(first.path(&options.sources)), ..Self::default() };
         let is_plain = first.archive_kind(&options.sources) == Some(ArchiveKind::Tar);
-        if options.image_fields == ImageFields::Auto
+        if options.recipe.image_fields == ImageFields::Auto
             && is_plain
             && let folder @ Some(_) = first_nested(&planned)?
         {
@@ -115,7 +116,7 @@ impl TarFiles {
         let mut wanted = (1..=count).map(|at| at * others / count).peekable();
         for (number, file) in files.iter().filter(is_tar).enumerate() {
             if wanted.next_if_eq(&number).is_some() {
-                self.inspected.other(&file.planned(&options.sources, options.follow_symlinks))?;
+                self.inspected.other(&file.planned(&options.sources, options.recipe.follow_symlinks))?;
             }
         }
         Ok(())
@@ -127,7 +128,7 @@ impl TarFiles {
     ///
     /// Fails if the option names a member that is no image, or two additional images would have the same name.
     pub(super) fn roles(&self, options: &ImagesOptions, warnings: &mut Vec<Warning>) -> Result<ImageRoles> {
-        match &options.image_fields {
+        match &options.recipe.image_fields {
             ImageFields::Listed(listed) => ImageRoles::of_members(listed),
             ImageFields::None => Ok(ImageRoles::default()),
             ImageFields::Auto => {
@@ -154,7 +155,7 @@ impl TarFiles {
         has_classes: bool,
         warnings: &mut Vec<Warning>,
     ) -> Result<Vec<MemberField>> {
-        self.inspected.fields(options.keep_fields.as_deref(), has_classes, warnings)
+        self.inspected.fields(options.recipe.keep_fields.as_deref(), has_classes, warnings)
     }
 
     /// Returns whether the tar files are archives of image folders, which must not be compressed.
@@ -164,17 +165,17 @@ impl TarFiles {
         options: &ImagesOptions,
         warnings: &mut Vec<Warning>,
     ) -> Result<bool> {
-        if options.image_fields != ImageFields::Auto || options.keep_fields.is_some() {
+        if options.recipe.image_fields != ImageFields::Auto || options.recipe.keep_fields.is_some() {
             return Ok(false);
         }
         let sources = &options.sources;
         let has_bare_images = self.inspected.has_bare_images || self.nested_folder.is_some();
         let folder = self.inspected.folder.as_ref().or(self.nested_folder.as_ref());
         // With images outside tar files, labels come from their folders.
-        let needs_labels = options.layout == FolderLayout::Labels
+        let needs_labels = options.recipe.layout == FolderLayout::Labels
             && has_bare_images
             && !files.iter().any(|file| has_image_extension(&file.origin));
-        if options.layout == FolderLayout::Flat || !(folder.is_some() || needs_labels) {
+        if options.recipe.layout == FolderLayout::Flat || !(folder.is_some() || needs_labels) {
             return Ok(false);
         }
         let is_compressed =

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::image_field_names::{is_built_in, is_mask_name};
+use super::image_field_names::is_mask_name;
 use super::image_fields::{
-    ImageField, ImageFields, ImageInspector, ImageLook, ImageRoles, ListedImage, begins_as_image, main_rank,
-    type_in_column,
+    ImageField, ImageInspector, ImageLook, ImageRoles, begins_as_image, main_rank, type_in_column,
 };
 use super::options::ImagesOptions;
 use super::tar_fields::MemberField;
 use crate::error::{Error, Result};
 use crate::printable::printable_path;
+use crate::recipe::{ImageFields, ListedImage, is_built_in};
 use crate::schema::{Field, FieldType, IMAGE};
 use crate::source::broken::Broken;
 use crate::source::file_list::FileList;
@@ -72,13 +72,13 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
     let mut labels: BTreeMap<String, Vec<SourceFile>> = BTreeMap::new();
     let mut others = BTreeSet::new();
     let mut warning = None;
-    let keep = options.keep_fields.as_deref();
+    let keep = options.recipe.keep_fields.as_deref();
     for (ordinal, file) in files.iter().enumerate().filter(|(_, file)| is_image_table(file, &options.sources))
     {
         let path = file.path(&options.sources);
         let at_path = |e: Error| e.at_path(&path);
         // Closed again before the next one is opened: there may be more files than a process can have open.
-        let table = match TableFile::open(file.planned(&options.sources, options.follow_symlinks)) {
+        let table = match TableFile::open(file.planned(&options.sources, options.recipe.follow_symlinks)) {
             Ok(table) => table,
             Err(Broken::Damaged(_)) => {
                 damaged.push(file);
@@ -88,7 +88,7 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
         };
         let mut chosen = match &first {
             Some((_, chosen, _)) => chosen.clone(),
-            None => match ChosenColumns::of(&table, &options.image_fields).map_err(at_path)? {
+            None => match ChosenColumns::of(&table, &options.recipe.image_fields).map_err(at_path)? {
                 Choice::Images(chosen) => chosen,
                 Choice::None { unsure } => {
                     if let (None, Some(column)) = (&warning, unsure) {
@@ -454,7 +454,7 @@ fn classes(
     if !columns.has_labels() {
         return Ok(None);
     }
-    let given = options.classes.as_deref();
+    let given = options.recipe.classes.as_deref();
     match (&columns.declared_classes, given) {
         (None, _) => Labels::of(labels.keys().map(String::as_str), given),
         (Some(_), Some(given)) => Labels::new(given.to_vec(), false),

@@ -6,12 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::image_fields::ImageField;
 use crate::error::{Error, Result};
-use crate::schema::{FieldType, HEIGHT, IMAGE, KEY, LABEL, ORIGIN, WIDTH};
-
-/// Field names of every image dataset.
-const BUILT_IN: [&str; 6] = [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN];
-/// Field names of samples from tar files.
-const SAMPLE_NAMES: [&str; 3] = ["json", "txt", "cls"];
+use crate::recipe::is_reserved;
+use crate::schema::FieldType;
 
 /// Words in the names of masks and other images whose values must not be interpolated or rounded.
 const MASK_WORDS: [&str; 16] = [
@@ -32,16 +28,6 @@ const MASK_WORDS: [&str; 16] = [
     "depth",
     "disparity",
 ];
-
-/// Returns whether `name` is that of a field of every image dataset.
-pub(super) fn is_built_in(name: &str) -> bool {
-    BUILT_IN.contains(&name)
-}
-
-/// Returns whether `name` is that of another field of samples from tar files.
-pub(super) fn is_reserved(name: &str) -> bool {
-    is_built_in(name) || SAMPLE_NAMES.contains(&name)
-}
 
 /// Returns whether a word of `name` says that an image is a mask.
 pub(super) fn is_mask_name(name: &str) -> bool {

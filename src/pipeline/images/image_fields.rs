@@ -2,13 +2,12 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::image_field_names::{FieldMember, is_mask_name, is_reserved, named, natural};
+use super::image_field_names::{FieldMember, is_mask_name, named, natural};
 use crate::error::{Error, Result};
+use crate::recipe::ListedImage;
 use crate::schema::{Field, FieldType, IMAGE};
 use crate::source::warning::Warning;
 use crate::transform::image::{self as transform, ImageOptions, ImageTransform, ImageType};
@@ -17,29 +16,6 @@ use crate::transform::image::{self as transform, ImageOptions, ImageTransform, I
 const MAIN_NAMES: [&str; 5] = [IMAGE, "img", "rgb", "input", "photo"];
 /// Offset of the bit depth in a PNG file.
 const PNG_DEPTH: usize = 24;
-
-/// Images of samples in tar files, or of rows in tables.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ImageFields {
-    /// All images of the first samples, and all image columns.
-    #[default]
-    Auto,
-    /// Only the main image. Samples with two images are rejected.
-    None,
-    /// These members or columns, and the image that is not listed.
-    Listed(Vec<ListedImage>),
-}
-
-/// A member of samples, or a column, that the user names.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListedImage {
-    /// Name of the field; `image` for the main image, `None` for the default.
-    pub name: Option<String>,
-    /// The member or column: `seg.png`, `edited_image`, `images[2]`.
-    pub member: String,
-    /// Either an image or a mask, if given.
-    pub ty: Option<FieldType>,
-}
 
 /// A member of a sample, or a column, that is an additional image and becomes a field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,75 +73,6 @@ impl ImageRoles {
         let main = listed.iter().find(is_main).map(|image| image.member.to_ascii_lowercase());
         let fields = named(further).map_err(|e| e.of_option("image_fields"))?;
         Ok(Self { main, fields })
-    }
-}
-
-impl FromStr for ImageFields {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "auto" => return Ok(Self::Auto),
-            "none" => return Ok(Self::None),
-            _ => {}
-        }
-        let invalid = |what: String| {
-            Error::usage(what).help(
-                "expected auto, none or [FIELD=]NAME[:mask|:image],… where NAME is a column of a table, or the part of a \
-                 member's name after its first dot, as in seg.png:mask,depth=depth.png,left.jpg",
-            )
-        };
-        let mut listed: Vec<ListedImage> = Vec::new();
-        for part in text.split(',') {
-            let (rest, ty) = match part.rsplit_once(':') {
-                None => (part, None),
-                Some((rest, "mask")) => (rest, Some(FieldType::Mask)),
-                Some((rest, "image")) => (rest, Some(FieldType::Image)),
-                Some((_, other)) => {
-                    return Err(invalid(format!("unknown type {other:?}; expected mask or image")));
-                }
-            };
-            let (name, member) = rest.split_once('=').map_or((None, rest), |(name, m)| (Some(name), m));
-            let member = member.trim_start_matches('.');
-            if member.is_empty() || name == Some("") {
-                return Err(invalid(format!("{part:?} has no member name")));
-            }
-            if let Some(name) = name.filter(|name| is_reserved(name) && *name != IMAGE) {
-                return Err(invalid(format!("{name:?} is the name of another field; choose another FIELD")));
-            }
-            if name == Some(IMAGE) && ty == Some(FieldType::Mask) {
-                return Err(invalid(format!("the main image {member:?} cannot be a mask")));
-            }
-            let is_same = |other: &ListedImage| {
-                other.member.eq_ignore_ascii_case(member)
-                    || (name == Some(IMAGE) && other.name.as_deref() == name)
-            };
-            if let Some(other) = listed.iter().find(|other| is_same(other)) {
-                return Err(invalid(match other.member.eq_ignore_ascii_case(member) {
-                    true => format!("{member:?} is listed twice"),
-                    false => format!("both {:?} and {member:?} are the main image", other.member),
-                }));
-            }
-            listed.push(ListedImage { name: name.map(str::to_owned), member: member.to_owned(), ty });
-        }
-        Ok(Self::Listed(listed))
-    }
-}
-
-impl fmt::Display for ImageFields {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::None => f.write_str("none"),
-            Self::Listed(listed) => {
-                let text = |ListedImage { name, member, ty }: &ListedImage| {
-                    let name = name.as_ref().map_or(String::new(), |name| format!("{name}="));
-                    let ty = ty.map_or(String::new(), |ty| format!(":{}", ty.name()));
-                    format!("{name}{member}{ty}")
-                };
-                f.write_str(&listed.iter().map(text).collect::<Vec<_>>().join(","))
-            }
-        }
     }
 }
 

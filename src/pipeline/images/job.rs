@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::divide::divide;
 use super::find::{find, metadata_help};
-use super::image_fields::{ImageField, ImageFields};
+use super::image_fields::ImageField;
 use super::options::ImagesOptions;
 use super::repeats::Repeats;
 use super::sidecars::{FileField, SidecarSummary};
@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::format::check_schema;
 use crate::options::{OutputOptions, check_sources, is_remote};
 use crate::pipeline::source_checks::splits_twice;
+use crate::recipe::ImageFields;
 use crate::schema::Schema;
 use crate::source::PlannedFile;
 use crate::source::braces;
@@ -91,20 +92,21 @@ impl ImagesJob {
     /// Fails if sources are missing or cannot be listed, two files have the same key, or options contradict each other.
     pub fn plan(mut options: ImagesOptions) -> Result<Self> {
         check_sources(&options.sources)?;
+        options.recipe.check()?;
         options.sources = braces::expand(&options.sources)?;
-        if let Some(classes) = &options.classes {
+        if let Some(classes) = &options.recipe.classes {
             class_ordinals(classes)?;
         }
-        let transform = ImageTransform::new(options.image.clone())?;
+        let transform = ImageTransform::new(options.recipe.image.clone())?;
         let mut found = find(&options)?;
         let items = found.items(&options);
         let mut folders = found.folders(&items, &options)?;
-        let split_files = options.output.split.is_none().then(|| folders.splits.count(items.iter()));
+        let split_files = options.recipe.output.split.is_none().then(|| folders.splits.count(items.iter()));
         let repeats =
-            Repeats::find(&mut folders, &mut found.fields, found.roles.fields.len(), options.layout);
+            Repeats::find(&mut folders, &mut found.fields, found.roles.fields.len(), options.recipe.layout);
         let (images, members) = (found.roles.listed(), &found.described_members);
-        let described = options.describe(found.content, &images, &found.sidecars, members)?;
-        if let (ImageFields::Listed(fields), false) = (&options.image_fields, found.has_containers) {
+        let described = options.described(found.content, images, &found.sidecars, members)?;
+        if let (ImageFields::Listed(fields), false) = (&options.recipe.image_fields, found.has_containers) {
             let members = fields.iter().map(|f| f.member.as_str()).collect::<Vec<_>>().join(", ");
             let what = format!(
                 "`image_fields` lists members of samples or columns ({members}), but no source is a tar file, or a \
@@ -112,7 +114,7 @@ impl ImagesJob {
             );
             return Err(Error::usage(what).help("leave out `image_fields`"));
         }
-        if options.keep_fields.is_some() && !found.has_containers {
+        if options.recipe.keep_fields.is_some() && !found.has_containers {
             let what = "`keep_fields` lists members of samples or columns, but no source is a tar file, or a Parquet or \
                         Arrow file with images";
             return Err(Error::usage(what).help(
@@ -120,7 +122,7 @@ impl ImagesJob {
                  that `metadata none` ignores",
             ));
         }
-        if !options.list_fields.is_empty() && found.tables.is_empty() {
+        if !options.recipe.list_fields.is_empty() && found.tables.is_empty() {
             let what = "`list_fields` lists columns of a table, but no table describes the images";
             return Err(Error::usage(what).help("give the table with `metadata`, or leave out `list_fields`"));
         }
@@ -128,15 +130,15 @@ impl ImagesJob {
         let extra_fields = found.fields.len();
         let schema = Schema::images(class_names, found.fields);
         let schema = Arc::new(if found.metadata_by_walk { schema.map_err(metadata_help)? } else { schema? });
-        check_schema(options.output.format, &schema)?;
+        check_schema(options.recipe.output.format, &schema)?;
         let (mut files, mut details, skipped) = (found.files, found.details, found.skipped);
-        let splits: Vec<String> = match &options.output.split {
+        let splits: Vec<String> = match &options.recipe.output.split {
             Some(_) if folders.splits.are_given() => return Err(splits_twice(&folders.splits, "labels")),
             Some(spec) => spec.names().map(str::to_owned).collect(),
             None => folders.splits.names.clone(),
         };
-        if options.output.shuffle {
-            shuffle(&mut files, &mut details, options.output.seed ^ SHUFFLE_SALT);
+        if options.recipe.output.shuffle {
+            shuffle(&mut files, &mut details, options.recipe.output.seed ^ SHUFFLE_SALT);
         }
         let mut job = Self {
             described,
@@ -167,12 +169,12 @@ impl ImagesJob {
         };
         job.check_sample_keys()?;
         let is_part = |file: &SourceFile| file.member.is_some() || job.is_container(file);
-        if job.options.dedup.is_some() && job.files.iter().any(|file| is_part(&file)) {
+        if job.options.recipe.dedup.is_some() && job.files.iter().any(|file| is_part(&file)) {
             let message =
                 "`dedup` compares whole files, not the contents of tar, Parquet, Arrow or zip files";
             return Err(Error::usage(message).help("leave out `dedup`, or unpack the files"));
         }
-        let unit_bytes = unit_bytes(&job.options.output);
+        let unit_bytes = unit_bytes(&job.options.recipe.output);
         job.units = divide(job.files.iter(), UNIT_FILES, unit_bytes, |file| job.is_container(file));
         Ok(job)
     }
@@ -213,7 +215,7 @@ impl ImagesJob {
     }
 
     pub(super) fn planned(&self, file: &SourceFile) -> PlannedFile {
-        file.planned(&self.options.sources, self.options.follow_symlinks)
+        file.planned(&self.options.sources, self.options.recipe.follow_symlinks)
     }
 
     /// Requests the bytes of `files` in advance if the sources are in object storage. `first` is the ordinal of the
@@ -223,7 +225,8 @@ impl ImagesJob {
             return Vec::new();
         }
         let is_intact = |ordinal: usize| self.details.get(ordinal).is_none_or(|d| d.defect.is_none());
-        let open = |file: &SourceFile| file.open_ahead(&self.options.sources, self.options.follow_symlinks);
+        let open =
+            |file: &SourceFile| file.open_ahead(&self.options.sources, self.options.recipe.follow_symlinks);
         let open = |(ordinal, file)| is_intact(ordinal).then(|| open(file)).flatten();
         (first..).zip(files).map(open).collect()
     }
@@ -235,8 +238,8 @@ impl ImagesJob {
 
     /// Returns the split of the item with this `origin` in `file`.
     pub(super) fn split_of_item(&self, file: &SourceFile, origin: &str) -> u16 {
-        let split = match &self.options.output.split {
-            Some(spec) => spec.split_of(origin, self.options.output.seed),
+        let split = match &self.options.recipe.output.split {
+            Some(spec) => spec.split_of(origin, self.options.recipe.output.seed),
             None => self.folders.splits.of(file),
         };
         split as u16

@@ -29,7 +29,7 @@ mod tar_fields;
 mod task;
 
 pub(super) use self::convert::ImageConversion;
-pub use self::image_fields::{ImageField, ImageFields, ListedImage};
+pub use self::image_fields::ImageField;
 pub use self::job::ImagesJob;
 pub use self::options::{ImageInput, ImagesOptions};
-pub use self::sidecars::{SidecarSummary, Sidecars};
+pub use self::sidecars::SidecarSummary;

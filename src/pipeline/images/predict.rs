@@ -64,7 +64,7 @@ impl ImagesJob {
         check_sample(sample)?;
         let workers = Workers::start(run.threads)?;
         let conversion = ImageConversion::new(self, run)?;
-        let output = &self.options.output;
+        let output = &self.options.recipe.output;
         let mut sampled =
             SampleRun::new(&conversion, &workers, output.format, &self.schema, self.splits.len())?;
         let counts = self.counts();
@@ -145,7 +145,7 @@ impl ImagesJob {
         }
         // Max-heap: the largest hash is on top.
         let mut first = BinaryHeap::new();
-        let seed = SAMPLE_SALT ^ self.options.output.seed;
+        let seed = SAMPLE_SALT ^ self.options.recipe.output.seed;
         for (ordinal, file) in
             self.items().filter(|(ordinal, file)| self.stratum_of(*ordinal, file) == stratum)
         {
@@ -167,7 +167,7 @@ impl ImagesJob {
                 let stratum = self.stratum_of(ordinal, &file);
                 let is_container = stratum == FileStratum::Containers;
                 // A split by hash divides the items of a container.
-                let is_divided = is_container && self.options.output.split.is_some();
+                let is_divided = is_container && self.options.recipe.output.split.is_some();
                 let split = (!is_divided).then(|| self.split_of(&file));
                 let size = if is_container { file.bytes as f64 } else { 1.0 };
                 parts.add(&rates[stratum as usize], size, split);

@@ -21,7 +21,7 @@ impl Job for ImagesJob {
             skipped: self.skipped.clone(),
             units: self.units.len() as u32,
             splits: self.splits.clone(),
-            split_by: self.options.output.split.is_none().then_some(self.folders.splits.by),
+            split_by: self.options.recipe.output.split.is_none().then_some(self.folders.splits.by),
             split_folders: self.folders.splits.folders.clone(),
             split_files: self.split_files.clone(),
             classes: self.schema.index_of(LABEL).map(|_| self.schema.class_names.clone()),
@@ -35,7 +35,7 @@ impl Job for ImagesJob {
             image_fields: self.image_fields.iter().map(|f| format!("{} ({})", f.name, f.ty.name())).collect(),
             main_image: self.main_image.clone(),
             left_out: self.left_out.clone(),
-            dedup: self.options.dedup.is_some(),
+            dedup: self.options.recipe.dedup.is_some(),
             warnings: self.folders.warnings.clone(),
         }
     }

@@ -3,10 +3,8 @@
 //! A file of a field follows its image in the list of files, with the ordinal of the field
 //! ([`SourceFile::of_field`]). So it is part of the plan, and is read by the same task as its image.
 
-use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::str::FromStr;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -16,6 +14,7 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::printable::{printable, printable_path};
+use crate::recipe::Sidecars;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType, HEIGHT, IMAGE, KEY, LABEL, ORIGIN, WIDTH};
 use crate::source::archive::is_image_name;
@@ -36,18 +35,6 @@ const BUILT_IN: [&str; 6] = [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN];
 /// Number of listed images beside which unread sidecars are looked for.
 const PROBED_IMAGES: usize = 16;
 
-/// The sidecars that are read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Sidecars {
-    /// Those of the usual extensions that at least one image has. Of listed files: none.
-    #[default]
-    Auto,
-    /// None.
-    None,
-    /// Those of these extensions, in lower case and without a dot at the start.
-    Listed(Vec<String>),
-}
-
 impl Sidecars {
     /// Returns the extensions of the files that may be sidecars.
     fn extensions(&self) -> Vec<String> {
@@ -61,46 +48,6 @@ impl Sidecars {
     /// Returns whether the name of a file is that of a sidecar.
     pub(super) fn may_be(&self, name: &str) -> bool {
         self.extensions().iter().any(|extension| without_extension(name.as_bytes(), extension).is_some())
-    }
-}
-
-impl FromStr for Sidecars {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "auto" => return Ok(Self::Auto),
-            "none" => return Ok(Self::None),
-            _ => {}
-        }
-        let mut extensions: Vec<String> = Vec::new();
-        for part in text.split(',').map(str::trim) {
-            let extension = part.trim_start_matches('.').to_ascii_lowercase();
-            let invalid = if extension.is_empty() || extension.contains('/') {
-                format!("{part:?} is not a file extension")
-            } else if is_image_name(&format!("x.{extension}")) {
-                format!("files with the extension {extension:?} are images themselves")
-            } else if extensions.contains(&extension) {
-                format!("{extension:?} is listed twice")
-            } else {
-                extensions.push(extension);
-                continue;
-            };
-            return Err(
-                Error::usage(invalid).help("expected auto, none or extensions, as in txt,caption,json")
-            );
-        }
-        Ok(Self::Listed(extensions))
-    }
-}
-
-impl fmt::Display for Sidecars {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::None => f.write_str("none"),
-            Self::Listed(extensions) => f.write_str(&extensions.join(",")),
-        }
     }
 }
 

@@ -24,7 +24,7 @@ use crate::transform::image::ImageTransform;
 
 /// The first line specific to images in a stored job.
 #[derive(Serialize, Deserialize)]
-struct StoredImages<'a> {
+struct ImagesLine<'a> {
     options: Cow<'a, ImagesOptions>,
     folders: Cow<'a, Folders>,
     units: Cow<'a, [Range<usize>]>,
@@ -50,14 +50,14 @@ impl StoredJob for ImagesJob {
             listing: String::new(),
             kind: Kind::Images,
             options: self.described.clone(),
-            output: self.options.output.clone(),
+            output: self.options.recipe.output.clone(),
             sources: self.options.sources.clone(),
             walked: self.options.input.walks(),
-            follow_symlinks: self.options.follow_symlinks,
+            follow_symlinks: self.options.recipe.follow_symlinks,
             files: self.files.len() as u64,
             skipped: self.skipped.clone(),
             units: self.units.len() as u32,
-            unit_bytes: unit_bytes(&self.options.output),
+            unit_bytes: unit_bytes(&self.options.recipe.output),
             unit_pieces: UNIT_FILES as u64,
             tokenizer: None,
             schema: Schema::clone(&self.schema),
@@ -79,7 +79,7 @@ impl StoredJob for ImagesJob {
     }
 
     fn write(&self, file: &mut JobWriter) -> Result<()> {
-        file.line(&StoredImages {
+        file.line(&ImagesLine {
             options: Cow::Borrowed(&self.options),
             folders: Cow::Borrowed(&self.folders),
             units: Cow::Borrowed(&self.units),
@@ -100,11 +100,11 @@ impl StoredJob for ImagesJob {
 
     fn read(opened: OpenedJob, file: &mut JobReader) -> Result<Self> {
         let OpenedJob { header, files, .. } = opened;
-        let stored: StoredImages<'_> = file.line()?;
+        let stored: ImagesLine<'_> = file.line()?;
         let details = file.lines(stored.details)?;
         let options = ImagesOptions { sources: header.sources, ..stored.options.into_owned() };
         Ok(Self {
-            transform: ImageTransform::new(options.image.clone())?,
+            transform: ImageTransform::new(options.recipe.image.clone())?,
             walked: options.input.walks() && details.is_empty(),
             main_image: stored.main_image.map(Cow::into_owned),
             members: stored.members.into_owned(),

@@ -26,7 +26,7 @@ impl TableFeed {
         let file = job.file(ordinal)?;
         let opened = TableFile::open(job.planned(&file)).and_then(|table| {
             let Some(images) = &job.table_images else { return Ok(None) };
-            Ok(table.table(images, job.options.keep_fields.as_deref())?)
+            Ok(table.table(images, job.options.recipe.keep_fields.as_deref())?)
         });
         let (table, broken) = match opened {
             Ok(Some(table)) => (Some(table), None),

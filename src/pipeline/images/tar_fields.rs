@@ -7,9 +7,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::image_field_names::is_reserved;
 use super::image_fields::{ImageInspector, Inspected, begins_as_image, is_image};
 use crate::error::{Error, Result};
+use crate::recipe::is_reserved;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
 use crate::source::encoding::small_text;

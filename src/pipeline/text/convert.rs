@@ -11,7 +11,7 @@ use super::dedup;
 use super::duplicates_file::{Duplicates, DuplicatesFile};
 use super::feed::SectionFeed;
 use super::items::{ItemSink, SourceDocument};
-use super::options::{Overflow, TextInput, TextOptions};
+use super::options::TextInput;
 use super::pack::PackDocuments;
 use super::position::DocumentPosition;
 use super::record::{TextRecord, piece_name};
@@ -24,6 +24,7 @@ use crate::pipeline::outcome::{ConvertedRecord, MemberCount, MemberSummary, Outc
 use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
+use crate::recipe::Overflow;
 use crate::sample::{Ids, PackedIds, Reject, RejectCode, Text, Value};
 use crate::testing::item_panic_point;
 use crate::transform::text::{EncodeStats, PackedIdSink, Scratch, StoredIds, id_width, rejected};
@@ -58,7 +59,7 @@ impl Conversion for TextConversion<'_> {
     }
 
     fn prepare(&self, work: &Path, workers: &Workers, memory: &MemoryPool, stop: &Stop) -> Result<()> {
-        if self.job.options.dedup {
+        if self.job.options.recipe.dedup.is_some() {
             let found = dedup::find(self.job, work, workers, memory, stop)?;
             self.duplicates.get_or_init(|| found);
         }
@@ -66,8 +67,8 @@ impl Conversion for TextConversion<'_> {
     }
 
     fn stages(&self, work: &Path) -> Stages {
-        let TextOptions { output, shape, .. } = &self.job.options;
-        Stages::new(output, work).and(shape.pack.map(PackDocuments::new))
+        let recipe = &self.job.options.recipe;
+        Stages::new(&recipe.output, work).and(recipe.shape().pack.map(PackDocuments::new))
     }
 
     fn open(&self, unit: u32, engine: EngineUse) -> Result<Box<dyn Feed<TextTask> + '_>> {
@@ -152,7 +153,7 @@ impl ItemSink for DocumentConverter<'_> {
         let options = &self.job.options;
         let encoded = self.contained(|converter| {
             item_panic_point(&origin);
-            let text = options.normalize.apply(&document.text, options.max_document_bytes)?;
+            let text = options.recipe.normalize.apply(&document.text, options.recipe.max_document_bytes)?;
             converter.encode(&text).map(|encoded| (text, encoded))
         });
         let (text, (ids, stats)) = match encoded {
@@ -186,7 +187,7 @@ impl ItemSink for DocumentConverter<'_> {
             split,
             key: key.map_or_else(|| origin.clone(), Text::from),
             origin,
-            key_may_repeat: options.key_field.is_some() || options.shape.has_pieces(),
+            key_may_repeat: options.recipe.key_field.is_some() || options.recipe.shape().has_pieces(),
         };
         match self.add_records(&identity, ids, document.kept, out) {
             Err(reject) => {
@@ -275,7 +276,7 @@ impl DocumentConverter<'_> {
         kept: Vec<Value>,
         out: &mut Outcomes,
     ) -> Result<(), Reject> {
-        let shape = &self.job.options.shape;
+        let shape = self.job.options.recipe.shape();
         if let Some(range) = shape.filter_length
             && !(range.min..=range.max).contains(&(ids.len() as u64))
         {

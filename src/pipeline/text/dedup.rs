@@ -81,7 +81,7 @@ pub(super) fn find(
         // The size of a block is known after it was read. Until then, it is assumed to be as large as the last one, and
         // the first to be as large as possible. So a thread reads more than it has reserved only where short documents
         // are followed by a long one.
-        let mut expected = job.options.max_document_bytes.saturating_mul(BYTES_HELD_PER_BYTE);
+        let mut expected = job.options.recipe.max_document_bytes.saturating_mul(BYTES_HELD_PER_BYTE);
         while let Some(sections) = job.units.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut feed = SectionFeed::new(job, sections.clone(), EngineUse::Selected, None);
             loop {
@@ -184,7 +184,8 @@ impl ItemSink for TextHashes<'_> {
         // Rejected items are not duplicates of anything.
         let options = &self.job.options;
         if let Ok(document) = item
-            && let Ok(text) = options.normalize.apply(&document.text, options.max_document_bytes)
+            && let Ok(text) =
+                options.recipe.normalize.apply(&document.text, options.recipe.max_document_bytes)
             && !text.is_empty()
         {
             let mut row = [0; TEXT_BYTES];

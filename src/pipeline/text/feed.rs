@@ -78,7 +78,7 @@ impl<'a> SectionFeed<'a> {
 
 impl Feed<TextTask> for SectionFeed<'_> {
     fn next_bytes(&self) -> u64 {
-        self.job.options.shape.bytes_with_overlap(section_reader::NEXT_BYTES)
+        self.job.options.recipe.shape().bytes_with_overlap(section_reader::NEXT_BYTES)
     }
 
     fn next(&mut self) -> Result<Option<(TextTask, u64)>> {
@@ -96,6 +96,6 @@ impl Feed<TextTask> for SectionFeed<'_> {
             is_first: std::mem::take(&mut self.is_first),
             duplicates,
         };
-        Ok(Some((task, self.job.options.shape.bytes_with_overlap(block.held))))
+        Ok(Some((task, self.job.options.recipe.shape().bytes_with_overlap(block.held))))
     }
 }

@@ -94,9 +94,10 @@ pub(super) fn check(
     // A table with a schema has all kept columns, or it would have been refused.
     let has_columns = details.iter().any(|detail| detail.columns.is_some());
     let mut search = FieldSearch {
-        text: RequestedField::new(&options.text_field),
-        key: options.key_field.as_deref().map(RequestedField::new),
+        text: RequestedField::new(&options.recipe.text_field),
+        key: options.recipe.key_field.as_deref().map(RequestedField::new),
         kept: options
+            .recipe
             .keep_fields
             .iter()
             .map(|k| RequestedField { seen: has_columns, ..RequestedField::new(&k.name) })
@@ -118,8 +119,8 @@ pub(super) fn check(
         // The run reads unreadable files again, and reports the error.
         let kind = details[file].kind;
         let read = files[file]
-            .stream_start(sources, options.follow_symlinks, kind.compression)
-            .and_then(|stream| search.read(&mut kind.reads(stream, options.encoding), kind.format));
+            .stream_start(sources, options.recipe.follow_symlinks, kind.compression)
+            .and_then(|stream| search.read(&mut kind.reads(stream, options.recipe.encoding), kind.format));
         search.complete &= read.unwrap_or(false);
         first.get_or_insert_with(|| files[file].path(sources));
     }
@@ -229,7 +230,7 @@ impl<'a> FieldSearch<'a> {
             return refuse("key_field", key.name, None);
         }
         for (requested, keep) in
-            self.kept.iter().zip(&options.keep_fields).filter(|(requested, _)| !requested.seen)
+            self.kept.iter().zip(&options.recipe.keep_fields).filter(|(requested, _)| !requested.seen)
         {
             match keep.ty {
                 Some(_) if !self.complete => warnings.push(Warning::FieldNotSeen {

@@ -95,7 +95,7 @@ impl TextJob {
             TaskInput::Rows { header, offset, bytes } => {
                 out.add_content(&bytes);
                 let mut converting = Converting::Done;
-                header.rows(&bytes, &self.fields, self.options.replace_invalid_utf8, |at, row| {
+                header.rows(&bytes, &self.fields, self.options.recipe.replaces_invalid_utf8(), |at, row| {
                     let row = row.and_then(|row| {
                         self.check_length(row.text.len())?;
                         Ok(SourceDocument { key: row.key, text: row.text, kept: row.kept })
@@ -109,7 +109,7 @@ impl TextJob {
             TaskInput::Batch { columns, rows } => {
                 let mut hash = Xxh3::new();
                 let mut converting = Converting::Done;
-                let lossy = self.options.replace_invalid_utf8;
+                let lossy = self.options.recipe.replaces_invalid_utf8();
                 for (at, row) in columns.documents(&rows, &self.fields, lossy).enumerate() {
                     let mark = rows.first().saturating_add(at as u64);
                     hash.update(&[u8::from(row.is_ok())]);
@@ -139,7 +139,7 @@ impl TextJob {
     /// Returns the mark of the document at `offset` in a text file.
     fn mark(&self, section: usize, offset: u64) -> Option<u64> {
         let is_whole = self.detail_of(section).kind.format == TextFormat::Text
-            && self.options.documents == Documents::File;
+            && self.options.recipe.documents == Documents::File;
         (!is_whole).then_some(offset)
     }
 
@@ -157,7 +157,7 @@ impl TextJob {
             return Ok(sink.item(position, Err(reject), out));
         }
         let started = Instant::now();
-        let bytes = match file.read_opened(&self.sources, self.options.follow_symlinks, opened) {
+        let bytes = match file.read_opened(&self.sources, self.options.recipe.follow_symlinks, opened) {
             Ok(bytes) => bytes,
             Err(Broken::Damaged(reject)) => return Ok(sink.item(position, Err(reject), out)),
             Err(Broken::Failed(error)) => return Err(error),
@@ -166,7 +166,7 @@ impl TextJob {
         out.reading += started.elapsed();
         let text = match Compression::sniff(&bytes) {
             Some(found) => Err(found.unexpected()),
-            None => to_utf8(bytes, self.options.encoding),
+            None => to_utf8(bytes, self.options.recipe.encoding),
         };
         let text = text.and_then(|text| self.check_length(text.len()).map(|()| text));
         let document =
@@ -241,7 +241,7 @@ impl TextJob {
         sink: &mut impl ItemSink,
         out: &mut Outcomes,
     ) -> Converting {
-        let replaced = match self.options.replace_invalid_utf8 {
+        let replaced = match self.options.recipe.replaces_invalid_utf8() {
             true => self.utf8(line, "the line", out),
             // The parser validates the line itself.
             false => Ok(Cow::Borrowed("")),
@@ -260,7 +260,7 @@ impl TextJob {
     fn utf8<'a>(&self, bytes: &'a [u8], what: &str, out: &mut Outcomes) -> Result<Cow<'a, str>, Reject> {
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(Cow::Borrowed(text)),
-            Err(_) if self.options.replace_invalid_utf8 => {
+            Err(_) if self.options.recipe.replaces_invalid_utf8() => {
                 out.note("invalid_utf8_replaced");
                 Ok(String::from_utf8_lossy(bytes))
             }
@@ -269,14 +269,14 @@ impl TextJob {
     }
 
     fn check_length(&self, bytes: usize) -> Result<(), Reject> {
-        match bytes as u64 > self.options.max_document_bytes {
+        match bytes as u64 > self.options.recipe.max_document_bytes {
             true => Err(self.too_long("document", bytes as u64)),
             false => Ok(()),
         }
     }
 
     fn too_long(&self, what: &str, bytes: u64) -> Reject {
-        let limit = self.options.max_document_bytes;
+        let limit = self.options.recipe.max_document_bytes;
         Reject::new(
             RejectCode::TooLarge,
             format!("the {what} has {bytes} bytes, more than `max_document_bytes {limit}`"),

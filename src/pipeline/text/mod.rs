@@ -26,10 +26,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) use self::convert::TextConversion;
-pub use self::options::{
-    DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, LengthRange, MAX_PACK_TOKENS, Overflow, TextInput,
-    TextOptions, TextShape,
-};
+pub use self::options::{TextInput, TextOptions};
 use self::plan::{Extent, FileSection, TextFile};
 use crate::error::{Error, Result};
 use crate::format::check_schema;
@@ -105,11 +102,11 @@ impl TextJob {
     /// Fails if sources are missing, cannot be listed, or are explicitly named but of an unknown type; if two files
     /// have the same origin; or if tables lack requested columns.
     pub fn plan(options: TextOptions) -> Result<Self> {
-        options.check()?;
-        let found = plan::find(&options, unit_bytes(&options.output))?;
+        let options = options.checked()?;
+        let found = plan::find(&options, unit_bytes(&options.recipe.output))?;
         let all = ChosenFiles::all(&found.files[..]);
-        let (given, mut warnings) = Splits::find(&all, options.layout, SplitNames::OfContainers)?;
-        let (splits, split_by, split_folders, file_splits) = match &options.output.split {
+        let (given, mut warnings) = Splits::find(&all, options.recipe.layout, SplitNames::OfContainers)?;
+        let (splits, split_by, split_folders, file_splits) = match &options.recipe.output.split {
             Some(_) if given.are_given() => return Err(splits_twice(&given, "flat")),
             Some(spec) => {
                 warnings.clear();
@@ -121,13 +118,13 @@ impl TextJob {
             }
         };
         let mut extra = found.fields.clone();
-        if options.shape.pack.is_some() {
+        if options.recipe.pack.is_some() {
             extra.extend(PACK_FIELDS.map(|name| Field::required(name, FieldType::IdsU32)));
         }
         let schema = Arc::new(Schema::text(id_width(&options.tokenizer), extra)?);
-        check_schema(options.output.format, &schema)?;
+        check_schema(options.recipe.output.format, &schema)?;
         let mut stdin = match (&options.input, &found.details[..]) {
-            (TextInput::Stdin, [detail]) => Some(detail.kind.stdin(options.encoding)?),
+            (TextInput::Stdin, [detail]) => Some(detail.kind.stdin(options.recipe.encoding)?),
             _ => None,
         };
         warnings.extend(Warning::of_keys(&found.unusable));
@@ -140,8 +137,8 @@ impl TextJob {
             stdin.as_mut(),
         )?);
         Ok(Self {
-            described: options.describe()?,
-            rule: items::rule(&options.documents),
+            described: options.described()?,
+            rule: items::rule(&options.recipe.documents),
             wanted: wanted_fields(&options, &found.fields),
             options,
             sources: found.sources,
@@ -163,12 +160,12 @@ impl TextJob {
 
     /// Returns whether the whole file is one document.
     fn is_document(&self, file: &TextFile) -> bool {
-        file.kind.format == TextFormat::Text && self.options.documents == Documents::File
+        file.kind.format == TextFormat::Text && self.options.recipe.documents == Documents::File
     }
 
     /// Returns the file with this ordinal, as planned.
     fn planned(&self, file: usize) -> PlannedFile {
-        self.files[file].planned(&self.sources, self.options.follow_symlinks)
+        self.files[file].planned(&self.sources, self.options.recipe.follow_symlinks)
     }
 
     /// Returns the file of the section with the ordinal `section`.
@@ -184,13 +181,13 @@ impl TextJob {
     /// Opens the file of `section` and requests its bytes in advance, if it is in object storage.
     fn open_ahead(&self, section: &FileSection) -> Option<OpenedFile> {
         let (file, detail) = (&self.files[section.file], &self.details[section.file]);
-        let is_too_long = self.is_document(detail) && file.bytes > self.options.max_document_bytes;
+        let is_too_long = self.is_document(detail) && file.bytes > self.options.recipe.max_document_bytes;
         if detail.defect.is_some() || detail.kind.format == TextFormat::Parquet || is_too_long {
             return None;
         }
         match &section.extent {
             Extent::Lines(bytes) => self.planned(section.file).open_range_ahead(bytes.clone()),
-            _ => file.open_ahead(&self.sources, self.options.follow_symlinks),
+            _ => file.open_ahead(&self.sources, self.options.recipe.follow_symlinks),
         }
     }
 
@@ -201,7 +198,7 @@ impl TextJob {
 
     /// Returns the split of the item with this `key` in the section with the ordinal `section`.
     fn split_of(&self, section: usize, key: &str) -> u16 {
-        let output = &self.options.output;
+        let output = &self.options.recipe.output;
         match &output.split {
             Some(spec) => spec.split_of(key, output.seed) as u16,
             None => self.file_splits[self.sections[section].file],
@@ -214,7 +211,7 @@ pub(super) const PACK_FIELDS: [&str; 2] = ["cu_seqlens", "piece_starts"];
 
 /// Returns the requested fields of a line of JSON.
 fn wanted_fields(options: &TextOptions, kept: &[Field]) -> WantedFields {
-    WantedFields::new(&options.text_field, options.key_field.as_deref(), kept)
+    WantedFields::new(&options.recipe.text_field, options.recipe.key_field.as_deref(), kept)
 }
 
 impl Job for TextJob {
@@ -242,7 +239,7 @@ impl Job for TextJob {
             image_fields: Vec::new(),
             main_image: None,
             left_out: Vec::new(),
-            dedup: self.options.dedup,
+            dedup: self.options.recipe.dedup.is_some(),
             warnings: self.warnings.clone(),
         }
     }

@@ -103,8 +103,8 @@ pub(super) struct PlannedText {
 pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText> {
     let ListedText { sources, files, defects, skipped, unusable, warnings } = list_sources(options)?;
     check_origins(files[..].into(), &sources)?;
-    let mut types: Vec<Option<FieldType>> = options.keep_fields.iter().map(|k| k.ty).collect();
-    let shuffle = options.output.shuffle;
+    let mut types: Vec<Option<FieldType>> = options.recipe.keep_fields.iter().map(|k| k.ty).collect();
+    let shuffle = options.recipe.output.shuffle;
     let section_bytes = if shuffle { unit_bytes.min(SHUFFLE_SECTION_BYTES) } else { unit_bytes };
     let mut examiner = FileExaminer { options, section_bytes, types: &mut types, sections: Vec::new() };
     let mut details = Vec::new();
@@ -115,26 +115,26 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
         details.push(detail.map_err(|e| if e.place().path.is_none() { e.at_path(path) } else { e })?);
     }
     let is_text = |file: &TextFile| file.kind.format == TextFormat::Text;
-    if options.documents != Documents::File && !details.is_empty() && !details.iter().any(is_text) {
+    if options.recipe.documents != Documents::File && !details.is_empty() && !details.iter().any(is_text) {
         let what = "`documents` divides plain text, but no source is plain text";
         return Err(Error::usage(what)
             .help("leave out `documents`: jsonl has one document per line, and a table one per row"));
     }
     let has_encoding = |file: &TextFile| !matches!(file.kind.format, TextFormat::Parquet | TextFormat::Arrow);
-    if options.encoding.is_some() && !details.is_empty() && !details.iter().any(has_encoding) {
+    if options.recipe.encoding.is_some() && !details.is_empty() && !details.iter().any(has_encoding) {
         let what =
             "`encoding` is for text, but all sources are Parquet or Arrow files, whose encoding is fixed";
         return Err(Error::usage(what).help("leave out `encoding`"));
     }
     let mut sections = examiner.sections;
     if shuffle {
-        let seed = options.output.seed ^ SHUFFLE_SALT;
+        let seed = options.recipe.output.seed ^ SHUFFLE_SALT;
         sections.sort_by_cached_key(|section| {
             let name = format!("{}#{}", files[section.file].origin, section.extent.start());
             (xxh3_64_with_seed(name.as_bytes(), seed), name)
         });
     }
-    let kept = options.keep_fields.iter().zip(types);
+    let kept = options.recipe.keep_fields.iter().zip(types);
     let fields = kept.map(|(k, ty)| Field::nullable(&k.name, ty.unwrap_or(FieldType::String))).collect();
     let units = group(&sections, unit_bytes);
     Ok(PlannedText { units, sources, files, details, skipped, unusable, warnings, fields, sections })
@@ -174,7 +174,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
             let [folder] = &options.sources[..] else {
                 return Err(Error::usage("listed files are relative to one folder").help("give one SRC"));
             };
-            let (files, details) = from.list(folder, options.follow_symlinks)?;
+            let (files, details) = from.list(folder, options.recipe.follow_symlinks)?;
             let defects = details.into_iter().map(|d| d.defect.map(|defect| *defect)).collect();
             let (sources, skipped) = (options.sources.clone(), SkippedTypes::default());
             Ok(ListedText { sources, files, defects, skipped, unusable: Vec::new(), warnings: Vec::new() })
@@ -182,10 +182,10 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
         TextInput::Walk => {
             // A file that matches a pattern counts as explicitly named, as if the shell had expanded the pattern.
             let named = |name: &str| {
-                options.input_format.is_some() || FileKind::of_named(name).is_some() || is_zip(name)
+                options.recipe.input_format.is_some() || FileKind::of_named(name).is_some() || is_zip(name)
             };
             let matches = globs::expand(&braces::expand(&options.sources)?, &named)?;
-            let listing = list(&matches.sources, options.follow_symlinks, &wanted)?;
+            let listing = list(&matches.sources, options.recipe.follow_symlinks, &wanted)?;
             let is_archive =
                 |file: &SourceFile| file.archive_kind(&matches.sources) == Some(ArchiveKind::Zip);
             for file in listing.files.iter().filter(|file| file.is_named() && !is_archive(file)) {
@@ -201,7 +201,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
             }
             let archives = Archives {
                 sources: &matches.sources,
-                follow_symlinks: options.follow_symlinks,
+                follow_symlinks: options.recipe.follow_symlinks,
                 with_tars: false,
                 is_item: &|file| !is_archive(file),
                 wanted: &is_text,
@@ -231,7 +231,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
 fn kind_of(options: &TextOptions, named: bool, path: &Path) -> Option<FileKind> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let of_name = if named { FileKind::of_named } else { FileKind::of_name };
-    options.input_format.filter(|_| named).or_else(|| of_name(&name))
+    options.recipe.input_format.filter(|_| named).or_else(|| of_name(&name))
 }
 
 /// Examiner of files, which divides them into sections.
@@ -264,7 +264,7 @@ impl FileExaminer<'_> {
         let mut detail = TextFile { kind, defect, columns: None };
         let from = self.sections.len();
         if detail.defect.is_none() && self.options.input != TextInput::Stdin {
-            let planned = file.planned(sources, self.options.follow_symlinks);
+            let planned = file.planned(sources, self.options.recipe.follow_symlinks);
             let opened = match kind.format {
                 TextFormat::Parquet if file.member.is_some() => Err(Broken::Damaged(Reject::new(
                     RejectCode::Unsupported,
@@ -272,7 +272,7 @@ impl FileExaminer<'_> {
                 ))),
                 TextFormat::Parquet => self.divide_parquet(ordinal, &planned),
                 TextFormat::Arrow => file
-                    .stream_start(sources, self.options.follow_symlinks, None)
+                    .stream_start(sources, self.options.recipe.follow_symlinks, None)
                     .map_err(Broken::from)
                     .and_then(|stream| self.arrow_columns(stream)),
                 _ => Ok(None),
@@ -306,10 +306,10 @@ impl FileExaminer<'_> {
     /// Returns whether a file can be divided at any line end.
     fn is_divisible(&self, kind: FileKind) -> bool {
         kind.compression.is_none()
-            && self.options.encoding.is_none()
+            && self.options.recipe.encoding.is_none()
             && match kind.format {
                 TextFormat::JsonLines => true,
-                TextFormat::Text => self.options.documents == Documents::Line,
+                TextFormat::Text => self.options.recipe.documents == Documents::Line,
                 _ => false,
             }
     }
@@ -352,7 +352,7 @@ impl FileExaminer<'_> {
     /// Finds the requested columns, and records their types.
     fn find_columns(&mut self, schema: &Schema) -> Result<TextColumns> {
         let (columns, found) = wanted_columns(self.options).columns(schema)?;
-        for ((known, found), keep) in self.types.iter_mut().zip(found).zip(&self.options.keep_fields) {
+        for ((known, found), keep) in self.types.iter_mut().zip(found).zip(&self.options.recipe.keep_fields) {
             let known = *known.get_or_insert(found);
             check_type(&keep.name, found, known)?;
         }
@@ -363,9 +363,9 @@ impl FileExaminer<'_> {
 /// Returns the columns to request from tables.
 pub(super) fn wanted_columns(options: &TextOptions) -> WantedColumns {
     WantedColumns {
-        text: options.text_field.clone(),
-        key: options.key_field.clone(),
-        keep: options.keep_fields.clone(),
+        text: options.recipe.text_field.clone(),
+        key: options.recipe.key_field.clone(),
+        keep: options.recipe.keep_fields.clone(),
     }
 }
 

@@ -67,8 +67,8 @@ impl TextJob {
         }
         let workers = Workers::start(run.threads)?;
         let conversion = TextConversion::new(self);
-        let output = &self.options.output;
-        let full_row = self.options.shape.pack.map(|(tokens, _)| u64::from(tokens));
+        let output = &self.options.recipe.output;
+        let full_row = self.options.recipe.shape().pack.map(|(tokens, _)| u64::from(tokens));
         let sampled = SampleRun::new(&conversion, &workers, output.format, &self.schema, self.splits.len())?;
         let mut sampled = sampled.packing(full_row);
         let groups = self.groups();

@@ -191,7 +191,7 @@ impl<'a> SectionReader<'a> {
         let planned = job.planned(section.file);
         let kind = detail.kind;
         let stdin = options.input == TextInput::Stdin;
-        let max_bytes = options.max_document_bytes;
+        let max_bytes = options.recipe.max_document_bytes;
         if let Extent::Lines(bytes) = &section.extent {
             let lines = opened.map_or_else(|| planned.open(), Ok)?;
             let mut head = [0; Compression::SNIFFED_BYTES];
@@ -212,19 +212,19 @@ impl<'a> SectionReader<'a> {
             opened = Some(lines);
         }
         let mut stream = || match stdin {
-            true => job.take_stdin().map_or_else(|| kind.stdin(options.encoding), Ok),
+            true => job.take_stdin().map_or_else(|| kind.stdin(options.recipe.encoding), Ok),
             false => {
-                let follow_symlinks = options.follow_symlinks;
+                let follow_symlinks = options.recipe.follow_symlinks;
                 let stream = file.stream(&job.sources, follow_symlinks, opened.take(), kind.compression);
-                stream.map(|stream| kind.reads(stream, options.encoding))
+                stream.map(|stream| kind.reads(stream, options.recipe.encoding))
             }
         };
         let mut cut = |rule| stream().map(|stream| DocumentCutter::new(stream, rule, max_bytes));
         match kind.format {
             TextFormat::Text
-                if options.documents == Documents::File && kind.compression.is_none() && !stdin =>
+                if options.recipe.documents == Documents::File && kind.compression.is_none() && !stdin =>
             {
-                let text_bytes = file.bytes.saturating_mul(options.encoding.map_or(1, |_| MAX_GROWTH));
+                let text_bytes = file.bytes.saturating_mul(options.recipe.encoding.map_or(1, |_| MAX_GROWTH));
                 let held = text_bytes.min(max_bytes).saturating_mul(BYTES_HELD_PER_BYTE);
                 once(TaskInput::File(opened), file.bytes, held)
             }
@@ -232,8 +232,8 @@ impl<'a> SectionReader<'a> {
             TextFormat::JsonLines | TextFormat::Json => Ok(Self::Cuts { cutter: cut(Rule::Lines)?, read: 0 }),
             TextFormat::Delimited(dialect) => {
                 let wanted = rows::RequestedColumns {
-                    text: &options.text_field,
-                    key: options.key_field.as_deref(),
+                    text: &options.recipe.text_field,
+                    key: options.recipe.key_field.as_deref(),
                     fields: &job.fields,
                 };
                 let cutter = cut(rows::rule(dialect))?;

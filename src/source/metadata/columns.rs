@@ -1,5 +1,7 @@
 //! Selection of the columns of a table, and their declared types.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::DEFAULT_PATH_FIELD;
@@ -26,7 +28,30 @@ pub struct Keep {
     /// Name of the column.
     pub name: String,
     /// Declared type, if any.
+    #[serde(rename = "type")]
     pub ty: Option<FieldType>,
+}
+
+impl fmt::Display for Keep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.name, TypeSuffix(self.ty))
+    }
+}
+
+impl fmt::Display for KeptField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.as_ref().map_or(String::new(), |name| format!("{name}="));
+        write!(f, "{name}{}{}", self.member, TypeSuffix(self.ty))
+    }
+}
+
+/// A declared type as in `name:type`; nothing if there is none.
+struct TypeSuffix(Option<FieldType>);
+
+impl fmt::Display for TypeSuffix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |ty| write!(f, ":{}", ty.name()))
+    }
 }
 
 /// Parses `name,name:type,…`. A name may contain colons.
@@ -64,6 +89,7 @@ pub struct KeptField {
     /// The part of a member's name after its first dot, or the name of a column.
     pub member: String,
     /// Declared type, if any.
+    #[serde(rename = "type")]
     pub ty: Option<FieldType>,
 }
 

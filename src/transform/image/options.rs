@@ -4,82 +4,79 @@
 
 use std::num::NonZeroU16;
 
-use serde::{Deserialize, Serialize};
-
 use super::encoding::Encode;
 use super::option_values::{Animated, Color, Crop, Filter, Icc, Pad, Resize, Rgb};
 use crate::error::{Error, Result};
+use crate::options::{is_default, option_values, options};
 
 /// Default maximum number of pixels of an image. Above it, Pillow raises `DecompressionBombError`.
 pub const DEFAULT_MAX_PIXELS: u64 = 178_956_970;
 
-/// The options that determine the output for an image.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ImageOptions {
-    /// Size after the resize.
-    pub resize: Resize,
-    /// Whether a resize may make an image larger.
-    pub enlarge: bool,
-    /// Kernel of the resize.
-    pub filter: Filter,
-    /// Rectangle kept after the resize.
-    pub crop: Option<Crop>,
-    /// Canvas for the image after the crop.
-    pub pad: Option<Pad>,
-    /// Color channels of the output.
-    pub color: Color,
-    /// Color with which transparency is blended if the output has no alpha.
-    pub background: Rgb,
-    /// Handling of an embedded color profile.
-    pub icc: Icc,
-    /// Handling of an animated file.
-    pub animated: Animated,
-    /// Type and quality of the output.
-    pub encode: Encode,
-    /// Whether JPEGs that pass through and are progressive, or have several scans, are stored as baseline JPEGs with
-    /// the same coefficients.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub baseline: bool,
-    /// Restart interval in MCUs; restart markers are added to stored baseline JPEGs that have none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub restart_interval: Option<NonZeroU16>,
-    /// Whether a passed-through file keeps all its metadata, and a newly encoded one its EXIF.
-    pub keep_metadata: bool,
-    /// Whether a damaged image is kept as far as it decodes, instead of being rejected.
-    pub lenient: bool,
-    /// Maximum number of pixels of the source, and of the output. An image with more is a reject.
-    pub max_pixels: u64,
-    /// Images whose shorter side has fewer pixels are filtered.
-    pub min_size: Option<u32>,
-    /// Images whose longer side is more than this many times the shorter are filtered. At least 1.
-    pub max_aspect: Option<f64>,
-    /// Images with fewer pixels are filtered.
-    pub min_pixels: Option<u64>,
-}
+option_values! { Text: Resize, Crop, Pad, Rgb, Encode; }
 
-impl Default for ImageOptions {
-    fn default() -> Self {
-        Self {
-            resize: Resize::default(),
-            enlarge: false,
-            filter: Filter::default(),
-            crop: None,
-            pad: None,
-            color: Color::default(),
-            background: Rgb::WHITE,
-            icc: Icc::default(),
-            animated: Animated::default(),
-            encode: Encode::default(),
-            baseline: false,
-            restart_interval: None,
-            keep_metadata: false,
-            lenient: false,
-            max_pixels: DEFAULT_MAX_PIXELS,
-            min_size: None,
-            max_aspect: None,
-            min_pixels: None,
+options! {
+    /// The options that determine the output for an image. Sizes are those of the upright image.
+    pub struct ImageOptions {
+        "Pixels" {
+            /// Target size: shorter:N, longer:N, exact:WxH, area:PIXELS or none
+            [] resize: Resize = Resize::default(), "RULE";
+
+            /// Allow --resize to enlarge images
+            [] enlarge: bool = false, "";
+
+            /// Resampling filter of --resize
+            [] filter: Filter = Filter::default(), "FILTER";
+
+            /// Crop the resized image: center:WxH
+            [] crop: Option<Crop> = None, "CROP";
+
+            /// Pad the image to a canvas: WxH or WxH:COLOR (a name or #rrggbb)
+            [] pad: Option<Pad> = None, "WxH:COLOR";
+
+            /// Color channels of the output
+            [] color: Color = Color::default(), "COLOR";
+
+            /// Background color for transparent pixels, if the output has no alpha
+            [] background: Rgb = Rgb::WHITE, "COLOR";
+
+            /// Embedded color profiles: convert pixels to sRGB, or ignore the profile
+            [] icc: Icc = Icc::default(), "POLICY";
+
+            /// Animated files: keep the first frame, or reject them
+            [] animated: Animated = Animated::default(), "POLICY";
+
+            /// Encoding: jpeg:QUALITY[:420|444], png, webp:QUALITY, webp-lossless, raw or keep
+            [] encode: Encode = Encode::default(), "ENCODING";
+
+            /// Store progressive JPEGs that would pass through unchanged as baseline JPEGs: same pixels, faster to decode
+            [serde(skip_serializing_if = "is_default")]
+            baseline: bool = false, "";
+
+            /// Add a restart marker after every N MCUs of stored JPEGs, for faster crops in training; try 4
+            [serde(skip_serializing_if = "Option::is_none")]
+            restart_interval: Option<NonZeroU16> = None, "N";
+
+            /// Keep the metadata of files that pass through, and the EXIF block of files that are encoded again
+            [] keep_metadata: bool = false, "";
+
+            /// Convert damaged images as far as they can be decoded, and count them
+            [] lenient: bool = false, "";
+
+            /// Reject images with more pixels than this, without decoding them
+            [] max_pixels: u64 = DEFAULT_MAX_PIXELS, "N";
         }
+        "Selection" {
+            /// Leave out images whose shorter side has fewer pixels
+            [] min_size: Option<u32> = None, "PIXELS";
+
+            /// Leave out images whose longer side is more than this many times the shorter
+            [] max_aspect: Option<f64> = None, "RATIO";
+
+            /// Leave out images with fewer pixels in total
+            [] min_pixels: Option<u64> = None, "PIXELS";
+        }
+        groups {}
+        values {}
     }
 }
 

@@ -1,0 +1,384 @@
+//! The options of a conversion of images.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::{Recipe, RecordedInput, unexpected_value};
+use crate::error::{Error, Result};
+use crate::options::{Choice, Input, OptionValue, OutputOptions, is_default, option_values, options};
+use crate::schema::{FieldType, HEIGHT, IMAGE, KEY, Kind, LABEL, ORIGIN, WIDTH};
+use crate::source::archive::is_image_name;
+use crate::source::layout::FolderLayout;
+use crate::source::metadata::{Keep, KeptField, parse_kept};
+use crate::transform::image::ImageOptions;
+
+options! {
+    /// Every option of a conversion of images that affects the dataset.
+    pub struct ImagesRecipe {
+        "" {
+            /// Follow symbolic links inside the sources
+            [] follow_symlinks: bool = false, "";
+        }
+        "Sources" {
+            /// Fields to keep, as name or name:type: columns of --metadata, Parquet or Arrow files, members of samples [default: all]
+            ///
+            /// Without a type, columns of parquet files keep their type; lists and objects of jsonl files become json; others are
+            /// strings. In tar files with samples, a name is the part of a file name after its first dot; the default is all
+            /// members of text, and name:binary keeps others. NEW=name renames a member, or a column of a Parquet or Arrow
+            /// file with images.
+            [serde(skip_serializing_if = "is_default")]
+            keep_fields: Option<Vec<KeptField>> = None, "FIELDS";
+
+            /// Columns whose values become lists: all rows of an image become one record
+            ///
+            /// Use it for several captions per image, for example. The other columns must have the same value in all rows of an
+            /// image. Without this option, every row becomes a record.
+            [serde(skip_serializing_if = "is_default")]
+            list_fields: Vec<String> = Vec::new(), "NAME,…", conflicts = &["files_from"];
+
+            /// Images of samples in tar files and of rows in Parquet or Arrow files: auto, none or NAME,… such as seg.png
+            ///
+            /// An entry is [FIELD=]NAME[:mask|:image], where NAME is the part of a file name after its first dot, or a column (of
+            /// lists: name[0]). The image that is not listed is the main image; image=NAME chooses another. A mask (the default for
+            /// PNG members) keeps its values, and has the size of its image. auto: all images in the first samples and rows.
+            [serde(skip_serializing_if = "is_default")]
+            image_fields: ImageFields = ImageFields::default(), "FIELDS", alias = Some("image-field");
+
+            /// Files beside images that become fields, by extension: auto, none or EXT,… such as txt,caption
+            ///
+            /// a.jpg has the text of a.txt (or a.jpg.txt) in the field txt; a .json file holds JSON. Images without such a file
+            /// have null. auto: .txt, .caption and .json, each if at least one image has such a file; none beside images of
+            /// --files-from and --metadata FILE.
+            [serde(skip_serializing_if = "is_default")]
+            sidecar: Sidecars = Sidecars::default(), "auto|none|EXT,…";
+        }
+        "Labels" {
+            /// Meaning of folder names
+            ///
+            /// auto: folders whose names contain the word of a split (train, val, test, ...), at any level, are splits, and the
+            /// folders in them are classes; without splits, the first folders are classes; labels: the first level is the class;
+            /// splits: the first level is the split, the second the class; flat: folders have no meaning.
+            [] layout: FolderLayout = FolderLayout::default(), "LAYOUT";
+        }
+        "Selection" {
+            /// Leave out files with the same bytes as another file; the first record is kept
+            [serde(skip_serializing_if = "is_default")]
+            dedup: Option<Dedup> = None, "BY";
+        }
+        groups {
+            /// How images are decoded, changed, filtered and encoded.
+            image: ImageOptions;
+            /// How the records are stored.
+            output: OutputOptions;
+        }
+        values {
+            /// Class names in label order, instead of the sorted folder names. The command line reads them from a file.
+            [] classes: Option<Vec<String>> = None;
+        }
+    }
+}
+
+/// Fact: how the table of a dataset was read, if there was one.
+const METADATA: &str = "metadata";
+
+impl Recipe for ImagesRecipe {
+    const KIND: Kind = Kind::Images;
+    const FIRST: &'static [&'static str] = &[
+        "layout",
+        "classes",
+        "follow_symlinks",
+        "image",
+        "output",
+        "dedup",
+        "image_fields",
+        "sidecar",
+        "keep_fields",
+        "list_fields",
+        METADATA,
+        super::text::FILES_FROM,
+    ];
+    const FACTS: &'static [&'static str] = &[METADATA, super::text::FILES_FROM];
+
+    fn take_facts(&mut self, facts: Map<String, Value>) -> Result<RecordedInput> {
+        // What `auto` did not find is absent. New files of these names beside the sources are not part of the dataset.
+        if self.sidecar == Sidecars::Auto {
+            self.sidecar = Sidecars::None;
+        }
+        let Some(table) = facts.get(METADATA) else {
+            return Ok(match facts.contains_key(super::text::FILES_FROM) {
+                true => RecordedInput::FilesFrom,
+                false => RecordedInput::WalkOnly,
+            });
+        };
+        // Tables beside the images are found again the same way.
+        if table.get("beside_images").is_some() {
+            return Ok(RecordedInput::Walk);
+        }
+        #[derive(Deserialize)]
+        struct Table {
+            path_field: String,
+            keep_fields: Option<Vec<Keep>>,
+        }
+        let table = Table::deserialize(table).map_err(|e| unexpected_value(METADATA).caused_by(e))?;
+        Ok(RecordedInput::Table { path_field: table.path_field, keep_fields: table.keep_fields })
+    }
+}
+
+impl ImagesRecipe {
+    /// Refuses values without a meaning.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.output.check()
+    }
+}
+
+option_values! { Text: ImageFields, Sidecars; }
+
+impl OptionValue for Vec<KeptField> {
+    const INPUT: Input = Input::Text;
+
+    fn parse(text: &str) -> Result<Self> {
+        parse_kept(text)
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(self.iter().map(KeptField::to_string).collect::<Vec<_>>().join(","))
+    }
+}
+
+/// Images of samples in tar files, or of rows in tables.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ImageFields {
+    /// All images of the first samples, and all image columns.
+    #[default]
+    Auto,
+    /// Only the main image. Samples with two images are rejected.
+    None,
+    /// These members or columns, and the image that is not listed.
+    Listed(Vec<ListedImage>),
+}
+
+/// A member of samples, or a column, that the user names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedImage {
+    /// Name of the field; `image` for the main image, `None` for the default.
+    pub name: Option<String>,
+    /// The member or column: `seg.png`, `edited_image`, `images[2]`.
+    pub member: String,
+    /// Either an image or a mask, if given.
+    #[serde(rename = "type")]
+    pub ty: Option<FieldType>,
+}
+
+impl FromStr for ImageFields {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "auto" => return Ok(Self::Auto),
+            "none" => return Ok(Self::None),
+            _ => {}
+        }
+        let invalid = |what: String| {
+            Error::usage(what).help(
+                "expected auto, none or [FIELD=]NAME[:mask|:image],… where NAME is a column of a table, or the part of a \
+                 member's name after its first dot, as in seg.png:mask,depth=depth.png,left.jpg",
+            )
+        };
+        let mut listed: Vec<ListedImage> = Vec::new();
+        for part in text.split(',') {
+            let (rest, ty) = match part.rsplit_once(':') {
+                None => (part, None),
+                Some((rest, "mask")) => (rest, Some(FieldType::Mask)),
+                Some((rest, "image")) => (rest, Some(FieldType::Image)),
+                Some((_, other)) => {
+                    return Err(invalid(format!("unknown type {other:?}; expected mask or image")));
+                }
+            };
+            let (name, member) = rest.split_once('=').map_or((None, rest), |(name, m)| (Some(name), m));
+            let member = member.trim_start_matches('.');
+            if member.is_empty() || name == Some("") {
+                return Err(invalid(format!("{part:?} has no member name")));
+            }
+            if let Some(name) = name.filter(|name| is_reserved(name) && *name != IMAGE) {
+                return Err(invalid(format!("{name:?} is the name of another field; choose another FIELD")));
+            }
+            if name == Some(IMAGE) && ty == Some(FieldType::Mask) {
+                return Err(invalid(format!("the main image {member:?} cannot be a mask")));
+            }
+            let is_same = |other: &ListedImage| {
+                other.member.eq_ignore_ascii_case(member)
+                    || (name == Some(IMAGE) && other.name.as_deref() == name)
+            };
+            if let Some(other) = listed.iter().find(|other| is_same(other)) {
+                return Err(invalid(match other.member.eq_ignore_ascii_case(member) {
+                    true => format!("{member:?} is listed twice"),
+                    false => format!("both {:?} and {member:?} are the main image", other.member),
+                }));
+            }
+            listed.push(ListedImage { name: name.map(str::to_owned), member: member.to_owned(), ty });
+        }
+        Ok(Self::Listed(listed))
+    }
+}
+
+impl fmt::Display for ImageFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::None => f.write_str("none"),
+            Self::Listed(listed) => {
+                let text = |ListedImage { name, member, ty }: &ListedImage| {
+                    let name = name.as_ref().map_or(String::new(), |name| format!("{name}="));
+                    let ty = ty.map_or(String::new(), |ty| format!(":{}", ty.name()));
+                    format!("{name}{member}{ty}")
+                };
+                f.write_str(&listed.iter().map(text).collect::<Vec<_>>().join(","))
+            }
+        }
+    }
+}
+
+/// The sidecars that are read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Sidecars {
+    /// Those of the usual extensions that at least one image has. Of listed files: none.
+    #[default]
+    Auto,
+    /// None.
+    None,
+    /// Those of these extensions, in lower case and without a dot at the start.
+    Listed(Vec<String>),
+}
+
+impl FromStr for Sidecars {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "auto" => return Ok(Self::Auto),
+            "none" => return Ok(Self::None),
+            _ => {}
+        }
+        let mut extensions: Vec<String> = Vec::new();
+        for part in text.split(',').map(str::trim) {
+            let extension = part.trim_start_matches('.').to_ascii_lowercase();
+            let invalid = if extension.is_empty() || extension.contains('/') {
+                format!("{part:?} is not a file extension")
+            } else if is_image_name(&format!("x.{extension}")) {
+                format!("files with the extension {extension:?} are images themselves")
+            } else if extensions.contains(&extension) {
+                format!("{extension:?} is listed twice")
+            } else {
+                extensions.push(extension);
+                continue;
+            };
+            return Err(
+                Error::usage(invalid).help("expected auto, none or extensions, as in txt,caption,json")
+            );
+        }
+        Ok(Self::Listed(extensions))
+    }
+}
+
+impl fmt::Display for Sidecars {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::None => f.write_str("none"),
+            Self::Listed(extensions) => f.write_str(&extensions.join(",")),
+        }
+    }
+}
+
+/// What one of several forms of a value is in JSON: a word, or the values that are listed.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WordOr<T> {
+    Word(String),
+    Listed(Vec<T>),
+}
+
+impl Serialize for ImageFields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Listed(listed) => serializer.collect_seq(listed),
+            word => serializer.collect_str(word),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ImageFields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match WordOr::deserialize(deserializer)? {
+            WordOr::Word(word) => word.parse().map_err(serde::de::Error::custom),
+            WordOr::Listed(listed) => Ok(Self::Listed(listed)),
+        }
+    }
+}
+
+impl Serialize for Sidecars {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Listed(listed) => serializer.collect_seq(listed),
+            word => serializer.collect_str(word),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Sidecars {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match WordOr::deserialize(deserializer)? {
+            WordOr::Word(word) => word.parse().map_err(serde::de::Error::custom),
+            WordOr::Listed(listed) => Ok(Self::Listed(listed)),
+        }
+    }
+}
+
+/// Criterion for duplicate items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dedup {
+    /// The file has the same bytes as another file.
+    Bytes,
+}
+
+impl fmt::Display for Dedup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Dedup::Bytes => "bytes",
+        })
+    }
+}
+
+impl Choice for Dedup {
+    const WORDS: &'static [&'static str] = &["bytes"];
+}
+
+impl FromStr for Dedup {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "bytes" => Ok(Dedup::Bytes),
+            _ => Err(Error::usage(format!("unknown criterion for duplicates {text:?}")).help("use bytes")),
+        }
+    }
+}
+
+/// Field names of every image dataset.
+const BUILT_IN: [&str; 6] = [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN];
+/// Field names of samples from tar files.
+const SAMPLE_NAMES: [&str; 3] = ["json", "txt", "cls"];
+
+/// Returns whether `name` is that of a field of every image dataset.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    BUILT_IN.contains(&name)
+}
+
+/// Returns whether `name` is that of another field of samples from tar files.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    is_built_in(name) || SAMPLE_NAMES.contains(&name)
+}
