@@ -6,7 +6,7 @@ use std::time::Instant;
 use dsconvert::format::Format;
 use dsconvert::options::{Existing, MaxRejects, OutputOptions, RunOptions, SourceSpec};
 use dsconvert::pipeline::{ImagesJob, ImagesOptions, Job, Outcome, Progress, Stop, TextJob, TextOptions};
-use dsconvert::source::layout::FolderLayout;
+use dsconvert::recipe::{ImageFields, ImagesRecipe, Sidecars};
 use dsconvert::transform::image::ImageOptions;
 use dsconvert::transform::text::{Tokenizer, TokenizerOptions};
 
@@ -54,20 +54,15 @@ pub fn run_options(out: &Path, threads: usize) -> RunOptions {
 }
 
 pub fn images_job(path: &Path, image: ImageOptions, format: Format) -> ImagesJob {
-    let job = ImagesJob::plan(ImagesOptions {
-        input: dsconvert::pipeline::ImageInput::Walk,
-        dedup: None,
-        sources: source(path),
-        follow_symlinks: false,
-        layout: FolderLayout::Auto,
-        classes: None,
-        list_fields: Vec::new(),
-        image_fields: dsconvert::pipeline::ImageFields::None,
-        sidecars: dsconvert::pipeline::Sidecars::None,
-        keep_fields: None,
+    let recipe = ImagesRecipe {
+        image_fields: ImageFields::None,
+        sidecar: Sidecars::None,
         image,
         output: OutputOptions { format, ..OutputOptions::default() },
-    });
+        ..ImagesRecipe::default()
+    };
+    let input = dsconvert::pipeline::ImageInput::Walk;
+    let job = ImagesJob::plan(ImagesOptions { sources: source(path), input, recipe });
     job.unwrap()
 }
 

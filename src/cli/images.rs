@@ -151,17 +151,21 @@ fn notes(
                 "{dataset} was made from a list of files, which it does not contain: the sources are walked; give a list \
                  with --files-from"
             )),
-            Some(RecordedInput::WalkOnly) => print::note(format!(
-                "{dataset} was made without metadata files, so those beside the images are ignored; without --like they are \
-                 read"
-            )),
             _ => {}
         }
     }
-    if recipe.sidecar == Sidecars::None && !given.has("sidecar") {
-        print::note(format!(
-            "{dataset} has no fields from files beside images, so none are read; --sidecar auto reads them"
-        ));
+    let tables = args.metadata.is_none() && input == Some(&RecordedInput::WalkOnly);
+    let sidecars = recipe.sidecar == Sidecars::None && !given.has("sidecar");
+    let unread = match (tables, sidecars) {
+        (true, true) => {
+            "metadata files and other files beside the images are not read: {} has no fields from them"
+        }
+        (true, false) => "metadata files beside the images are not read: {} has no fields from them",
+        (false, true) => "files beside the images are not read, except metadata: {} has no fields from them",
+        (false, false) => "",
+    };
+    if !unread.is_empty() {
+        print::note(unread.replace("{}", dataset));
     }
     if recipe.classes.is_some() && args.metadata.is_none() {
         print::note(format!("the classes are those of {dataset}, in its order"));

@@ -2,11 +2,10 @@
 
 use super::*;
 use crate::options::{DEFAULT_MEMORY_BYTES, MaxRejects, OutputOptions};
-use crate::pipeline::{ImageFields, ImageInput, ImagesJob, ImagesOptions};
+use crate::pipeline::{ImageInput, ImagesJob, ImagesOptions};
+use crate::recipe::ImagesRecipe;
 use crate::source::files_from::FilesFrom;
-use crate::source::layout::FolderLayout;
 use crate::source::metadata::MetadataFile;
-use crate::transform::image::ImageOptions;
 use crate::transform::text::{Tokenizer, TokenizerOptions, Verify};
 
 /// Number of documents per unit.
@@ -30,10 +29,9 @@ fn a_unit_with_wrong_tokens_is_redone_by_the_reference_and_counted() {
         let output = OutputOptions { unit_bytes: Some(9000), ..OutputOptions::default() };
         let source = SourceSpec { label: "in".to_owned(), path: sources.clone() };
         let tokenizer = Tokenizer::bytes_with_fault("wrong", options).unwrap();
-        let job = TextJob::plan(TextOptions {
-            documents: Documents::Line,
-            ..TextOptions::new(vec![source], tokenizer, output)
-        });
+        let mut options = TextOptions::new(vec![source], tokenizer, output);
+        options.recipe.documents = Documents::Line;
+        let job = TextJob::plan(options);
         let job = job.unwrap();
         let options = RunOptions {
             out: dir.path().join(format!("out-{threads}")),
@@ -67,23 +65,7 @@ fn urls_are_refused_before_anything_is_created() {
             .map(drop)
     };
     let images = |sources, input| {
-        let (layout, image) = (FolderLayout::Auto, ImageOptions::default());
-        let output = OutputOptions::default();
-        ImagesJob::plan(ImagesOptions {
-            sources,
-            input,
-            follow_symlinks: false,
-            layout,
-            classes: None,
-            list_fields: Vec::new(),
-            image_fields: ImageFields::Auto,
-            sidecars: Default::default(),
-            keep_fields: None,
-            image,
-            dedup: None,
-            output,
-        })
-        .map(drop)
+        ImagesJob::plan(ImagesOptions { sources, input, recipe: ImagesRecipe::default() }).map(drop)
     };
     let dir = tempfile::tempdir().unwrap();
     let list = FilesFrom { list: url(), null: false };

@@ -5,10 +5,9 @@ use crate::error::ErrorKind;
 use crate::format::Format;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::predict::testing::{self, run_options};
-use crate::pipeline::{Estimate, ImageFields, ImageInput, ImagesOptions, Job, Outcome, Progress};
+use crate::pipeline::{Estimate, ImageInput, ImagesOptions, Job, Outcome, Progress};
+use crate::recipe::ImagesRecipe;
 use crate::sample::RejectCode;
-use crate::source::layout::FolderLayout;
-use crate::transform::image::ImageOptions;
 use std::path::Path;
 
 /// Creates `count` noisy images of many sizes in `dir`, and truncates every tenth.
@@ -44,16 +43,7 @@ fn job(source: &Path, output: OutputOptions) -> ImagesJob {
     ImagesJob::plan(ImagesOptions {
         sources: vec![SourceSpec { label: "in".to_owned(), path: source.to_owned() }],
         input: ImageInput::Walk,
-        follow_symlinks: false,
-        layout: FolderLayout::Auto,
-        classes: None,
-        list_fields: Vec::new(),
-        image_fields: ImageFields::Auto,
-        sidecars: Default::default(),
-        keep_fields: None,
-        image: ImageOptions::default(),
-        dedup: None,
-        output,
+        recipe: ImagesRecipe { output, ..ImagesRecipe::default() },
     })
     .unwrap()
 }

@@ -31,7 +31,10 @@ fn json_lines(documents: &[String]) -> String {
 fn job(source: &Path, shape: TextShape, output: OutputOptions) -> TextJob {
     let sources = vec![SourceSpec { label: "in".to_owned(), path: source.to_owned() }];
     let tokenizer = Tokenizer::bytes(TokenizerOptions::default()).unwrap();
-    TextJob::plan(TextOptions { shape, ..TextOptions::new(sources, tokenizer, output) }).unwrap()
+    let mut options = TextOptions::new(sources, tokenizer, output);
+    options.recipe.pack = shape.pack.map(|(length, _)| length);
+    options.recipe.packing = shape.pack.map(|(_, packing)| packing);
+    TextJob::plan(options).unwrap()
 }
 
 /// Returns a prediction and the outcome of the run.
