@@ -140,3 +140,194 @@ pub(crate) fn described<R: Recipe>(recipe: &R, facts: Vec<(&'static str, Value)>
     ordered.append(&mut all);
     Ok(Value::Object(ordered))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Definition, Input};
+
+    /// Another value of each option than the default, by name. A new option needs one here.
+    const OTHER: &[(&str, &str)] = &[
+        ("add_bos", "true"),
+        ("add_eos", "true"),
+        ("add_special_tokens", "true"),
+        ("animated", "reject"),
+        ("background", "#102030"),
+        ("baseline", "true"),
+        ("bos_token", "<s>"),
+        ("color", "gray"),
+        ("crop", "center:24x32"),
+        ("documents", "separator:\\n--\\n"),
+        ("encode", "jpeg:80:444"),
+        ("encoding", "shift_jis"),
+        ("engine", "reference"),
+        ("enlarge", "true"),
+        ("eos_token", "</s>"),
+        ("filter", "box"),
+        ("filter_length", "4:9"),
+        ("follow_symlinks", "true"),
+        ("format", "arrow"),
+        ("icc", "drop"),
+        ("image_fields", "image=rgb.png,seg=seg.png:mask"),
+        ("input_format", "jsonl.gz"),
+        ("invalid_utf8", "replace"),
+        ("keep_fields", "n=a:int64,b"),
+        ("key_field", "id"),
+        ("layout", "flat"),
+        ("lenient", "true"),
+        ("list_fields", "caption,tag"),
+        ("keep_metadata", "true"),
+        ("max_aspect", "2.5"),
+        ("max_document_bytes", "3MiB"),
+        ("max_length", "16"),
+        ("max_pixels", "1000"),
+        ("max_reference_bytes", "2MiB"),
+        ("min_pixels", "10"),
+        ("min_size", "4"),
+        ("normalize", "nfkc"),
+        ("overflow", "split:4"),
+        ("pack", "512"),
+        ("packing", "concat"),
+        ("pad", "40x40:#808080"),
+        ("resize", "exact:30x40"),
+        ("restart_interval", "4"),
+        ("seed", "7"),
+        ("shard_bytes", "8KiB"),
+        ("shard_records", "3"),
+        ("shuffle", "true"),
+        ("sidecar", "txt,caption"),
+        ("special_in_text", "parse"),
+        ("split", "train=0.5,test=0.5"),
+        ("text_field", "body"),
+        ("unit_bytes", "16KiB"),
+        ("verify_ids", "all"),
+    ];
+
+    /// The other value of an option.
+    fn other<R: Recipe>(option: &Definition<R>) -> &'static str {
+        match (option.name, R::KIND) {
+            ("dedup", Kind::Images) => "bytes",
+            ("dedup", Kind::Text) => "exact",
+            (name, _) => OTHER.iter().find(|(other, _)| *other == name).expect(name).1,
+        }
+    }
+
+    /// Sets each option alone and all together, and checks that nothing is lost in the text form, in JSON and in the
+    /// options of a manifest.
+    fn check<R: Recipe + std::fmt::Debug>(facts: Vec<(&'static str, Value)>) {
+        let read = |options: &Value| -> R {
+            let Value::Object(options) = options.clone() else { panic!("{options}") };
+            let options = options.into_iter().filter(|(name, _)| !R::FACTS.contains(&name.as_str()));
+            super::read(options.collect()).unwrap()
+        };
+        let survives = |recipe: &R| {
+            let json = serde_json::to_string(recipe).unwrap();
+            assert_eq!(serde_json::from_str::<R>(&json).unwrap(), *recipe, "{json}");
+            let options = described(recipe, facts.clone()).unwrap();
+            assert_eq!(read(&options), *recipe, "{options}");
+            assert_eq!(described(&read(&options), facts.clone()).unwrap().to_string(), options.to_string());
+        };
+        let default = R::default();
+        survives(&default);
+        let mut all = default.clone();
+        for option in R::definitions() {
+            let (mut one, text) = (default.clone(), other(&option));
+            option.set(&mut one, text).unwrap();
+            assert_ne!(one, default, "{}", option.name);
+            assert_eq!(option.get(&one).as_deref(), Some(text), "{}", option.name);
+            survives(&one);
+            option.set(&mut all, text).unwrap();
+            assert!(option.input == Input::Flag || !option.value.is_empty(), "{}", option.name);
+            assert!(!option.help[0].trim().is_empty(), "{}", option.name);
+        }
+        survives(&all);
+        for option in R::definitions() {
+            assert_eq!(option.get(&all).as_deref(), Some(other(&option)), "{}", option.name);
+        }
+    }
+
+    #[test]
+    fn no_option_is_lost() {
+        check::<TextRecipe>(vec![
+            ("tokenizer", "bytes".into()),
+            ("reference", Value::Null),
+            ("stdin", true.into()),
+        ]);
+        check::<ImagesRecipe>(vec![("files_from", true.into())]);
+        let classes = Some(vec!["b".to_owned(), "a".to_owned()]);
+        let recipe = ImagesRecipe {
+            classes,
+            image_fields: ImageFields::None,
+            sidecar: Sidecars::None,
+            ..Default::default()
+        };
+        let json = serde_json::to_string(&recipe).unwrap();
+        assert_eq!(serde_json::from_str::<ImagesRecipe>(&json).unwrap(), recipe);
+    }
+
+    #[test]
+    fn the_order_in_manifests_never_changes() {
+        let names =
+            |options: &Value| options.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+        let facts = vec![("tokenizer", Value::Null), ("reference", Value::Null)];
+        let text = TextRecipe { max_length: Some(4), dedup: Some(TextDedup::Exact), ..TextRecipe::default() };
+        assert_eq!(
+            names(&described(&text.complete(), facts).unwrap()),
+            "text_field key_field max_document_bytes follow_symlinks tokenizer tokenization reference output max_length \
+             overflow dedup"
+        );
+        let images = ImagesRecipe { dedup: Some(Dedup::Bytes), ..ImagesRecipe::default() };
+        assert_eq!(
+            names(&described(&images, vec![("metadata", Value::Null)]).unwrap()),
+            "layout classes follow_symlinks image output dedup metadata"
+        );
+    }
+
+    #[test]
+    fn options_of_other_versions_are_named() {
+        let read =
+            |json: &str| read::<ImagesRecipe>(serde_json::from_str(json).unwrap()).unwrap_err().to_string();
+        assert!(
+            read(r#"{"layout": "flat", "sharpen": 3}"#).contains("the option \"sharpen\", which this build")
+        );
+        assert!(
+            read(r#"{"image": {"lenient": true, "sharpen": 3}}"#).contains("\"sharpen\", which this build")
+        );
+        assert!(
+            read(r#"{"image": {"resize": "twice"}}"#)
+                .contains("an unexpected value of the option \"resize\"")
+        );
+    }
+
+    /// The manifests of all versions can be read, and describe themselves.
+    #[test]
+    fn the_options_of_golden_datasets_are_unchanged() {
+        let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/golden");
+        let mut count = 0;
+        for version in ["v1", "v2", "v3"] {
+            for entry in std::fs::read_dir(golden.join(version)).unwrap() {
+                let path = entry.unwrap().path().join(crate::manifest::MANIFEST_NAME);
+                let Ok(json) = std::fs::read(path) else { continue };
+                let manifest: Manifest = serde_json::from_slice(&json).unwrap();
+                let again = match manifest.kind() {
+                    Kind::Images => {
+                        let mut recorded = Recorded::<ImagesRecipe>::of(&manifest).unwrap();
+                        assert_eq!(recorded.input, RecordedInput::WalkOnly);
+                        assert_eq!(recorded.recipe.sidecar, Sidecars::None);
+                        recorded.recipe.sidecar = Sidecars::Auto;
+                        described(&recorded.recipe, Vec::new())
+                    }
+                    Kind::Text => {
+                        let recorded = Recorded::<TextRecipe>::of(&manifest).unwrap();
+                        let facts =
+                            ["tokenizer", "reference"].map(|name| (name, manifest.options[name].clone()));
+                        described(&recorded.recipe, facts.into())
+                    }
+                };
+                assert_eq!(again.unwrap().to_string(), manifest.options.to_string());
+                count += 1;
+            }
+        }
+        assert_eq!(count, 24);
+    }
+}

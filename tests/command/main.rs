@@ -21,6 +21,7 @@ mod inspect;
 #[path = "../../crates/simulate/tests/common/installed.rs"]
 mod installed;
 mod lifecycle;
+mod like;
 mod memory;
 mod messages;
 mod metadata_beside;

@@ -240,6 +240,7 @@ pub(super) fn main_rank(name: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recipe::ImageFields;
 
     const PLAIN: ImageLook = ImageLook { is_png: false, is_deep: false, size: Some((4, 3)) };
     const PNG: ImageLook = ImageLook { is_png: true, ..PLAIN };
