@@ -215,71 +215,48 @@ impl TextRecipe {
     }
 }
 
-/// The tokenizer crate knows neither help nor flags. The pattern has all members, so that none is forgotten.
-impl Defined for TokenizerOptions {
-    fn definitions() -> Vec<Definition<Self>> {
-        let TokenizerOptions {
-            add_bos: _,
-            add_eos: _,
-            add_special_tokens: _,
-            bos_token: _,
-            eos_token: _,
-            special_in_text: _,
-            engine: _,
-            verify: _,
-            max_reference_bytes: _,
-        } = Self::default();
-        macro_rules! token {
-            ($name:literal, $member:ident: $form:ty, $value:literal, [$($help:literal),+], $extra:expr) => {
-                Definition::new::<_, $form>($name, "Tokens", &[$($help),+], $value, $extra, (
-                    |options: &Self| &options.$member,
-                    |options: &mut Self| &mut options.$member,
-                ))
-            };
+/// Defines the options of the tokenizer, whose crate knows neither help nor flags. The pattern has all members, so that
+/// none is forgotten.
+macro_rules! tokenizer_options {
+    ($($(#[doc = $help:literal])+ $name:literal, $member:ident as $form:ty, $value:literal $(, $key:ident = $arg:expr)*;)+) => {
+        impl Defined for TokenizerOptions {
+            fn definitions() -> Vec<Definition<Self>> {
+                let TokenizerOptions { $($member: _),+ } = Self::default();
+                vec![$(Definition::new::<_, $form>(
+                    $name,
+                    "Tokens",
+                    &[$($help),+],
+                    $value,
+                    Extra { $($key: $arg,)* ..Extra::NONE },
+                    (|options: &Self| &options.$member, |options: &mut Self| &mut options.$member),
+                )),+]
+            }
         }
-        let none = Extra::NONE;
-        let excludes = Extra { conflicts: &["add_bos", "add_eos"], ..none };
-        vec![
-            token!("add_bos", add_bos: Plain, "", ["Add the beginning-of-sequence token before every document"], none),
-            token!("add_eos", add_eos: Plain, "", ["Add the end-of-sequence token after every document"], none),
-            token!(
-                "add_special_tokens", add_special_tokens: Plain, "",
-                ["Add the special tokens of the tokenizer's post-processor around every document"],
-                excludes
-            ),
-            token!(
-                "bos_token", bos_token: Plain, "TOKEN",
-                ["Token for --add-bos [default: from the files beside the tokenizer, or from the tokenizer]"],
-                none
-            ),
-            token!(
-                "eos_token", eos_token: Plain, "TOKEN",
-                ["Token for --add-eos [default: from the files beside the tokenizer, or from the tokenizer]"],
-                none
-            ),
-            token!(
-                "special_in_text", special_in_text: Plain, "POLICY",
-                ["Handling of special-token strings inside documents"],
-                none
-            ),
-            token!("engine", engine: Plain, "ENGINE", ["Tokenizer engine; all engines produce the same ids"], none),
-            token!(
-                "verify_ids", verify: Plain, "SHARE",
-                ["Share of documents that the reference engine encodes again to verify the ids"],
-                none
-            ),
-            token!(
-                "max_reference_bytes", max_reference_bytes: Size<0>, "SIZE",
-                [
-                    "Reject larger documents if only the reference engine can encode them [default: 4MiB]",
-                    "",
-                    "The limit applies before and after normalization. The reference engine needs 80 to 500 bytes of memory \
-                     per byte of text."
-                ],
-                none
-            ),
-        ]
-    }
+    };
+}
+
+tokenizer_options! {
+    /// Add the beginning-of-sequence token before every document
+    "add_bos", add_bos as Plain, "";
+    /// Add the end-of-sequence token after every document
+    "add_eos", add_eos as Plain, "";
+    /// Add the special tokens of the tokenizer's post-processor around every document
+    "add_special_tokens", add_special_tokens as Plain, "", conflicts = &["add_bos", "add_eos"];
+    /// Token for --add-bos [default: from the files beside the tokenizer, or from the tokenizer]
+    "bos_token", bos_token as Plain, "TOKEN";
+    /// Token for --add-eos [default: from the files beside the tokenizer, or from the tokenizer]
+    "eos_token", eos_token as Plain, "TOKEN";
+    /// Handling of special-token strings inside documents
+    "special_in_text", special_in_text as Plain, "POLICY";
+    /// Tokenizer engine; all engines produce the same ids
+    "engine", engine as Plain, "ENGINE";
+    /// Share of documents that the reference engine encodes again to verify the ids
+    "verify_ids", verify as Plain, "SHARE";
+    /// Reject larger documents if only the reference engine can encode them [default: 4MiB]
+    ///
+    /// The limit applies before and after normalization. The reference engine needs 80 to 500 bytes of memory per byte of
+    /// text.
+    "max_reference_bytes", max_reference_bytes as Size<0>, "SIZE";
 }
 
 option_values! { Text: FileKind, Documents, LengthRange, Overflow; }
