@@ -11,6 +11,8 @@ Examples:
   Keep the files as they are; 90% for training and 10% for validation:
     dsconvert images photos --out photos-raw --encode keep \\
       --split train=0.9,validation=0.1
+  Convert other images with the options of a dataset:
+    dsconvert images photos --out photos-more --like photos-256
   Continue a run that was interrupted, with the same options:
     dsconvert images photos --out photos-256 --resize shorter:256 --resume";
 
@@ -22,6 +24,8 @@ Examples:
   Rows of 512 tokens for pretraining:
     dsconvert text corpus --out rows --tokenizer tokenizer.json \\
       --add-eos --pack 512
+  Convert other text with the options and the tokenizer of a dataset:
+    dsconvert text corpus --out more-rows --like rows
   Preview: files, splits, and a prediction from 50 documents; nothing is written:
     dsconvert text corpus --tokenizer tokenizer.json --dry-run --sample 50
   Paragraphs of standard input, as UTF-8 bytes:
@@ -90,6 +94,8 @@ Examples:
   Check every byte, and regenerate damaged files:
     dsconvert inspect photos-256 --verify
     dsconvert inspect photos-256 --verify --repair photos
+  The command that makes the dataset, with all its options:
+    dsconvert inspect photos-256 --recipe
   A README.md for the Hugging Face Hub, in the directory of the dataset:
     dsconvert inspect photos-256 --card
   A page with plots and examples, to open in a browser:
