@@ -7,15 +7,17 @@ mod sample_writer;
 mod stratum;
 mod units;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub(super) use self::stratum::{Stratum, StratumUnit};
 pub(super) use self::units::{UnitPart, UnitParts};
 
 use self::sample_writer::SampleWriter;
-use self::stratum::{GROUPS, Group, Observation, SplitAmounts};
+use self::stratum::{GROUPS, Group, Observation, ShardSum, SplitAmounts};
 use self::units::{packed_rows, shards};
 use super::conversion::{Conversion, Converting};
 use super::estimate::{Estimate, MIN_SAMPLE};
@@ -28,6 +30,9 @@ use crate::numbers::plural;
 use crate::options::OutputOptions;
 use crate::schema::Schema;
 use crate::storage::NewFile;
+
+/// Decorrelates the order of the sample from other uses of the hash.
+const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3032;
 
 /// Predicted result of a run, with 95% confidence intervals.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,6 +66,23 @@ pub(super) fn check_sample(sample: u64) -> Result<()> {
             .help(format!("use at least {MIN_SAMPLE}; 200 to 2,000 is typical")));
     }
     Ok(())
+}
+
+/// Returns all chunks below `count`, in the order of a hash.
+pub(super) fn chunks_in_order(count: u64, seed: u64) -> impl Iterator<Item = u64> {
+    let (mut seen, mut draw) = (BTreeSet::new(), 0u64);
+    std::iter::from_fn(move || {
+        if seen.len() as u64 == count {
+            return None;
+        }
+        loop {
+            draw += 1;
+            let chunk = xxh3_64_with_seed(&draw.to_le_bytes(), SAMPLE_SALT ^ seed) % count;
+            if seen.insert(chunk) {
+                return Some(chunk);
+            }
+        }
+    })
 }
 
 /// Tasks that are observed together.
@@ -109,12 +131,12 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
     /// Starts the sample of a stratum of the given size.
     pub(super) fn stratum(&mut self, unit: StratumUnit, size: f64) -> Result<StratumRun<'_, 'a, C>> {
         let writer = self.writer()?;
-        let (seen, groups) = (Vec::new(), Vec::new());
+        let (seen, groups, alone) = (Vec::new(), Vec::new(), ShardSum::default());
         let halves = match unit {
             StratumUnit::Bytes => vec![self.writer()?, self.writer()?],
             StratumUnit::Items | StratumUnit::Files => Vec::new(),
         };
-        Ok(StratumRun { run: self, unit, size, writer, groups, halves, seen, write_seconds: 0.0 })
+        Ok(StratumRun { run: self, unit, size, writer, groups, alone, halves, seen, write_seconds: 0.0 })
     }
 
     fn writer(&self) -> Result<SampleWriter> {
@@ -144,6 +166,13 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
             }
         };
         let shards = shards(parts, all(&Stratum::bytes), records, output);
+        let encoded = all(&Stratum::encoded);
+        // A shard has records of one unit, most often of one stratum.
+        let per_shard = records.value / shards.value.max(1.0);
+        let once = strata.iter().map(|s| s.encoded().value * s.once(per_shard)).sum::<f64>();
+        let once = if encoded.value > 0.0 { once / encoded.value } else { 0.0 };
+        // This is an estimate, too: it may differ by half for all shards but one.
+        let needed_once = Estimate::around(once * shards.value, once * (shards.value - 1.0).max(0.0) / 2.0);
         Prediction {
             sampled: strata.iter().map(|stratum| stratum.sum(|o| o.found)).sum(),
             found: all(&Stratum::found),
@@ -152,7 +181,7 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
             reject_codes: self.reject_codes,
             tokens: None,
             filtered: all(&|s| s.count(|o| o.filtered)),
-            bytes: all(&Stratum::encoded).plus(shards.times(self.empty_shard as f64)),
+            bytes: encoded.plus(shards.times(self.empty_shard as f64)).plus(needed_once),
             shards,
             seconds: all(&Stratum::seconds).times(1.0 / self.workers.count() as f64),
         }
@@ -168,6 +197,8 @@ pub(super) struct StratumRun<'r, 'a, C> {
     writer: SampleWriter,
     /// Writers of the records of every [`GROUPS`]th observation, each with the size of its observations.
     groups: Vec<(f64, SampleWriter)>,
+    /// Shards of one observation each, unless records are packed.
+    alone: ShardSum,
     /// Writers of the first and the second half of each observation, if observations have several records.
     halves: Vec<SampleWriter>,
     seen: Vec<Observation>,
@@ -263,6 +294,11 @@ impl<C: Conversion> StratumRun<'_, '_, C> {
         let (size, group) = &mut self.groups[number];
         *size += observation.size;
         records.iter().try_for_each(|record| group.push(record.clone()))?;
+        if !records.is_empty() && self.run.full_row.is_none() {
+            let mut alone = self.run.writer()?;
+            records.iter().try_for_each(|record| alone.push(record.clone()))?;
+            self.alone.add(&alone.finish(self.run.empty_shard)?);
+        }
         let parts = records.chunks(records.len().div_ceil(2).max(1));
         for (half, part) in self.halves.iter_mut().zip(parts) {
             part.iter().try_for_each(|record| half.push(record.clone()))?;
@@ -276,7 +312,7 @@ impl<C: Conversion> StratumRun<'_, '_, C> {
 
     /// Finishes the sample of the stratum.
     pub(super) fn finish(self) -> Result<Stratum> {
-        let Self { run, unit, size, writer, groups, halves, seen, mut write_seconds } = self;
+        let Self { run, unit, size, writer, groups, alone, halves, seen, mut write_seconds } = self;
         let started = Instant::now();
         let written = writer.finish(run.empty_shard)?;
         write_seconds += started.elapsed().as_secs_f64();
@@ -286,7 +322,17 @@ impl<C: Conversion> StratumRun<'_, '_, C> {
         let groups = groups.into_iter().map(group).collect::<Result<_>>()?;
         let halves = halves.into_iter().map(|half| half.finish(run.empty_shard));
         let halves = halves.collect::<Result<_>>()?;
-        Ok(Stratum { unit, size, seen, written, groups, halves, write_seconds, full_row: run.full_row })
+        Ok(Stratum {
+            unit,
+            size,
+            seen,
+            written,
+            groups,
+            alone,
+            halves,
+            write_seconds,
+            full_row: run.full_row,
+        })
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,6 +29,8 @@ use crate::sample::{Reject, RejectCode};
 
 /// Size of the read buffer, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
+/// Maximum number of bytes of a part of a file that are read at a time.
+const PART_BUFFER_BYTES: u64 = 32 << 10;
 /// Decompressed bytes allowed per stored byte, in addition to [`FREE_BYTES`].
 const MAX_RATIO: u64 = 1000;
 /// Decompressed bytes allowed for any file.
@@ -90,6 +93,22 @@ impl Read for SharedFile {
     }
 }
 
+/// Reader of a part of a file that it shares with the stream. It reads little at a time, because the part is short.
+struct SharedPart {
+    file: Arc<OpenedFile>,
+    rest: Range<u64>,
+}
+
+impl Read for SharedPart {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = (self.rest.end - self.rest.start).min(PART_BUFFER_BYTES) as usize;
+        let length = buffer.len().min(most);
+        let read = self.file.read_at(&mut buffer[..length], self.rest.start)?;
+        self.rest.start += read as u64;
+        Ok(read)
+    }
+}
+
 /// A stream of decompressed bytes.
 pub struct Stream {
     path: PathBuf,
@@ -128,6 +147,20 @@ impl Stream {
         let file = Arc::new(opened);
         let input = Box::new(SharedFile(Arc::clone(&file)));
         Ok(Self { file: Some(Arc::clone(&file)), ..Self::over(file.path(), input, compression, None)? })
+    }
+
+    /// Creates a stream of a file without compression from `start` on, which is its first position.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read.
+    pub(super) fn from(opened: OpenedFile, start: u64) -> Result<Self> {
+        let file = Arc::new(opened);
+        let input = SharedPart { file: Arc::clone(&file), rest: start..file.bytes().max(start) };
+        let stream = Self::over(file.path(), Box::new(input), None, None)?;
+        // Only the start of a file says whether its name is right.
+        let defect = stream.defect.filter(|_| start == 0);
+        Ok(Self { file: Some(file), produced: start, defect, ..stream })
     }
 
     /// Creates a stream of a file in the archive `opened`.

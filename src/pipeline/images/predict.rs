@@ -1,31 +1,40 @@
 //! Prediction of a run, from a sample that is converted in memory.
 //!
 //! The sample depends only on names and the seed: files are taken in the order of the hash of their origin. So it is the
-//! same in every run, and a larger sample contains every smaller one. Containers (tar, Parquet and Arrow files) are read from
-//! their start, so the first items of a few containers are taken, chosen by the same order; a container that ends is
-//! replaced by the next one. Files that are images by name, other files and containers are strata.
+//! same in every run, and a larger sample contains every smaller one. Of tar files without compression, parts anywhere
+//! in them are taken, in hash order, too. Other containers (compressed tar, Parquet and Arrow files) are read from their
+//! start, so the first items of a few containers are taken, chosen by the order of the files; a container that ends is
+//! replaced by the next one. Files that are images by name, other files, tar files and other containers are strata.
 
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::convert::{ImageConversion, feed};
 use super::job::ImagesJob;
-use super::task::{FilesTask, ImageTask};
+use super::task::{FilesTask, ImageTask, TarTask};
 use crate::error::{Error, Result};
 use crate::options::RunOptions;
 use crate::pipeline::conversion::Feed;
 use crate::pipeline::predict::{
     Prediction, SampleRun, SampleTask, Stratum, StratumRun, StratumUnit, UnitPart, UnitParts, check_sample,
+    chunks_in_order,
 };
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
+use crate::source::archive::ArchiveKind;
 use crate::source::source_file::SourceFile;
+use crate::source::webdataset::Samples;
 
 /// Decorrelates the order of the sample from other uses of hashed origins.
 const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3031;
+/// Bytes of a part of a tar file. A part has few samples, so that the parts of a sample are spread.
+const PART_BYTES: u64 = 64 << 10;
+/// Minimum number of parts that are converted together. The sample size is checked after each wave.
+const WAVE: usize = 10;
 /// Number of containers that are sampled at the same time.
 const OPEN_CONTAINERS: usize = 8;
 
@@ -36,17 +45,19 @@ enum FileStratum {
     Images,
     /// Files whose content says whether they are images.
     Others,
+    /// Tar files without compression.
+    Tars,
     Containers,
 }
 
 impl FileStratum {
-    const ALL: [Self; 3] = [Self::Images, Self::Others, Self::Containers];
+    const ALL: [Self; 4] = [Self::Images, Self::Others, Self::Tars, Self::Containers];
 
     fn unit(self) -> StratumUnit {
         match self {
             Self::Images => StratumUnit::Items,
             Self::Others => StratumUnit::Files,
-            Self::Containers => StratumUnit::Bytes,
+            Self::Tars | Self::Containers => StratumUnit::Bytes,
         }
     }
 }
@@ -75,6 +86,7 @@ impl ImagesJob {
             let size = if unit == StratumUnit::Bytes { count.bytes as f64 } else { count.files as f64 };
             let mut sample = sampled.stratum(unit, size)?;
             match stratum {
+                FileStratum::Tars => self.sample_tars(&mut sample, wanted, stop)?,
                 FileStratum::Containers => self.sample_containers(&mut sample, wanted, stop)?,
                 _ => self.sample_files(&mut sample, stratum, wanted, stop)?,
             }
@@ -101,6 +113,56 @@ impl ImagesJob {
         sample.convert(files, stop).map(drop)
     }
 
+    /// Converts at least `count` items of tar files, or all of them.
+    fn sample_tars(
+        &self,
+        sample: &mut StratumRun<'_, '_, ImageConversion<'_>>,
+        count: u64,
+        stop: &Stop,
+    ) -> Result<()> {
+        let is_tar =
+            |(ordinal, file): &(usize, SourceFile)| self.stratum_of(*ordinal, file) == FileStratum::Tars;
+        let mut parts = 0;
+        let tars = self.items().filter(is_tar).map(|(ordinal, file)| {
+            parts += file.bytes.div_ceil(PART_BYTES);
+            (ordinal, parts)
+        });
+        let tars: Vec<(usize, u64)> = tars.collect();
+        let mut order = chunks_in_order(parts, self.options.recipe.output.seed);
+        let (mut found, mut taken) = (0, 0);
+        while found < count {
+            let missing = (count - found) * taken as u64 / found.max(1);
+            let next = (missing as usize).clamp(WAVE, WAVE.max(2 * taken));
+            let mut wave: Vec<u64> = order.by_ref().take(next).collect();
+            if wave.is_empty() {
+                break;
+            }
+            // As in the run, where adjacent keys are similar and therefore compress well.
+            wave.sort_unstable();
+            taken += wave.len();
+            found += sample.convert(wave.into_iter().map(|part| self.tar_part(&tars, part)), stop)?;
+        }
+        Ok(())
+    }
+
+    /// Returns a task with the samples of a part. `tars` are the tar files, each with the number of parts up to its end.
+    fn tar_part(&self, tars: &[(usize, u64)], part: u64) -> Result<SampleTask<ImageTask>> {
+        let started = Instant::now();
+        let at = tars.partition_point(|(_, end)| *end <= part);
+        let file = self.file(tars[at].0)?;
+        let start = (part - at.checked_sub(1).map_or(0, |before| tars[before].1)) * PART_BYTES;
+        let end = (start + PART_BYTES).min(file.bytes);
+        let mut samples = Samples::open_part(&self.planned(&file), start..end)?;
+        let mut found = Vec::new();
+        while let Some(next) = samples.read()? {
+            found.push(next);
+        }
+        let source_bytes = end - start;
+        let tar = TarTask { file: Arc::new(file), found, source_bytes, member: None, damaged: false };
+        let (size, seconds) = (source_bytes as f64, started.elapsed().as_secs_f64());
+        Ok(SampleTask { size, seconds, tasks: vec![ImageTask::Tar(tar)] })
+    }
+
     /// Converts at least `count` items of containers, or all of them.
     fn sample_containers(
         &self,
@@ -121,6 +183,7 @@ impl ImagesJob {
     /// Returns the stratum of the file with this ordinal.
     fn stratum_of(&self, ordinal: usize, file: &SourceFile) -> FileStratum {
         match self.is_container(file) {
+            true if file.archive_kind(&self.options.sources) == Some(ArchiveKind::Tar) => FileStratum::Tars,
             true => FileStratum::Containers,
             false if self.is_item(file, self.details.get(ordinal)) => FileStratum::Images,
             false => FileStratum::Others,
@@ -128,8 +191,8 @@ impl ImagesJob {
     }
 
     /// Returns the sizes of the strata.
-    fn counts(&self) -> [FileCount; 3] {
-        let mut counts = [FileCount::default(); 3];
+    fn counts(&self) -> [FileCount; 4] {
+        let mut counts = [FileCount::default(); 4];
         for (ordinal, file) in self.items() {
             let count = &mut counts[self.stratum_of(ordinal, &file) as usize];
             count.files += 1;
@@ -165,7 +228,7 @@ impl ImagesJob {
             let files = unit.clone().zip(self.files.range(unit.clone()));
             for (ordinal, file) in files.filter(|(_, file)| file.of_field.is_none()) {
                 let stratum = self.stratum_of(ordinal, &file);
-                let is_container = stratum == FileStratum::Containers;
+                let is_container = stratum.unit() == StratumUnit::Bytes;
                 // A split by hash divides the items of a container.
                 let is_divided = is_container && self.options.recipe.output.split.is_some();
                 let split = (!is_divided).then(|| self.split_of(&file));
@@ -178,18 +241,26 @@ impl ImagesJob {
     }
 }
 
-/// Divides a sample among the strata: by bytes between containers and other files, and by number among these.
-fn wanted(sample: u64, [images, others, containers]: [FileCount; 3]) -> [u64; 3] {
+/// Divides a sample among the strata: by bytes between tar files, other containers and other files, and by number among
+/// these.
+fn wanted(sample: u64, [images, others, tars, containers]: [FileCount; 4]) -> [u64; 4] {
     let (files, file_bytes) = (images.files + others.files, images.bytes.saturating_add(others.bytes) as f64);
-    let share = if containers.files == 0 { 1.0 } else { file_bytes / (file_bytes + containers.bytes as f64) };
-    let single = (sample as f64 * share).ceil();
+    let all_bytes = file_bytes + tars.bytes as f64 + containers.bytes as f64;
+    let share = |bytes: f64| if all_bytes == 0.0 { 1.0 } else { bytes / all_bytes };
+    let single = match tars.files + containers.files {
+        0 => sample as f64,
+        _ => (sample as f64 * share(file_bytes)).ceil(),
+    };
     // Every stratum has at least one file in the sample.
     let of = |stratum: FileCount| match stratum.files {
         0 => 0,
         n => (single * n as f64 / files as f64).ceil().max(1.0) as u64,
     };
-    let contained = if containers.files == 0 { 0 } else { sample.saturating_sub(single as u64).max(1) };
-    [of(images), of(others), contained]
+    let contained = |containers: FileCount| match containers.files {
+        0 => 0,
+        _ => (sample as f64 * share(containers.bytes as f64)).floor().max(1.0) as u64,
+    };
+    [of(images), of(others), contained(tars), contained(containers)]
 }
 
 /// The first items of containers. Takes tasks from a few containers in turn, and replaces each that ends.

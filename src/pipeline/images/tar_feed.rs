@@ -43,7 +43,7 @@ impl Feed<ImageTask> for TarFeed {
             }
             found.push(next);
         }
-        let read = self.samples.raw_bytes();
+        let read = self.samples.raw_bytes().max(self.fed);
         let source_bytes = read - std::mem::replace(&mut self.fed, read);
         let (member, damaged) = (self.samples.take_member_start(), self.samples.ended_corrupt());
         let tar = TarTask { file: Arc::clone(&self.file), found, source_bytes, member, damaged };

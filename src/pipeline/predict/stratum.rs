@@ -59,6 +59,20 @@ pub(super) struct Group {
     pub(super) written: Written,
 }
 
+/// Shards that the sample was divided into.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ShardSum {
+    count: f64,
+    encoded: f64,
+}
+
+impl ShardSum {
+    pub(super) fn add(&mut self, written: &Written) {
+        self.count += 1.0;
+        self.encoded += written.encoded as f64;
+    }
+}
+
 /// A sampled stratum.
 #[derive(Debug)]
 pub(in crate::pipeline) struct Stratum {
@@ -70,6 +84,8 @@ pub(in crate::pipeline) struct Stratum {
     pub(super) written: Written,
     /// Shards of parts of the sample.
     pub(super) groups: Vec<Group>,
+    /// Shards of one observation each, unless records are packed.
+    pub(super) alone: ShardSum,
     /// Shards of the first and the second halves of the observations, if these have several records.
     pub(super) halves: Vec<Written>,
     /// Time of writing `written`.
@@ -152,7 +168,21 @@ impl Stratum {
         self.total(|o| o.sum(|split| split.bytes) as f64)
     }
 
-    /// Estimates the encoded bytes, without those that a shard has even without records.
+    /// Estimates the encoded bytes of the records, without what each shard needs [once](Self::once).
+    pub(super) fn encoded(&self) -> Estimate {
+        let (all, sampled) = (self.written.encoded as f64, self.sampled());
+        if sampled == 0.0 {
+            return Estimate::default();
+        }
+        let (in_large, once) = self.in_large_shards();
+        let factor = self.size / sampled;
+        // The corrections are estimates, too: the size may differ by half of them.
+        let correction = ((all - in_large - once) * factor + once * (factor - 1.0)) / 2.0;
+        let spread = self.written_spread(|written| written.encoded as f64).hypot(correction);
+        Estimate::around(in_large * factor, spread)
+    }
+
+    /// Estimates the bytes that the records of the sample take in large shards, and those that a large shard needs once.
     ///
     /// In a large shard, a record takes less space than in the shard of the sample, which therefore shows too much. The
     /// same records in several shards show how much:
@@ -160,24 +190,30 @@ impl Stratum {
     ///   the groups need them once more than the shard of the sample, for each group but the first.
     /// * A record is compressed better next to its neighbor in the source. The shards of the halves have twice as many
     ///   gaps between observations.
-    pub(super) fn encoded(&self) -> Estimate {
-        let (all, sampled) = (self.written.encoded as f64, self.sampled());
-        if sampled == 0.0 {
-            return Estimate::default();
+    fn in_large_shards(&self) -> (f64, f64) {
+        let all = self.written.encoded as f64;
+        let more = |encoded: f64| (encoded - all).clamp(0.0, all);
+        let groups = self.groups.iter().map(|group| group.written.encoded as f64);
+        let once = more(groups.sum()) / f64::max(self.groups.len() as f64 - 1.0, 1.0);
+        let of_halves = more(self.halves.iter().map(|half| half.encoded as f64).sum());
+        let gaps = (of_halves - once).max(0.0) * (1.0 - self.sampled() / self.size).max(0.0);
+        (all - once - gaps, once)
+    }
+
+    /// Estimates the bytes that a shard of `records` records needs once, besides those that it has even without records.
+    /// A small shard needs other bytes than a large one: between the sizes of the shards of the sample, they depend on the
+    /// logarithm of the size.
+    pub(super) fn once(&self, records: f64) -> f64 {
+        let (in_large, once) = self.in_large_shards();
+        let seen = self.sum(|o| o.sum(|split| split.records)) as f64;
+        if self.alone.count < 2.0 || seen == 0.0 {
+            return once;
         }
-        let more = |shards: &mut dyn Iterator<Item = &Written>| {
-            let (count, encoded) = shards.fold((0.0, 0.0), |(n, sum), w| (n + 1.0, sum + w.encoded as f64));
-            ((encoded - all).clamp(0.0, all), f64::max(count - 1.0, 1.0))
-        };
-        let (of_groups, groups) = more(&mut self.groups.iter().map(|group| &group.written));
-        let once = of_groups / groups;
-        let (of_halves, _) = more(&mut self.halves.iter());
-        let gaps = (of_halves - once).max(0.0) * (1.0 - sampled / self.size).max(0.0);
-        let factor = self.size / sampled;
-        let encoded = once + (all - once - gaps) * factor;
-        // The corrections are estimates, too: the size may differ by half of them.
-        let correction = (all * factor - encoded) / 2.0;
-        Estimate::around(encoded, self.written_spread(|written| written.encoded as f64).hypot(correction))
+        let of_alone = (self.alone.encoded - in_large).max(0.0) / self.alone.count;
+        let (small, large) = (seen / self.alone.count, seen / self.groups.len() as f64);
+        let share = if large > small { (records / small).ln() / (large / small).ln() } else { 1.0 };
+        let share = share.clamp(0.0, 1.0);
+        of_alone * (1.0 - share) + once * share
     }
 
     /// Estimates the number of packed rows of `full` tokens, of which the last one need not be full.
@@ -257,7 +293,8 @@ mod tests {
 
     fn stratum(unit: StratumUnit, size: f64, seen: Vec<Observation>) -> Stratum {
         let (written, groups, halves) = (Written::default(), Vec::new(), Vec::new());
-        Stratum { unit, size, seen, written, groups, halves, write_seconds: 0.0, full_row: None }
+        let alone = ShardSum::default();
+        Stratum { unit, size, seen, written, groups, alone, halves, write_seconds: 0.0, full_row: None }
     }
 
     /// Returns how many of 200 samples have an interval that contains the truth, by quantity.

@@ -5,11 +5,8 @@
 //! first blocks are read. So the sample is the same in every run with one seed, and a larger sample contains every
 //! smaller one.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Instant;
-
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::TextJob;
 use super::convert::TextConversion;
@@ -22,7 +19,8 @@ use crate::error::{Error, Result};
 use crate::options::RunOptions;
 use crate::pipeline::conversion::EngineUse;
 use crate::pipeline::predict::{
-    Prediction, SampleRun, SampleTask, Stratum, StratumUnit, UnitPart, UnitParts, check_sample, total_length,
+    Prediction, SampleRun, SampleTask, Stratum, StratumUnit, UnitPart, UnitParts, check_sample,
+    chunks_in_order, total_length,
 };
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
@@ -41,8 +39,6 @@ const MIN_BYTES: f64 = (1 << 20) as f64;
 const BLOCKS: u64 = 16;
 /// Minimum number of blocks read from each of these sections.
 const MIN_BLOCKS: u64 = 4;
-/// Decorrelates the order of the sample from other uses of the hash.
-const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3032;
 
 /// The sections of the files of one kind, which form a stratum.
 struct SectionGroup {
@@ -259,23 +255,6 @@ fn chunks(section: &FileSection) -> u64 {
         Extent::Lines(bytes) => (bytes.end - bytes.start).div_ceil(CHUNK_BYTES),
         Extent::Groups(groups) => groups.len() as u64,
     }
-}
-
-/// Returns all chunks below `count`, in the order of a hash.
-fn chunks_in_order(count: u64, seed: u64) -> impl Iterator<Item = u64> {
-    let (mut seen, mut draw) = (BTreeSet::new(), 0u64);
-    std::iter::from_fn(move || {
-        if seen.len() as u64 == count {
-            return None;
-        }
-        loop {
-            draw += 1;
-            let chunk = xxh3_64_with_seed(&draw.to_le_bytes(), SAMPLE_SALT ^ seed) % count;
-            if seen.insert(chunk) {
-                return Some(chunk);
-            }
-        }
-    })
 }
 
 fn task(section: usize, block: TaskBlock) -> TextTask {

@@ -176,6 +176,13 @@ fn skip_sparse_headers(input: &mut impl TarInput, header: &[u8; BLOCK]) -> Resul
     Ok(())
 }
 
+/// Returns whether `block` is a header: it has one as its checksum says, and is not the end of an archive.
+pub(in crate::source) fn is_header(block: &[u8]) -> bool {
+    block.try_into().is_ok_and(|block: &[u8; BLOCK]| {
+        *block != [0; BLOCK] && is_whole(block, Header::from_byte_slice(block))
+    })
+}
+
 /// Returns whether the header matches its checksum.
 fn is_whole(block: &[u8; BLOCK], header: &Header) -> bool {
     /// Position of the checksum itself, whose bytes count as spaces.

@@ -9,8 +9,8 @@ mod tests;
 pub use self::directory::first_nested;
 pub(super) use self::directory::{has_samples, read_directory};
 pub(super) use self::headers::{
-    BLOCK, MAX_TRAILER_BYTES, NoMember, TarDamage, TarHeader, TarInput, cut_off, next_header, skip_member,
-    skip_padding,
+    BLOCK, MAX_TRAILER_BYTES, NoMember, TarDamage, TarHeader, TarInput, cut_off, is_header, next_header,
+    skip_member, skip_padding,
 };
 pub use self::member::TarMember;
 use super::name::strip_extension;

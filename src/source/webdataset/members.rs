@@ -2,11 +2,12 @@
 
 use ::tar::EntryType;
 
+use crate::error::Result;
 use crate::source::broken::Broken;
 use crate::source::stream::Stream;
 use crate::source::tar::{
-    BLOCK, MAX_TRAILER_BYTES, NoMember, TarDamage, TarHeader, TarInput, cut_off, next_header, skip_member,
-    skip_padding,
+    BLOCK, MAX_TRAILER_BYTES, NoMember, TarDamage, TarHeader, TarInput, cut_off, is_header, next_header,
+    skip_member, skip_padding,
 };
 
 /// Maximum number of bytes allocated before any of them is read.
@@ -63,6 +64,23 @@ pub(super) fn next(stream: &mut Stream, max_bytes: u64) -> Result<TarMember, NoM
         Err(NoMember::Damaged(damage)) => Err(NoMember::Damaged(TarDamage { member: Some(name), ..damage })),
         Err(other) => Err(other),
     }
+}
+
+/// Skips to the first block with a header, up to `end`. Returns whether there is one.
+pub(super) fn find_header(stream: &mut Stream, end: u64) -> Result<bool> {
+    let mut block = [0; BLOCK];
+    while stream.position() < end {
+        match stream.peek(BLOCK)? {
+            found if found.len() < BLOCK => return Ok(false),
+            found if is_header(found) => return Ok(true),
+            _ => match stream.fill(&mut block) {
+                Ok(_) => {}
+                Err(Broken::Damaged(_)) => return Ok(false),
+                Err(Broken::Failed(error)) => return Err(error),
+            },
+        }
+    }
+    Ok(false)
 }
 
 fn body(stream: &mut Stream, kind: EntryType, size: u64, max_bytes: u64) -> Result<MemberBody, NoMember> {

@@ -8,6 +8,7 @@ mod members;
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 
 use bytes::Bytes;
@@ -16,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use self::members::{MemberBody, TarMember};
 use super::compression::Compression;
 use super::stream::Stream;
-use super::tar::{NoMember, TarDamage};
+use super::tar::{BLOCK, NoMember, TarDamage};
 use super::{PlannedFile, portable_name};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
@@ -59,6 +60,12 @@ pub struct Samples {
     members: VecDeque<u64>,
     /// Whether the compressed data is damaged.
     is_corrupt: bool,
+    /// Start of the last member that was read.
+    last: Option<u64>,
+    /// The first sample after a member that starts here or later is not read.
+    end: u64,
+    /// Whether the first sample may have started before.
+    is_partial: bool,
 }
 
 impl Samples {
@@ -73,8 +80,25 @@ impl Samples {
             true => Some(Compression::Gzip),
             false => Compression::of_name(&name).1,
         };
-        let stream = Stream::open(planned, compression)?;
-        Ok(Self {
+        Ok(Self::of(Stream::open(planned, compression)?))
+    }
+
+    /// Opens a part of a tar file without compression. Its samples are those after a member that starts in `part`: each
+    /// sample belongs to one part. The first sample of the file belongs to the first part.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn open_part(planned: &PlannedFile, part: Range<u64>) -> Result<Self> {
+        // Headers start at multiples of a block.
+        let start = part.start.next_multiple_of(BLOCK as u64);
+        let mut stream = Stream::from(planned.open()?, start)?;
+        let ended = start > 0 && !members::find_header(&mut stream, part.end)?;
+        Ok(Self { end: part.end, is_partial: start > 0, ended, ..Self::of(stream) })
+    }
+
+    fn of(stream: Stream) -> Self {
+        Self {
             stream,
             ready: VecDeque::new(),
             pending: None,
@@ -82,21 +106,38 @@ impl Samples {
             ended: false,
             members: VecDeque::new(),
             is_corrupt: false,
-        })
+            last: None,
+            end: u64::MAX,
+            is_partial: false,
+        }
     }
 
-    /// Returns the number of bytes consumed from the file so far.
+    /// Returns the number of bytes of the file up to what was not yet returned. In a compressed file, this is an estimate
+    /// before the end.
     pub fn raw_bytes(&self) -> u64 {
-        self.stream.raw_bytes()
+        let (read, position) = (self.stream.raw_bytes(), self.stream.position());
+        let returned = match self.next_start() {
+            None if self.ended => return read,
+            next => next.unwrap_or(position),
+        };
+        if !self.stream.is_compressed() {
+            return returned;
+        }
+        let share = u128::from(read) * u128::from(returned) / u128::from(position.max(1));
+        share.min(read.into()) as u64
+    }
+
+    /// Returns the start offset in the decompressed data of the first part that was read and not yet returned.
+    fn next_start(&self) -> Option<u64> {
+        let next = self.ready.front().map(|(start, _)| *start);
+        next.or_else(|| self.pending.as_ref().map(|(start, _)| *start))
     }
 
     /// Returns the start of the last compressed member that contributed bytes to what was returned since the last call;
     /// `None` if no other member started.
     pub fn take_member_start(&mut self) -> Option<u64> {
         self.members.extend(self.stream.take_member_starts());
-        let next = self.ready.front().map(|(start, _)| *start);
-        let next = next.or_else(|| self.pending.as_ref().map(|(start, _)| *start));
-        let given = match next {
+        let given = match self.next_start() {
             Some(next) => self.members.iter().take_while(|&&start| start < next).count(),
             None if self.ended => self.members.len(),
             None => self.members.iter().take_while(|&&start| start < self.stream.position()).count(),
@@ -162,12 +203,24 @@ impl Samples {
         // The sample that is cut off is incomplete; a sample before it is complete.
         self.pending = self.pending.take().filter(|(_, pending)| Some(&pending.name) != name.as_ref());
         self.end();
-        self.ready.push_back((start, NextSample::Rejected(name, reject)));
+        self.push(start, NextSample::Rejected(name, reject));
+    }
+
+    /// Adds a part to those that are returned, unless it belongs to the previous part of the file.
+    fn push(&mut self, start: u64, found: NextSample) {
+        if !std::mem::take(&mut self.is_partial) {
+            self.ready.push_back((start, found));
+        }
     }
 
     fn member(&mut self, member: TarMember) {
         let start = member.start;
+        let is_last = self.last.replace(start).is_some_and(|last| last >= self.end);
+        if is_last && !self.continues(&member) {
+            return self.end();
+        }
         if matches!(member.body, MemberBody::Folder) {
+            self.is_partial &= self.pending.is_some();
             return;
         }
         let unsafe_path = |why: &str| {
@@ -175,7 +228,7 @@ impl Samples {
             NextSample::Rejected(Some(name), Reject::new(RejectCode::UnsafePath, why))
         };
         let Some(path) = safe_path(&member.name) else {
-            self.ready.push_back((start, unsafe_path("the path of the member leads out of the tar file")));
+            self.push(start, unsafe_path("the path of the member leads out of the tar file"));
             return;
         };
         let (name, extension) = divide(&path);
@@ -183,18 +236,14 @@ impl Samples {
             MemberBody::File(bytes) => (bytes, None),
             MemberBody::TooLarge(size) => (Vec::new(), Some(size)),
             MemberBody::Link => {
-                self.ready.push_back((start, unsafe_path("the member is a link")));
+                self.push(start, unsafe_path("the member is a link"));
                 return;
             }
-            MemberBody::Folder | MemberBody::Other => {
-                self.ready.push_back((start, NextSample::Skipped));
-                return;
-            }
+            MemberBody::Folder | MemberBody::Other => return self.push(start, NextSample::Skipped),
         };
         let last = name.rsplit('/').next().unwrap_or_default();
         if last.is_empty() || last.starts_with("__") || last.starts_with('.') {
-            self.ready.push_back((start, NextSample::Skipped));
-            return;
+            return self.push(start, NextSample::Skipped);
         }
         if self.pending.as_ref().is_none_or(|(_, pending)| pending.name != name) {
             self.flush();
@@ -226,7 +275,15 @@ impl Samples {
                            that sample, write them next to each other, with `tar --sort=name`";
             NextSample::Rejected(Some(sample.name), Reject::new(RejectCode::Corrupt, message))
         };
-        self.ready.push_back((start, found));
+        self.push(start, found);
+    }
+
+    /// Returns whether a member is part of the sample before it.
+    fn continues(&self, member: &TarMember) -> bool {
+        let is_file = matches!(member.body, MemberBody::File(_) | MemberBody::TooLarge(_));
+        let path = safe_path(&member.name).filter(|_| is_file);
+        let name = path.as_deref().map(|path| divide(path).0);
+        self.pending.as_ref().is_some_and(|(_, pending)| Some(pending.name.as_str()) == name)
     }
 }
 

@@ -12,19 +12,20 @@ use std::path::Path;
 
 /// Creates `count` noisy images of many sizes in `dir`, and truncates every tenth.
 fn folder(dir: &Path, count: u32) {
-    for i in 0..count {
-        let side = 20 + i * 7 % 50;
-        let noise = |x: u32, y: u32, c: u8| {
-            xxh3_64_with_seed(&[x as u8, y as u8, c], u64::from(i)) as u8 | 0x80 >> (i % 3)
-        };
-        let image =
-            image::RgbImage::from_fn(side, side, |x, y| image::Rgb([0, 1, 2].map(|c| noise(x, y, c))));
-        let path = dir.join(format!("{i:04}.png"));
-        image.save(&path).unwrap();
-        if i % 10 == 9 {
-            let bytes = std::fs::read(&path).unwrap();
-            std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-        }
+    (0..count).for_each(|i| noisy(dir, i));
+}
+
+fn noisy(dir: &Path, i: u32) {
+    let side = 20 + i * 7 % 50;
+    let noise = |x: u32, y: u32, c: u8| {
+        xxh3_64_with_seed(&[x as u8, y as u8, c], u64::from(i)) as u8 | 0x80 >> (i % 3)
+    };
+    let image = image::RgbImage::from_fn(side, side, |x, y| image::Rgb([0, 1, 2].map(|c| noise(x, y, c))));
+    let path = dir.join(format!("{i:04}.png"));
+    image.save(&path).unwrap();
+    if i % 10 == 9 {
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     }
 }
 
@@ -112,7 +113,11 @@ fn intervals_of_a_partial_sample_contain_the_result_of_the_run() {
 
 /// Returns in how many samples the intervals of records and bytes contain the result of the run.
 fn covered(source: &Path, format: Format, sample: u64, samples: u64) -> [u64; 2] {
-    let of = |seed| job(source, OutputOptions { format, seed, ..OutputOptions::default() });
+    covered_with(source, &OutputOptions { format, ..OutputOptions::default() }, sample, samples)
+}
+
+fn covered_with(source: &Path, output: &OutputOptions, sample: u64, samples: u64) -> [u64; 2] {
+    let of = |seed| job(source, OutputOptions { seed, ..output.clone() });
     let out = tempfile::tempdir().unwrap();
     let run = of(0).run(&run_options(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
     let truth = [run.manifest.splits.values().map(|s| s.records).sum::<u64>() as f64, totals(&run).0];
@@ -147,6 +152,54 @@ fn intervals_contain_the_result_in_90_of_100_samples() {
             let covered = covered(dir.path(), format, sample, 100);
             println!("{sample} items, {format:?}: records, bytes in {covered:?} of 100");
             assert!(covered.iter().all(|&n| n >= 90), "{format:?}: {covered:?} of 100");
+        }
+    }
+}
+
+/// Creates `tars` tar files in `source`, each with `images` images and more.
+fn tar_files(dir: &Path, source: &Path, tars: u32, images: u32) {
+    std::fs::create_dir_all(source).unwrap();
+    for tar in 0..tars {
+        let images_dir = dir.join(format!("images-{tar}"));
+        std::fs::create_dir_all(&images_dir).unwrap();
+        let count = images + tar % images;
+        for i in 0..count {
+            noisy(&images_dir, tar * 2 * images + i);
+        }
+        pack(&images_dir, &source.join(format!("{tar:02}.tar")));
+    }
+}
+
+#[test]
+fn intervals_contain_the_result_of_tar_files_in_most_samples() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    tar_files(dir.path(), &source, 30, 12);
+    for (format, shard_records) in [(Format::Parquet, None), (Format::Msgpack, Some(5))] {
+        let output = OutputOptions { format, shard_records, ..OutputOptions::default() };
+        let covered = covered_with(&source, &output, 100, 20);
+        assert!(covered.iter().all(|&n| n >= 17), "{format:?}: {covered:?} of 20");
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test -p dsconvert --lib in_90_of_100_samples -- --ignored --nocapture"]
+fn intervals_contain_the_result_of_tar_files_in_90_of_100_samples() {
+    for (tars, images) in [(30, 20), (3, 300), (100, 4)] {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("source");
+        tar_files(dir.path(), &source, tars, images);
+        for (format, shard_records, sample) in [
+            (Format::Parquet, None, 100),
+            (Format::Msgpack, None, 100),
+            (Format::Arrow, Some(7), 50),
+            (Format::Parquet, Some(7), 200),
+        ] {
+            let output = OutputOptions { format, shard_records, ..OutputOptions::default() };
+            let covered = covered_with(&source, &output, sample, 100);
+            let what = format!("{tars} tar files, {sample} items, {format:?}, {shard_records:?}");
+            println!("{what}: records, bytes in {covered:?} of 100");
+            assert!(covered.iter().all(|&n| n >= 90), "{what}: {covered:?} of 100");
         }
     }
 }

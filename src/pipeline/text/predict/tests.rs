@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::ErrorKind;
 use crate::format::Format;
@@ -180,12 +181,10 @@ fn compressible_texts(count: u64) -> Vec<String> {
 }
 
 /// Returns in how many samples the intervals of records, tokens and bytes contain the result of the run.
-fn covered(texts: &[String], format: Format, samples: u64) -> [u64; 3] {
+fn covered(texts: &[String], output: &OutputOptions, samples: u64) -> [u64; 3] {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.jsonl"), json_lines(texts)).unwrap();
-    let job = |seed| {
-        job(dir.path(), TextShape::default(), OutputOptions { format, seed, ..OutputOptions::default() })
-    };
+    let job = |seed| job(dir.path(), TextShape::default(), OutputOptions { seed, ..output.clone() });
     let out = tempfile::tempdir().unwrap();
     let run = job(0).run(&run_options(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
     let truth = totals(&run);
@@ -206,9 +205,13 @@ fn most_intervals_contain_the_result_of_the_run() {
     for (texts, format) in
         [(short_texts(30_000), Format::Parquet), (compressible_texts(3_000), Format::Arrow)]
     {
-        let covered = covered(&texts, format, 10);
+        let covered = covered(&texts, &OutputOptions { format, ..OutputOptions::default() }, 10);
         assert!(covered.iter().all(|&n| n >= 8), "{format:?}: {covered:?} of 10");
     }
+    // Many small shards.
+    let output = OutputOptions { shard_records: Some(20), ..OutputOptions::default() };
+    let covered = covered(&compressible_texts(3_000), &output, 10);
+    assert!(covered.iter().all(|&n| n >= 8), "{covered:?} of 10");
 }
 
 #[test]
@@ -220,9 +223,25 @@ fn intervals_contain_the_result_in_90_of_100_samples() {
         ("hexadecimal", documents(12_000)),
     ] {
         for format in [Format::Parquet, Format::Arrow, Format::Msgpack] {
-            let covered = covered(&texts, format, 100);
+            let covered = covered(&texts, &OutputOptions { format, ..OutputOptions::default() }, 100);
             println!("{name}, {format:?}: records, tokens, bytes in {covered:?} of 100");
             assert!(covered.iter().all(|&n| n >= 90), "{name}, {format:?}: {covered:?} of 100");
+        }
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test -p dsconvert --lib in_90_of_100_samples -- --ignored --nocapture"]
+fn intervals_contain_the_result_of_many_small_shards_in_90_of_100_samples() {
+    for (name, texts) in [("short", short_texts(20_000)), ("compressible", compressible_texts(3_000))] {
+        for format in [Format::Parquet, Format::Arrow, Format::Msgpack] {
+            for shard_records in [10, 100] {
+                let output =
+                    OutputOptions { format, shard_records: Some(shard_records), ..OutputOptions::default() };
+                let covered = covered(&texts, &output, 100);
+                println!("{name}, {format:?}, {shard_records}: {covered:?} of 100");
+                assert!(covered.iter().all(|&n| n >= 90), "{name}, {format:?}: {covered:?} of 100");
+            }
         }
     }
 }
