@@ -21,9 +21,16 @@ pub struct Definition<R> {
     pub input: Input,
     /// Relations to other options, and further spellings.
     pub extra: Extra,
-    set: Box<dyn Fn(&mut R, &str) -> Result<()>>,
-    get: Box<dyn Fn(&R) -> Option<String>>,
+    set: Box<Setter<R>>,
+    get: Box<Getter<R>>,
 }
+
+/// Sets an option to the value with a text form.
+type Setter<R> = dyn Fn(&mut R, &str) -> Result<()>;
+/// Returns the text form of an option; `None` if it has its default.
+type Getter<R> = dyn Fn(&R) -> Option<String>;
+/// Functions that return a member of the options.
+type Member<R, T> = (fn(&R) -> &T, fn(&mut R) -> &mut T);
 
 /// What the command line accepts as the value of an option, before it is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +81,7 @@ impl<R: 'static> Definition<R> {
         help: &'static [&'static str],
         value: &'static str,
         extra: Extra,
-        member: (fn(&R) -> &T, fn(&mut R) -> &mut T),
+        member: Member<R, T>,
     ) -> Self {
         let (of, of_mut) = member;
         Self {
@@ -299,7 +306,7 @@ impl<const MIN: u64> Form<u64> for Size<MIN> {
 
     fn text(bytes: &u64) -> Option<String> {
         let units = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-        let unit = units.into_iter().find(|(_, scale)| *bytes > 0 && bytes % scale == 0);
+        let unit = units.into_iter().find(|(_, scale)| *bytes > 0 && bytes.is_multiple_of(*scale));
         Some(unit.map_or_else(|| bytes.to_string(), |(unit, scale)| format!("{}{unit}", bytes / scale)))
     }
 }
@@ -381,6 +388,8 @@ macro_rules! options {
         $(#[doc = $about])+
         #[derive(Debug, Clone, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
         #[serde(deny_unknown_fields, default)]
+        // The documentation of a field is its help, which is plain text.
+        #[allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags, rustdoc::bare_urls)]
         pub struct $name {
             $($($(#[doc = $doc])+ $(#[$attr])* pub $field: $ty,)+)+
             $($(#[doc = $group_doc])+ pub $group: $group_ty,)*

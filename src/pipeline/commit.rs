@@ -61,6 +61,9 @@ pub(super) struct PlannedUnits {
     pub splits: Vec<String>,
 }
 
+/// Returns a message and a help, given the number of skipped files by type.
+pub(super) type NothingFound<'a> = dyn Fn(&BTreeMap<String, u64>) -> (String, Option<String>) + 'a;
+
 /// What the manifest says about the origin of the records, besides what the units determine.
 pub(super) struct Provenance<'a> {
     /// Options that determine the records.
@@ -76,7 +79,7 @@ pub(super) struct Provenance<'a> {
     /// Returns the fingerprint of the dataset, given the hash of the content.
     pub fingerprint: &'a dyn Fn(&str) -> String,
     /// Returns a message for a dataset without items, and how to get some, given the number of skipped files by type.
-    pub nothing_found: &'a dyn Fn(&BTreeMap<String, u64>) -> (String, Option<String>),
+    pub nothing_found: &'a NothingFound<'a>,
 }
 
 /// The result of a successful commit.

@@ -12,12 +12,12 @@ use dsconvert_dataset::schema::INPUT_IDS;
 
 use super::Split;
 use super::record_check::check_record;
-use super::source::ids_in;
+use super::source::{ReadIds, ids_in};
 use super::split::Located;
 
 impl Split {
     /// Calls `visit` with the token ids of each of `records`, in that order, borrowed from memory if the format allows.
-    /// Threads that only copy ids do not contend for reference counts, as they would with a [`Record`]. Records are
+    /// Threads that only copy ids do not contend for reference counts, as they would with a [`Record`](crate::Record). Records are
     /// checked as in [`Split::get`].
     ///
     /// # Errors
@@ -38,12 +38,7 @@ impl Split {
     ///
     /// Same as [`Split::get_many`]; [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when a record has no ids in
     /// that field.
-    pub(super) fn lend_ids(
-        &self,
-        records: &[u64],
-        field_index: usize,
-        read: &mut dyn FnMut(&[Ids<&[u8]>]),
-    ) -> Result<()> {
+    pub(super) fn lend_ids(&self, records: &[u64], field_index: usize, read: &mut ReadIds<'_>) -> Result<()> {
         // From object storage, whole records are fetched together.
         if let Some(stored) = self.stored_index(field_index)
             && !self.state.dataset.location.is_remote()

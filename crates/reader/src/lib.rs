@@ -94,7 +94,7 @@ pub use iter::Records;
 pub use open_options::{DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, DEFAULT_READ_AHEAD_BYTES, OpenOptions};
 pub use record::Record;
 pub use shard_file::ShardFile;
-pub use source::RecordSource;
+pub use source::{ReadIds, RecordSource};
 pub use split::Split;
 pub use verify::{DEFAULT_MAX_PROBLEMS, DecodeFn, VerifyOptions, VerifyProgress, VerifyReport, verify};
 

@@ -10,6 +10,9 @@ use dsconvert_dataset::schema::Schema;
 use crate::batch::{Lengths, Runs};
 use crate::{Record, Split};
 
+/// Receiver of token ids, one for each record that was asked for: see [`RecordSource::lend_ids`].
+pub type ReadIds<'a> = dyn FnMut(&[Ids<&[u8]>]) + 'a;
+
 /// Records with the ordinals 0, 1, 2, …, which a [`Loader`](crate::loader::Loader) forms batches of. A [`Split`] is one.
 ///
 /// The records, their order and their lengths never change. Methods are called once per batch, by many threads.
@@ -101,12 +104,7 @@ pub trait RecordSource: fmt::Debug + Send + Sync {
     ///
     /// Same as [`RecordSource::get_many`]; [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when a record has
     /// no ids in that field.
-    fn lend_ids(
-        &self,
-        records: &[u64],
-        field_index: usize,
-        read: &mut dyn FnMut(&[Ids<&[u8]>]),
-    ) -> Result<()> {
+    fn lend_ids(&self, records: &[u64], field_index: usize, read: &mut ReadIds<'_>) -> Result<()> {
         read(&ids_in(&self.get_many(records)?, field_index)?);
         Ok(())
     }
@@ -158,12 +156,7 @@ impl RecordSource for Split {
         self.get_many(records)
     }
 
-    fn lend_ids(
-        &self,
-        records: &[u64],
-        field_index: usize,
-        read: &mut dyn FnMut(&[Ids<&[u8]>]),
-    ) -> Result<()> {
+    fn lend_ids(&self, records: &[u64], field_index: usize, read: &mut ReadIds<'_>) -> Result<()> {
         self.lend_ids(records, field_index, read)
     }
 
