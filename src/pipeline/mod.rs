@@ -9,40 +9,30 @@
 //! (`outcome::Outcome`). Stages (`stage::Stage`), such as shuffling and packing, may reorder or regroup the records.
 //! Everything else in this module is shared by all conversions.
 
-mod commit;
 mod conversion;
 mod dedup;
-mod derived_files;
 mod estimate;
 mod events;
 mod images;
 mod job_file;
-mod layout;
 mod memory;
-mod outcome;
-mod output;
 mod parts;
 mod plan;
 mod predict;
 mod progress;
-mod remote;
-mod remote_units;
-mod removal;
-mod repair;
 mod run;
 mod run_units;
 mod schedule;
 mod selection;
 mod shuffle;
 mod source_checks;
-mod stage;
 mod status;
-mod stop;
 mod text;
 mod timing;
-mod unit;
-mod units;
-mod workers;
+
+use dsconvert_writer::{
+    commit, layout, outcome, output, remote, remote_units, repair, stage, stop, unit, units, workers,
+};
 
 pub use estimate::{Estimate, MIN_SAMPLE};
 pub use events::{Event, EventLevel};

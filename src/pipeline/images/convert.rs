@@ -23,6 +23,7 @@ use crate::pipeline::conversion::{Conversion, Converting, EngineUse, Feed};
 use crate::pipeline::dedup::{DuplicateCandidate, duplicates};
 use crate::pipeline::memory::{MemoryPool, Shares};
 use crate::pipeline::outcome::{Outcome, Outcomes};
+use crate::pipeline::shuffle::output_stages;
 use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
@@ -108,7 +109,7 @@ impl Conversion for ImageConversion<'_> {
     }
 
     fn stages(&self, work: &Path) -> Stages {
-        Stages::new(&self.job.options.recipe.output, work)
+        output_stages(&self.job.options.recipe.output, work)
     }
 
     fn open(&self, unit: u32, _engine: EngineUse) -> Result<Box<dyn Feed<ImageTask> + '_>> {

@@ -37,12 +37,10 @@ pub(super) struct ShuffleStage {
     merged: Option<MergedRuns>,
 }
 
-impl Stages {
-    /// Creates the stages that the output options require for every kind of conversion. `work` is a directory for
-    /// temporary files.
-    pub(super) fn new(output: &OutputOptions, work: &Path) -> Self {
-        Self::default().and(output.shuffle.then(|| ShuffleStage::new(output.seed, work)))
-    }
+/// Creates the stages that the output options require for every kind of conversion. `work` is a directory for temporary
+/// files.
+pub(super) fn output_stages(output: &OutputOptions, work: &Path) -> Stages {
+    Stages::default().and(output.shuffle.then(|| ShuffleStage::new(output.seed, work)))
 }
 
 impl ShuffleStage {

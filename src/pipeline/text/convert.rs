@@ -21,6 +21,7 @@ use crate::panics::caught;
 use crate::pipeline::conversion::{Conversion, Converting, EngineUse, Feed};
 use crate::pipeline::memory::MemoryPool;
 use crate::pipeline::outcome::{ConvertedRecord, MemberCount, MemberSummary, Outcome, Outcomes};
+use crate::pipeline::shuffle::output_stages;
 use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
@@ -68,7 +69,7 @@ impl Conversion for TextConversion<'_> {
 
     fn stages(&self, work: &Path) -> Stages {
         let recipe = &self.job.options.recipe;
-        Stages::new(&recipe.output, work).and(recipe.shape().pack.map(PackDocuments::new))
+        output_stages(&recipe.output, work).and(recipe.shape().pack.map(PackDocuments::new))
     }
 
     fn open(&self, unit: u32, engine: EngineUse) -> Result<Box<dyn Feed<TextTask> + '_>> {

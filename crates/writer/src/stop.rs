@@ -49,7 +49,7 @@ impl Stop {
     }
 
     /// Marks the run as writing: from now on, `continuation` tells how to continue it.
-    pub(super) fn start_writing(&self, continuation: Continuation) {
+    pub fn start_writing(&self, continuation: Continuation) {
         *self.lock() = Some(continuation);
     }
 
@@ -59,7 +59,7 @@ impl Stop {
     }
 
     /// Returns how to continue the run.
-    pub(super) fn continuation(&self) -> Continuation {
+    pub fn continuation(&self) -> Continuation {
         self.lock().clone().unwrap_or_default()
     }
 
@@ -88,7 +88,7 @@ impl Stop {
 
 /// How the finished units of a run that ended early become a dataset.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) enum Continuation {
+pub enum Continuation {
     /// The same command with the option `resume` continues.
     #[default]
     Resume,
@@ -102,7 +102,7 @@ pub(super) enum Continuation {
 
 impl Continuation {
     /// Says what to do to continue.
-    pub(super) fn advice(&self) -> String {
+    pub fn advice(&self) -> String {
         match self {
             Self::Resume => "run the same command with `resume`".to_owned(),
             Self::SamePart => "run the same part again".to_owned(),
@@ -115,7 +115,7 @@ impl Continuation {
     }
 
     /// Says what to do to continue after a signal.
-    pub(super) fn after_signal(&self) -> String {
+    pub(crate) fn after_signal(&self) -> String {
         match self {
             // The signal came before the end of standard input, except in the last moments of a run.
             Self::MergeOnly(out) => format!("standard input cannot be read again: {}", restart(out)),
@@ -125,7 +125,7 @@ impl Continuation {
 
     /// Changes the help of an error whose cause is another process that holds the lock: the output of a part or a merge
     /// cannot be another one.
-    pub(super) fn after_lock(&self, error: Error) -> Error {
+    pub fn after_lock(&self, error: Error) -> Error {
         match error.remedy() == Some(LOCKED_HELP) {
             true => error.help(format!("wait for it to end, then {}", self.advice())),
             false => error,
@@ -133,7 +133,7 @@ impl Continuation {
     }
 
     /// Says what to do to commit a dataset in spite of its rejects.
-    pub(super) fn accepting_rejects(&self) -> String {
+    pub(crate) fn accepting_rejects(&self) -> String {
         match self {
             Self::MergeOnly(out) => {
                 let merge = merge_command(out);
@@ -146,7 +146,7 @@ impl Continuation {
     }
 
     /// Adds how to continue to the help of an error that ended a run. Its finished units are kept.
-    pub(super) fn add_to(&self, error: Error) -> Error {
+    pub fn add_to(&self, error: Error) -> Error {
         let advice = self.advice();
         let help = match (error.kind(), error.remedy()) {
             (ErrorKind::Internal, _) => format!("{BUG_HELP}; the finished units are kept: {advice}"),
@@ -165,7 +165,7 @@ fn merge_command(out: &Path) -> String {
 }
 
 /// Says how to start again, as nothing in object storage is ever replaced.
-pub(super) fn restart(out: &Path) -> &'static str {
+pub fn restart(out: &Path) -> &'static str {
     match ObjectUrl::is_url(out) {
         true => "start again with another prefix for `out`",
         false => "start again with `overwrite`",

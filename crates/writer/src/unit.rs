@@ -42,11 +42,11 @@ use crate::storage::{
 static NEXT_ATTEMPT: AtomicU64 = AtomicU64::new(0);
 
 /// File with the unit's rejects.
-pub(super) const REJECTS_NAME: &str = "rejects.jsonl";
+pub(crate) const REJECTS_NAME: &str = "rejects.jsonl";
 /// File with the items that the user's criteria excluded.
-pub(super) const FILTERED_NAME: &str = "filtered.jsonl";
+pub(crate) const FILTERED_NAME: &str = "filtered.jsonl";
 /// File with the duplicate items; exists only if there are any.
-pub(super) const DUPLICATES_NAME: &str = "duplicates.jsonl";
+pub(crate) const DUPLICATES_NAME: &str = "duplicates.jsonl";
 
 /// Returns the name of a shard: `train-000042-00.parquet` is the first of unit 42.
 fn shard_name(split: &str, unit: u32, ordinal: u32, format: Format) -> String {
@@ -54,7 +54,7 @@ fn shard_name(split: &str, unit: u32, ordinal: u32, format: Format) -> String {
 }
 
 /// Returns the unit of a shard, given its name.
-pub(super) fn unit_of_shard(name: &str) -> Option<u32> {
+pub fn unit_of_shard(name: &str) -> Option<u32> {
     let (stem, _) = name.rsplit_once('.')?;
     let (rest, ordinal) = stem.rsplit_once('-')?;
     let (_, unit) = rest.rsplit_once('-')?;
@@ -63,7 +63,7 @@ pub(super) fn unit_of_shard(name: &str) -> Option<u32> {
 }
 
 /// Builder of a unit. If dropped without [`UnitSink::close`], it leaves only files that the next attempt removes.
-pub(super) struct UnitSink {
+pub struct UnitSink {
     unit: u32,
     attempt: u64,
     options: Arc<UnitOptions>,
@@ -109,12 +109,7 @@ struct OpenShard {
 
 impl UnitSink {
     /// Starts an attempt at `unit`.
-    pub(super) fn create(
-        unit: u32,
-        dirs: &UnitDirs,
-        options: &Arc<UnitOptions>,
-        stages: Stages,
-    ) -> Result<Self> {
+    pub fn create(unit: u32, dirs: &UnitDirs, options: &Arc<UnitOptions>, stages: Stages) -> Result<Self> {
         let attempt = NEXT_ATTEMPT.fetch_add(1, Ordering::Relaxed);
         let dir = dirs.unit(unit).join(attempt_name());
         create_dir(&dir)?;
@@ -142,7 +137,7 @@ impl UnitSink {
     }
 
     /// Writes the outcomes of the next task. Full shards are appended to `closed`.
-    pub(super) fn write(&mut self, outcomes: Outcomes, closed: &mut Vec<ClosedShard>) -> Result<()> {
+    pub fn write(&mut self, outcomes: Outcomes, closed: &mut Vec<ClosedShard>) -> Result<()> {
         add_all(&mut self.skipped, &outcomes.skipped);
         self.source_bytes += outcomes.source_bytes;
         self.text_bytes += outcomes.text_bytes;
@@ -288,13 +283,13 @@ impl UnitSink {
 
     /// Writes records that the stages have held back, after the last task. Called until all of them are written. Full
     /// shards are appended to `closed`.
-    pub(super) fn finish_stages(&mut self, closed: &mut Vec<ClosedShard>) -> Result<Finished> {
+    pub fn finish_stages(&mut self, closed: &mut Vec<ClosedShard>) -> Result<Finished> {
         self.run_stages(closed, Stages::finish)
     }
 
     /// Ends the unit, after [`UnitSink::finish_stages`]. The last shards are appended to `closed`; the returned
     /// [`ClosedUnit`] is finished after them.
-    pub(super) fn close(mut self, closed: &mut Vec<ClosedShard>) -> Result<ClosedUnit> {
+    pub fn close(mut self, closed: &mut Vec<ClosedShard>) -> Result<ClosedUnit> {
         for (name, count) in self.stages.notes() {
             *self.notes.entry(name.to_owned()).or_default() += count;
         }
@@ -348,7 +343,7 @@ fn count_label(labels: &mut Vec<u64>, label: i64, classes: usize) {
 }
 
 /// Returns the name of the file with the key hashes of a split.
-pub(super) fn keys_name(split: &str) -> String {
+pub(crate) fn keys_name(split: &str) -> String {
     format!("{split}.keys")
 }
 
@@ -360,34 +355,34 @@ fn attempt_name() -> String {
 
 /// A shard that is completely written but not yet durable. Finalizing it may wait for the disk, so it happens outside
 /// the workers.
-pub(super) struct ClosedShard {
-    pub(super) attempt: u64,
-    pub(super) options: Arc<UnitOptions>,
-    pub(super) split: usize,
-    pub(super) name: String,
-    pub(super) records: u64,
-    pub(super) file: NewFile,
+pub struct ClosedShard {
+    pub attempt: u64,
+    pub(crate) options: Arc<UnitOptions>,
+    pub(crate) split: usize,
+    pub name: String,
+    pub(crate) records: u64,
+    pub(crate) file: NewFile,
 }
 
 /// A unit whose records are all written; [`ClosedUnit::finish`] makes it final.
-pub(super) struct ClosedUnit {
-    pub(super) attempt: u64,
-    pub(super) options: Arc<UnitOptions>,
-    pub(super) dirs: UnitDirs,
-    pub(super) dir: PathBuf,
-    pub(super) result: UnitResult,
-    pub(super) length: u64,
-    pub(super) sidecars: Vec<NewFile>,
+pub struct ClosedUnit {
+    pub attempt: u64,
+    pub(crate) options: Arc<UnitOptions>,
+    pub(crate) dirs: UnitDirs,
+    pub dir: PathBuf,
+    pub result: UnitResult,
+    pub length: u64,
+    pub(crate) sidecars: Vec<NewFile>,
 }
 
 impl ClosedShard {
     /// Returns the number of the attempt, unique in this process.
-    pub(super) fn attempt(&self) -> u64 {
+    pub fn attempt(&self) -> u64 {
         self.attempt
     }
 
     /// Waits until the shard is durable on disk or uploaded to object storage.
-    pub(super) fn commit(self, stop: &Stop) -> Result<(usize, UnitShard)> {
+    pub fn commit(self, stop: &Stop) -> Result<(usize, UnitShard)> {
         let written = match &self.options.remote {
             None => self.file.commit()?,
             Some(remote) => {
@@ -407,17 +402,17 @@ impl ClosedShard {
 
 impl ClosedUnit {
     /// Returns the number of the attempt, unique in this process.
-    pub(super) fn attempt(&self) -> u64 {
+    pub fn attempt(&self) -> u64 {
         self.attempt
     }
 
     /// Returns the sum of the lengths of all records.
-    pub(super) fn length(&self) -> u64 {
+    pub fn length(&self) -> u64 {
         self.length
     }
 
     /// Makes the unit final. `shards` are all its shards, in the order in which they were closed.
-    pub(super) fn finish(mut self, shards: Vec<(usize, UnitShard)>, stop: &Stop) -> Result<UnitResult> {
+    pub fn finish(mut self, shards: Vec<(usize, UnitShard)>, stop: &Stop) -> Result<UnitResult> {
         for (split, shard) in shards {
             self.result.splits[split].shards.push(shard);
         }
@@ -446,7 +441,7 @@ impl ClosedUnit {
 }
 
 /// Options shared by all units of a run.
-pub(super) struct UnitOptions {
+pub struct UnitOptions {
     /// Identity of the plan.
     pub plan: String,
     pub format: Format,
@@ -461,7 +456,7 @@ pub(super) struct UnitOptions {
 
 /// A row for the record index, before the number of its shard in the dataset is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct RowEntry {
+pub(crate) struct RowEntry {
     /// Ordinal of the shard in its unit and split.
     pub shard: u32,
     pub position: u64,
@@ -473,9 +468,9 @@ pub(super) struct RowEntry {
 }
 
 impl RowEntry {
-    pub(super) const BYTES: usize = 40;
+    pub(crate) const BYTES: usize = 40;
 
-    pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
+    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         out[0..8].copy_from_slice(&self.position.to_le_bytes());
         out[8..16].copy_from_slice(&self.bytes.to_le_bytes());
@@ -487,7 +482,7 @@ impl RowEntry {
         out
     }
 
-    pub(super) fn from_bytes(row: &[u8; Self::BYTES]) -> Self {
+    pub(crate) fn from_bytes(row: &[u8; Self::BYTES]) -> Self {
         let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| row[at + i]));
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| row[at + i]));
         Self {
@@ -503,12 +498,12 @@ impl RowEntry {
 }
 
 /// Returns the name of the file with the rows of a split.
-pub(super) fn rows_name(split: &str) -> String {
+pub(crate) fn rows_name(split: &str) -> String {
     format!("{split}.rows")
 }
 
 /// Calls `each` with all rows of a split of a unit, in order.
-pub(super) fn for_each_row(
+pub(crate) fn for_each_row(
     path: &Path,
     records: u64,
     mut each: impl FnMut(RowEntry) -> Result<()>,
@@ -530,39 +525,39 @@ pub(super) fn for_each_row(
 
 /// A line of `rejects.jsonl`.
 #[derive(Serialize)]
-pub(super) struct RejectLine<'a> {
-    pub(super) origin: &'a str,
-    pub(super) split: &'a str,
-    pub(super) code: &'a str,
-    pub(super) message: &'a str,
+pub(crate) struct RejectLine<'a> {
+    pub(crate) origin: &'a str,
+    pub(crate) split: &'a str,
+    pub(crate) code: &'a str,
+    pub(crate) message: &'a str,
 }
 
 /// A line of `duplicates.jsonl`.
 #[derive(Serialize)]
-pub(super) struct DuplicateLine<'a> {
-    pub(super) origin: &'a str,
-    pub(super) split: &'a str,
+pub(crate) struct DuplicateLine<'a> {
+    pub(crate) origin: &'a str,
+    pub(crate) split: &'a str,
     /// Origin of the item that is kept.
-    pub(super) of: &'a str,
+    pub of: &'a str,
 }
 
 /// A line of `filtered.jsonl`.
 #[derive(Serialize)]
-pub(super) struct FilteredLine<'a> {
-    pub(super) origin: &'a str,
-    pub(super) split: &'a str,
-    pub(super) reason: &'a str,
+pub(crate) struct FilteredLine<'a> {
+    pub(crate) origin: &'a str,
+    pub(crate) split: &'a str,
+    pub(crate) reason: &'a str,
 }
 
 /// Appends `line` as a line of JSON.
-pub(super) fn json_line(file: &mut NewFile, line: &impl Serialize) -> Result<()> {
+pub(crate) fn json_line(file: &mut NewFile, line: &impl Serialize) -> Result<()> {
     let mut json = serde_json::to_vec(line).map_err(|e| Error::not_serialized("a line", e))?;
     json.push(b'\n');
     append(file, &json)
 }
 
 /// Appends `bytes`.
-pub(super) fn append(file: &mut NewFile, bytes: &[u8]) -> Result<()> {
+pub(crate) fn append(file: &mut NewFile, bytes: &[u8]) -> Result<()> {
     file.write_all(bytes).map_err(|e| Error::io("write", file.path(), e))
 }
 

@@ -4,11 +4,11 @@ use super::outcome::ConvertedRecord;
 use crate::error::Result;
 
 /// Receiver of the records of a stage: the next stage, or the shards.
-pub(super) type NextStage<'a> = dyn FnMut(ConvertedRecord) -> Result<()> + 'a;
+pub type NextStage<'a> = dyn FnMut(ConvertedRecord) -> Result<()> + 'a;
 
 /// Result of a call of [`Stage::finish`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Finished {
+pub enum Finished {
     /// All records were passed on.
     Yes,
     /// Some records were passed on, and others are left. A run can stop between the calls.
@@ -17,7 +17,7 @@ pub(super) enum Finished {
 
 /// A stage that processes the records of one unit in order. It may hold records back, reorder them, or combine them
 /// into other records. Its output depends only on these records.
-pub(super) trait Stage: Send {
+pub trait Stage: Send {
     /// Takes a record, and passes on the records that are ready.
     fn push(&mut self, converted: ConvertedRecord, next: &mut NextStage<'_>) -> Result<()>;
 
@@ -32,7 +32,7 @@ pub(super) trait Stage: Send {
 
 /// The stages of a unit, one after another; usually none.
 #[derive(Default)]
-pub(super) struct Stages {
+pub struct Stages {
     stages: Vec<Box<dyn Stage>>,
     /// Number of stages, from the first one, that have passed on all records.
     finished: usize,
@@ -40,18 +40,18 @@ pub(super) struct Stages {
 
 impl Stages {
     /// Appends `stage`, if there is one.
-    pub(super) fn and(mut self, stage: Option<impl Stage + 'static>) -> Self {
+    pub fn and(mut self, stage: Option<impl Stage + 'static>) -> Self {
         self.stages.extend(stage.map(|stage| Box::new(stage) as Box<dyn Stage>));
         self
     }
 
     /// Passes a record through the stages.
-    pub(super) fn push(&mut self, converted: ConvertedRecord, out: &mut NextStage<'_>) -> Result<()> {
+    pub fn push(&mut self, converted: ConvertedRecord, out: &mut NextStage<'_>) -> Result<()> {
         pass(&mut self.stages, converted, out)
     }
 
     /// Passes on records that were held back, as [`Stage::finish`] does.
-    pub(super) fn finish(&mut self, out: &mut NextStage<'_>) -> Result<Finished> {
+    pub fn finish(&mut self, out: &mut NextStage<'_>) -> Result<Finished> {
         while let Some((stage, later)) = self.stages[self.finished..].split_first_mut() {
             if stage.finish(&mut |converted| pass(later, converted, out))? == Finished::NotYet {
                 return Ok(Finished::NotYet);
@@ -62,7 +62,7 @@ impl Stages {
     }
 
     /// Returns the counts of all stages.
-    pub(super) fn notes(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn notes(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.stages.iter().flat_map(|stage| stage.notes())
     }
 }

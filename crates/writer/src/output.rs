@@ -39,7 +39,7 @@ const PENDING_NAME: &str = "pending.json";
 const STAGED_NAME: &str = "staged";
 
 /// State of an output when a run opens it.
-pub(super) enum OutputState {
+pub enum OutputState {
     /// It holds neither a plan nor a dataset.
     Empty,
     /// An earlier run has stored its plan, but has not committed.
@@ -49,7 +49,7 @@ pub(super) enum OutputState {
 }
 
 /// An output directory that this process may write to.
-pub(super) struct OutputDir {
+pub struct OutputDir {
     out: PathBuf,
     /// Whether this process created the directory.
     created: bool,
@@ -72,11 +72,7 @@ enum DirGuard {
 impl OutputDir {
     /// Opens the directory for this run. With [`Existing::Overwrite`], removes an existing dataset or unfinished run.
     /// An interrupted removal is finished in any case.
-    pub(super) fn open(
-        out: &Path,
-        scratch: Option<&Path>,
-        existing: Existing,
-    ) -> Result<(Self, OutputState)> {
+    pub fn open(out: &Path, scratch: Option<&Path>, existing: Existing) -> Result<(Self, OutputState)> {
         if let Some(remote) = Remote::of(out)? {
             return Self::open_remote(remote, scratch, existing);
         }
@@ -138,22 +134,22 @@ impl OutputDir {
     }
 
     /// Returns the local directory.
-    pub(super) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.out
     }
 
     /// Returns the location of the dataset, for messages.
-    pub(super) fn shown(&self) -> &Path {
+    pub fn shown(&self) -> &Path {
         self.remote.as_ref().map_or(&self.out, Remote::path)
     }
 
     /// Returns the output in object storage, if there is one.
-    pub(super) fn remote(&self) -> Option<&Remote> {
+    pub fn remote(&self) -> Option<&Remote> {
         self.remote.as_ref()
     }
 
     /// Returns a path where the shard of a finished unit can be read; `None` if it is missing.
-    pub(super) fn find_shard(
+    pub(crate) fn find_shard(
         &self,
         dirs: &UnitDirs,
         unit: u32,
@@ -168,27 +164,27 @@ impl OutputDir {
         Ok(Some(local))
     }
 
-    pub(super) fn work(&self) -> PathBuf {
+    pub fn work(&self) -> PathBuf {
         self.out.join(WORK_NAME)
     }
 
     /// Returns the path of the manifest of a dataset that is being removed.
-    pub(super) fn retired(&self) -> PathBuf {
+    pub(crate) fn retired(&self) -> PathBuf {
         self.work().join(RETIRED_NAME)
     }
 
     /// Returns the path of the manifest until the files that it lists are in place.
-    pub(super) fn pending(&self) -> PathBuf {
+    pub(crate) fn pending(&self) -> PathBuf {
         self.work().join(PENDING_NAME)
     }
 
     /// Returns the folder of the files that the commit moves to their final location.
-    pub(super) fn staged(&self) -> PathBuf {
+    pub(crate) fn staged(&self) -> PathBuf {
         self.work().join(STAGED_NAME)
     }
 
     /// Removes the leftovers of attempts and commits that died. Only the holder of the lock may do this.
-    pub(super) fn remove_leftovers(&self) -> Result<()> {
+    pub fn remove_leftovers(&self) -> Result<()> {
         let (work, staged) = (self.work(), self.staged());
         for folder in [&work, &staged, &staged.join(INDEX_DIR)] {
             remove_temporary_files(folder)?;
@@ -197,7 +193,7 @@ impl OutputDir {
     }
 
     /// Removes the working directory after the commit.
-    pub(super) fn remove_work(&self) -> Result<()> {
+    pub fn remove_work(&self) -> Result<()> {
         if let Some(remote) = &self.remote {
             remote.remove_work()?;
         }
@@ -207,7 +203,7 @@ impl OutputDir {
     }
 
     /// Removes everything of a run that is not worth keeping, and the directory itself if this run created it.
-    pub(super) fn abandon(self, units: u32, plan: &str) -> Result<()> {
+    pub fn abandon(self, units: u32, plan: &str) -> Result<()> {
         if let Some(remote) = &self.remote {
             let dirs = UnitDirs::new(&self.work());
             let units: Result<Vec<UnitResult>> = (0..units).map(|unit| dirs.result(unit, plan)).collect();
@@ -231,7 +227,7 @@ impl OutputDir {
     }
 
     /// Makes the directory entries of all files of the committed dataset durable.
-    pub(super) fn sync_files(&self, manifest: &Manifest) -> Result<()> {
+    pub(crate) fn sync_files(&self, manifest: &Manifest) -> Result<()> {
         let folders =
             manifest.splits.iter().filter(|(_, split)| split.records > 0).map(|(name, _)| name.as_str());
         folders.chain(["index"]).try_for_each(|folder| sync_dir(&resolve(&self.out, folder)?))?;
@@ -240,7 +236,7 @@ impl OutputDir {
 
     /// Returns all files of the committed dataset: relative path, size, SHA-256. Omits the shards if the shard table,
     /// which lists them, is damaged.
-    pub(super) fn files_of(&self, manifest: &Manifest) -> Result<Vec<(String, u64, String)>> {
+    pub(crate) fn files_of(&self, manifest: &Manifest) -> Result<Vec<(String, u64, String)>> {
         let mut files = Vec::new();
         for (path, bytes, sha256) in manifest.listed_files() {
             files.push((path.to_owned(), bytes, sha256.to_owned()));
@@ -270,7 +266,7 @@ fn remote_state(remote: &Remote) -> Result<OutputState> {
 }
 
 /// Adds the error of a further operation to `error`, which came first.
-pub(super) fn combine_errors(error: Error, further: Result<()>) -> Error {
+pub fn combine_errors(error: Error, further: Result<()>) -> Error {
     let Err(further) = further else { return error };
     let message = format!("{error}; and then: {further}");
     let kind = match error.kind() {
@@ -285,14 +281,14 @@ pub(super) fn combine_errors(error: Error, further: Result<()>) -> Error {
 }
 
 /// An output that holds a plan or a dataset.
-pub(super) enum PlannedOutput {
+pub enum PlannedOutput {
     Local(PathBuf),
     Remote { remote: Remote, scratch: ScratchDir },
 }
 
 impl PlannedOutput {
     /// Opens the output `out`, which need not exist.
-    pub(super) fn open(out: &Path, scratch: Option<&Path>, existing: Existing) -> Result<Self> {
+    pub fn open(out: &Path, scratch: Option<&Path>, existing: Existing) -> Result<Self> {
         check_scratch(out, scratch)?;
         match Remote::of(out)? {
             None => Ok(Self::Local(out.to_owned())),
@@ -304,7 +300,7 @@ impl PlannedOutput {
     }
 
     /// Returns the manifest if the dataset is committed.
-    pub(super) fn committed(&self) -> Result<Option<Manifest>> {
+    pub fn committed(&self) -> Result<Option<Manifest>> {
         match self {
             Self::Remote { remote, .. } => remote.manifest(),
             Self::Local(out) => {
@@ -315,7 +311,7 @@ impl PlannedOutput {
     }
 
     /// Returns whether a merge may have left its working directory after the commit.
-    pub(super) fn may_have_work(&self) -> Result<bool> {
+    pub fn may_have_work(&self) -> Result<bool> {
         match self {
             Self::Local(out) => Ok(lstat(&out.join(WORK_NAME))?.is_some()),
             Self::Remote { .. } => Ok(true),
@@ -323,7 +319,7 @@ impl PlannedOutput {
     }
 
     /// Returns the local directory.
-    pub(super) fn dir(&self) -> &Path {
+    pub fn dir(&self) -> &Path {
         match self {
             Self::Local(out) => out,
             Self::Remote { scratch, .. } => scratch.path(),
@@ -331,7 +327,7 @@ impl PlannedOutput {
     }
 
     /// Returns the output in object storage, if there is one.
-    pub(super) fn remote(&self) -> Option<&Remote> {
+    pub fn remote(&self) -> Option<&Remote> {
         match self {
             Self::Local(_) => None,
             Self::Remote { remote, .. } => Some(remote),
@@ -340,22 +336,22 @@ impl PlannedOutput {
 }
 
 /// Where the units of a plan are stored.
-pub(super) struct UnitStore<'a> {
-    pub(super) dirs: &'a UnitDirs,
+pub struct UnitStore<'a> {
+    pub dirs: &'a UnitDirs,
     /// The output directory.
-    pub(super) out: &'a Path,
+    pub out: &'a Path,
     /// Destination of finished units, if it is object storage.
-    pub(super) remote: Option<&'a Remote>,
+    pub remote: Option<&'a Remote>,
     /// Identity of the plan.
-    pub(super) plan: &'a str,
+    pub plan: &'a str,
     /// Number of units in the plan.
-    pub(super) planned: u32,
+    pub planned: u32,
 }
 
 impl UnitStore<'_> {
     /// Checks `units` on all threads, because all their bytes may have to be read. Returns the unfinished ones, and
     /// calls `done` with the results of the others, in any order.
-    pub(super) fn check(
+    pub fn check(
         &self,
         units: Vec<u32>,
         check: CheckLevel,
@@ -384,7 +380,7 @@ impl UnitStore<'_> {
     }
 
     /// Marks `unit` as unfinished.
-    pub(super) fn remove(&self, unit: u32) -> Result<()> {
+    pub fn remove(&self, unit: u32) -> Result<()> {
         match self.remote {
             None => self.dirs.remove(unit),
             Some(remote) => remote.remove_unit(unit),
@@ -393,14 +389,14 @@ impl UnitStore<'_> {
 }
 
 /// What the output is called in errors.
-pub(super) const OUTPUT: &str = "the output directory";
+pub const OUTPUT: &str = "the output directory";
 
 /// Help for an output that already has a dataset.
-pub(super) const CHOOSE_OR_REPLACE: &str = "choose another `out`, or replace it with `overwrite`";
+pub const CHOOSE_OR_REPLACE: &str = "choose another `out`, or replace it with `overwrite`";
 
 /// Refuses everything that can be refused without writing: a directory in use, or one that contains a source or is
 /// inside one.
-pub(super) fn check(out: &Path, scratch: Option<&Path>, existing: Existing, sources: &[&Path]) -> Result<()> {
+pub fn check(out: &Path, scratch: Option<&Path>, existing: Existing, sources: &[&Path]) -> Result<()> {
     check_scratch(out, scratch)?;
     if let Some(remote) = Remote::of(out)? {
         return check_remote(&remote, existing, scratch, sources);
@@ -468,7 +464,7 @@ fn check_remote(
 }
 
 /// Refuses a scratch directory that is not local, or that the output does not need.
-pub(super) fn check_scratch(out: &Path, scratch: Option<&Path>) -> Result<()> {
+pub(crate) fn check_scratch(out: &Path, scratch: Option<&Path>) -> Result<()> {
     let Some(scratch) = scratch else { return Ok(()) };
     check_local("scratch", scratch)?;
     if ObjectUrl::is_url(out) {
@@ -479,11 +475,7 @@ pub(super) fn check_scratch(out: &Path, scratch: Option<&Path>) -> Result<()> {
 }
 
 /// Refuses `inputs`, files that the named options give to a run, inside an output directory whose files the run removes.
-pub(super) fn refuse_inputs(
-    out: &Path,
-    existing: Existing,
-    inputs: &[(&'static str, PathBuf)],
-) -> Result<()> {
+pub fn refuse_inputs(out: &Path, existing: Existing, inputs: &[(&'static str, PathBuf)]) -> Result<()> {
     if ObjectUrl::is_url(out) {
         return Ok(());
     }
@@ -508,7 +500,7 @@ pub(super) fn refuse_inputs(
 }
 
 /// Refuses a local directory, called `what` in the error, that contains the source or is inside it.
-pub(super) fn refuse_overlap(dir: &Path, what: &str, source: &Path) -> Result<()> {
+pub fn refuse_overlap(dir: &Path, what: &str, source: &Path) -> Result<()> {
     if ObjectUrl::is_url(source) {
         return Ok(());
     }
@@ -524,7 +516,7 @@ pub(super) fn refuse_overlap(dir: &Path, what: &str, source: &Path) -> Result<()
 }
 
 /// Returns the error for an output at `out`, called `what`, that contains the source at `source` or is inside it.
-pub(super) fn overlap(out: &Path, what: &str, source: &Path) -> Error {
+pub fn overlap(out: &Path, what: &str, source: &Path) -> Error {
     Error::usage(format!("{what} and the source {} overlap", printable_path(source)))
         .at_path(out)
         .help("choose an `out` that is not inside a source and does not contain one")
@@ -541,12 +533,12 @@ fn refuse_links(out: &Path, existing: Existing) -> Result<()> {
 }
 
 /// Returns whether another process may have committed the dataset and removed objects that this process needed.
-pub(super) fn may_be_overtaken(error: &Error) -> bool {
+pub fn may_be_overtaken(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Io | ErrorKind::NotCommitted)
 }
 
 /// Adapts the help of an error to the output `out`: object storage has neither `--overwrite` nor `--resume=repair`.
-pub(super) fn adapt_help(error: Error, out: &Path) -> Error {
+pub fn adapt_help(error: Error, out: &Path) -> Error {
     let replaces = |help: &str| help.contains("`overwrite`") || help.contains("`resume=repair`");
     let Some(help) = error.remedy().filter(|help| ObjectUrl::is_url(out) && replaces(help)) else {
         return error;

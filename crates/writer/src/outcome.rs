@@ -10,7 +10,7 @@ use crate::sample::{Record, Reject, RejectCode, Value};
 
 /// The outcome of an item. Every item found has exactly one.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub enum Outcome {
     /// The item became a record.
     Converted(ConvertedRecord),
     /// The bytes of the item cannot become a record.
@@ -23,7 +23,7 @@ pub(super) enum Outcome {
 
 /// A record with the values that the indexes need. They are computed by the workers, so that the writer only writes.
 #[derive(Debug, Clone)]
-pub(super) struct ConvertedRecord {
+pub struct ConvertedRecord {
     pub split: u16,
     pub record: Record,
     /// Length, in the unit of the kind of dataset.
@@ -41,7 +41,7 @@ pub(super) struct ConvertedRecord {
 }
 
 impl ConvertedRecord {
-    pub(super) fn new(split: u16, record: Record, length: u64) -> Self {
+    pub fn new(split: u16, record: Record, length: u64) -> Self {
         let (canonical_bytes, crc32c) = (record.canonical_size(), record.crc32c());
         Self {
             split,
@@ -57,7 +57,7 @@ impl ConvertedRecord {
     }
 
     /// Returns the key, which is the first field in every kind of dataset.
-    pub(super) fn key(&self) -> &[u8] {
+    pub fn key(&self) -> &[u8] {
         match self.record.values.first() {
             Some(Value::Text(key)) => key.as_bytes(),
             _ => &[],
@@ -65,7 +65,7 @@ impl ConvertedRecord {
     }
 
     /// Rejects an item whose record is too large for the formats, before it reaches a writer.
-    pub(super) fn check_size(&self) -> Result<(), Reject> {
+    pub fn check_size(&self) -> Result<(), Reject> {
         if self.canonical_bytes <= MAX_RECORD_BYTES {
             return Ok(());
         }
@@ -80,7 +80,7 @@ const OUTCOME_BYTES: u64 = size_of::<Outcome>() as u64 + 160;
 
 /// The outcomes of one task in item order, and statistics about its input.
 #[derive(Default)]
-pub(super) struct Outcomes {
+pub struct Outcomes {
     pub list: Vec<Outcome>,
     /// Number of files whose content turned out not to be of the kind that is converted, by type.
     pub skipped: BTreeMap<String, u64>,
@@ -100,7 +100,7 @@ pub(super) struct Outcomes {
 
 /// Information about converted items in the members of a compressed file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct MemberSummary {
+pub struct MemberSummary {
     /// Whether another member starts among the items.
     pub starts: bool,
     /// Number of converted items: all of them, or those of the member that starts.
@@ -111,37 +111,37 @@ pub(super) struct MemberSummary {
 
 /// Counter of the converted items with bytes from the last compressed member of a task.
 #[derive(Debug)]
-pub(super) struct MemberCount {
+pub struct MemberCount {
     /// Position where the member starts; `None` if none starts in this task.
     start: Option<u64>,
     converted: u64,
 }
 
 impl MemberCount {
-    pub(super) fn new(start: Option<u64>) -> Self {
+    pub fn new(start: Option<u64>) -> Self {
         Self { start, converted: 0 }
     }
 
     /// Called for each item, before it is converted.
-    pub(super) fn start_item(&mut self, at: u64) {
+    pub fn start_item(&mut self, at: u64) {
         // The count restarts at the last item that starts at or before the member.
         if self.start.is_some_and(|start| at <= start) {
             self.converted = 0;
         }
     }
 
-    pub(super) fn add_converted(&mut self) {
+    pub fn add_converted(&mut self) {
         self.converted += 1;
     }
 
-    pub(super) fn summary(&self, damaged: bool) -> MemberSummary {
+    pub fn summary(&self, damaged: bool) -> MemberSummary {
         MemberSummary { starts: self.start.is_some(), converted: self.converted, damaged }
     }
 }
 
 impl Outcomes {
     /// Returns the approximate memory use. For short documents, it is many times the text.
-    pub(super) fn memory_bytes(&self) -> u64 {
+    pub fn memory_bytes(&self) -> u64 {
         let content = self.list.iter().map(|outcome| match outcome {
             Outcome::Converted(converted) => converted.canonical_bytes,
             _ => 0,
@@ -150,22 +150,22 @@ impl Outcomes {
     }
 
     /// Adds the hash of content that was read.
-    pub(super) fn add_content(&mut self, content: &[u8]) {
+    pub fn add_content(&mut self, content: &[u8]) {
         self.content.push(xxh3_128(content));
     }
 
     /// Counts a skipped file of the type `ty`.
-    pub(super) fn skip(&mut self, ty: String) {
+    pub fn skip(&mut self, ty: String) {
         *self.skipped.entry(ty).or_default() += 1;
     }
 
     /// Increments the count of `name` by one.
-    pub(super) fn note(&mut self, name: &'static str) {
+    pub fn note(&mut self, name: &'static str) {
         self.count(name, 1);
     }
 
     /// Increments the count of `name` by `more`.
-    pub(super) fn count(&mut self, name: &'static str, more: u64) {
+    pub fn count(&mut self, name: &'static str, more: u64) {
         match self.notes.iter_mut().find(|(n, _)| *n == name) {
             Some((_, count)) => *count += more,
             None => self.notes.push((name, more)),
@@ -175,16 +175,16 @@ impl Outcomes {
 
 /// Running hash over the content hashes of tasks, in order.
 #[derive(Default)]
-pub(super) struct ContentHash(Xxh3);
+pub(crate) struct ContentHash(Xxh3);
 
 impl ContentHash {
-    pub(super) fn add(&mut self, hashes: &[u128]) {
+    pub fn add(&mut self, hashes: &[u128]) {
         for hash in hashes {
             self.0.update(&hash.to_le_bytes());
         }
     }
 
-    pub(super) fn digest(&self) -> u128 {
+    pub(crate) fn digest(&self) -> u128 {
         self.0.digest128()
     }
 }

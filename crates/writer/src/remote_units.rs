@@ -30,7 +30,7 @@ const ID_DIGITS: usize = 64;
 
 /// Identity of a plan: the content of `plan.json`.
 #[derive(Serialize, Deserialize)]
-pub(super) struct PlanId {
+pub struct PlanId {
     pub plan: String,
     /// Build of dsconvert that made the plan.
     #[serde(default)]
@@ -39,7 +39,7 @@ pub(super) struct PlanId {
 
 impl Remote {
     /// Returns the plan of this prefix, if it has one.
-    pub(super) fn plan(&self) -> Result<Option<PlanId>> {
+    pub fn plan(&self) -> Result<Option<PlanId>> {
         let url = self.object(&work_object(PLAN_ID_NAME))?;
         let Some((json, _)) = self.bucket.find(&url, PLAN_ID_BYTES)? else { return Ok(None) };
         let is_id =
@@ -57,7 +57,7 @@ impl Remote {
     ///
     /// [`ErrorKind::Unsupported`] if the store has no create-only writes; [`ErrorKind::NotCommitted`] if another run
     /// has claimed the prefix meanwhile.
-    pub(super) fn store_plan(&self, work: &Path, id: &PlanId, files: &[&str], stop: &Stop) -> Result<()> {
+    pub fn store_plan(&self, work: &Path, id: &PlanId, files: &[&str], stop: &Stop) -> Result<()> {
         self.probe()?;
         self.store_planned(work, &id.plan, files, stop)?;
         let json = serde_json::to_vec(id).map_err(|e| Error::not_serialized("the id of the plan", e))?;
@@ -89,7 +89,7 @@ impl Remote {
     }
 
     /// Uploads those of `files` that are in the working directory `work`, as files of the plan `id`.
-    pub(super) fn store_planned(&self, work: &Path, id: &str, files: &[&str], stop: &Stop) -> Result<()> {
+    pub fn store_planned(&self, work: &Path, id: &str, files: &[&str], stop: &Stop) -> Result<()> {
         for name in files {
             if lstat(&work.join(name))?.is_some() {
                 self.upload(&work.join(name), &plan_object(id, name), None, stop)?;
@@ -99,13 +99,13 @@ impl Remote {
     }
 
     /// Downloads the file `name` of the plan `id` to the working directory `work`.
-    pub(super) fn fetch_planned(&self, work: &Path, id: &str, name: &str) -> Result<()> {
+    pub fn fetch_planned(&self, work: &Path, id: &str, name: &str) -> Result<()> {
         self.download(&plan_object(id, name), None, &work.join(name)).map(drop)
     }
 
     /// Downloads the file `name` of the plan `id` to the working directory `work`, if there is one. Returns whether there
     /// is.
-    pub(super) fn find_planned(&self, work: &Path, id: &str, name: &str) -> Result<bool> {
+    pub fn find_planned(&self, work: &Path, id: &str, name: &str) -> Result<bool> {
         let Some(object) = self.bucket.head(&self.object(&plan_object(id, name))?)? else { return Ok(false) };
         self.download(&plan_object(id, name), Some(object.bytes), &work.join(name)).map(|_| true)
     }
@@ -141,14 +141,14 @@ fn plan_object(id: &str, name: &str) -> String {
 }
 
 /// Number of shards and units uploaded at a time. Each takes up to 40 MiB of memory.
-pub(super) const UPLOADS: usize = 4;
+pub const UPLOADS: usize = 4;
 /// Maximum size of a `unit.json`.
 const RESULT_BYTES: u64 = 1 << 30;
 /// Objects are listed instead of requested individually if at least one in this many units is checked.
 const LISTED_SHARE: usize = 4;
 
 /// Objects of a listing, by their name under the prefix.
-pub(super) struct ObjectListing(HashMap<String, ListedObject>);
+pub(crate) struct ObjectListing(HashMap<String, ListedObject>);
 
 #[derive(Clone, Copy)]
 struct ListedObject {
@@ -166,7 +166,7 @@ impl ObjectListing {
 
 impl Remote {
     /// Lists the objects under `folder`, or all objects.
-    pub(super) fn listing(&self, folder: Option<&str>) -> Result<ObjectListing> {
+    pub(crate) fn listing(&self, folder: Option<&str>) -> Result<ObjectListing> {
         let url = folder.map_or_else(|| Ok(self.url.clone()), |folder| self.object(folder))?;
         let prefix = self.url.as_str().len() + 1;
         let found = self.bucket.list(&url)?.into_iter().map(|object| {
@@ -177,7 +177,7 @@ impl Remote {
     }
 
     /// Calls `found` with the states of `units`, out of `planned` units, under the plan `plan`.
-    pub(super) fn check_units(
+    pub(crate) fn check_units(
         &self,
         units: &[u32],
         planned: u32,
@@ -215,7 +215,7 @@ impl Remote {
     }
 
     /// Returns how an object differs from the one with `bytes` bytes that was written.
-    pub(super) fn object_difference(
+    pub(crate) fn object_difference(
         &self,
         name: &str,
         bytes: u64,
@@ -234,12 +234,12 @@ impl Remote {
     }
 
     /// Marks a unit as unfinished, by deleting its result.
-    pub(super) fn remove_unit(&self, unit: u32) -> Result<()> {
+    pub(crate) fn remove_unit(&self, unit: u32) -> Result<()> {
         self.bucket.delete(&self.object(&unit_object(unit, RESULT_NAME))?)
     }
 
     /// Finishes a unit whose shards are uploaded. Its small files are in `dir`. The last request makes it final.
-    pub(super) fn finish_unit(&self, result: &UnitResult, dir: &Path, stop: &Stop) -> Result<()> {
+    pub(crate) fn finish_unit(&self, result: &UnitResult, dir: &Path, stop: &Stop) -> Result<()> {
         for UnitFile { name, bytes, sha256 } in &result.files {
             let written = Written { bytes: *bytes, sha256: sha256.clone() };
             self.upload(&dir.join(name), &unit_object(result.unit, name), Some(&written), stop)?;
@@ -249,7 +249,7 @@ impl Remote {
     }
 
     /// Downloads the small files of the units that this process has not converted, out of `units` units.
-    pub(super) fn fetch_units(&self, dirs: &UnitDirs, units: u32, plan: &str, stop: &Stop) -> Result<()> {
+    pub(crate) fn fetch_units(&self, dirs: &UnitDirs, units: u32, plan: &str, stop: &Stop) -> Result<()> {
         let units: Vec<u32> = (0..units).collect();
         for_all(&units, "downloading finished units", stop, |&unit| {
             if matches!(dirs.read(unit, plan)?, UnitState::Done(_)) {
@@ -276,17 +276,13 @@ impl Remote {
     }
 
     /// Returns the error for a finished unit whose object `name` differs from its result.
-    pub(super) fn unusable(&self, unit: u32, name: &str, why: &str) -> Error {
+    pub(crate) fn unusable(&self, unit: u32, name: &str, why: &str) -> Error {
         unusable_unit(unit, &format!("{name} {why}"), self.path())
     }
 
     /// Returns the results of all finished units and their modification times in nanoseconds, for callers that only
     /// inspect them.
-    pub(super) fn finished_units(
-        &self,
-        plan: &str,
-        stop: &Stop,
-    ) -> Result<BTreeMap<u32, (UnitResult, i128)>> {
+    pub fn finished_units(&self, plan: &str, stop: &Stop) -> Result<BTreeMap<u32, (UnitResult, i128)>> {
         let listing = self.listing(Some(&format!("{WORK_NAME}/units")))?;
         let results: Vec<(u32, i128)> = listing
             .0
@@ -308,13 +304,13 @@ impl Remote {
     }
 
     /// Downloads a shard to the file `to`.
-    pub(super) fn fetch_shard(&self, split: &str, name: &str, bytes: u64, to: &Path) -> Result<()> {
+    pub(crate) fn fetch_shard(&self, split: &str, name: &str, bytes: u64, to: &Path) -> Result<()> {
         self.download(&shard_path(split, name), Some(bytes), to).map(drop)
     }
 }
 
 /// Returns the names and sizes of the shards of a unit.
-pub(super) fn shards(result: &UnitResult) -> impl Iterator<Item = (String, u64)> + '_ {
+pub(crate) fn shards(result: &UnitResult) -> impl Iterator<Item = (String, u64)> + '_ {
     result.splits.iter().flat_map(|split| {
         split.shards.iter().map(|shard| (shard_path(&split.name, &shard.name), shard.bytes))
     })
@@ -339,7 +335,7 @@ impl Remote {
     /// # Errors
     ///
     /// [`ErrorKind::NotCommitted`](crate::error::ErrorKind) if a dataset was committed meanwhile.
-    pub(super) fn commit(
+    pub fn commit(
         &self,
         units: &[UnitResult],
         staged: &Path,
@@ -371,14 +367,14 @@ impl Remote {
     }
 
     /// Deletes the objects that only a run needs.
-    pub(super) fn remove_work(&self) -> Result<()> {
+    pub fn remove_work(&self) -> Result<()> {
         let objects = self.bucket.list(&self.object(WORK_NAME)?)?;
         for_all(&objects, "deleting objects", &Stop::default(), |object| self.bucket.delete(&object.url))
     }
 
     /// Deletes everything of a run that is not worth keeping: the shards of `units`, and the objects that only a run
     /// needs.
-    pub(super) fn abandon(&self, units: &[UnitResult]) -> Result<()> {
+    pub fn abandon(&self, units: &[UnitResult]) -> Result<()> {
         if self.manifest()?.is_some() {
             return Ok(());
         }
@@ -393,7 +389,7 @@ impl Remote {
 
     /// Returns the files of a committed dataset that are missing or have the wrong size: name and difference. `scratch`
     /// is a local folder for the shard table.
-    pub(super) fn find_damaged(
+    pub(crate) fn find_damaged(
         &self,
         manifest: &Manifest,
         scratch: &Path,

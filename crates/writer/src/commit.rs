@@ -28,19 +28,19 @@ use crate::format::{self, Format, Placed};
 use crate::index::sort::ExternalSort;
 use crate::manifest::{Counts, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, TOKENIZER_NAME};
 use crate::numbers::{count, plural};
-use crate::options::MaxRejects;
 use crate::printable::printable;
 use crate::sample::Value;
 use crate::schema::{KEY, ORIGIN, Schema};
+use crate::size::MaxRejects;
 use crate::storage::{Access, Blob, create_dir, lstat, rename, resolve, sync_dir, write_shared_file};
 
 /// Memory limit of all sorts at a time, in bytes.
-pub(super) const SORT_BYTES: usize = 64 << 20;
+pub const SORT_BYTES: usize = 64 << 20;
 /// Number of rejects shown in an error message.
 const SHOWN_REJECTS: usize = 3;
 
 /// Input of the commit besides the units.
-pub(super) struct Commit<'a> {
+pub struct Commit<'a> {
     pub dir: &'a OutputDir,
     pub units: &'a PlannedUnits,
     pub provenance: &'a Provenance<'a>,
@@ -50,7 +50,7 @@ pub(super) struct Commit<'a> {
 
 /// The units of a dataset, and what they have in common.
 #[derive(Debug, Clone)]
-pub(super) struct PlannedUnits {
+pub struct PlannedUnits {
     /// Identity of what the units are made from and how. A unit with another identity counts as unfinished.
     pub plan: String,
     /// Number of units.
@@ -65,7 +65,7 @@ pub(super) struct PlannedUnits {
 pub(super) type NothingFound<'a> = dyn Fn(&BTreeMap<String, u64>) -> (String, Option<String>) + 'a;
 
 /// What the manifest says about the origin of the records, besides what the units determine.
-pub(super) struct Provenance<'a> {
+pub struct Provenance<'a> {
     /// Options that determine the records.
     pub options: &'a serde_json::Value,
     pub tokenizer: Option<&'a serde_json::Value>,
@@ -83,13 +83,13 @@ pub(super) struct Provenance<'a> {
 }
 
 /// The result of a successful commit.
-pub(super) struct Committed {
+pub struct Committed {
     pub manifest: Manifest,
     pub totals: Totals,
 }
 
 /// The reason why nothing was committed.
-pub(super) struct CommitFailure {
+pub struct CommitFailure {
     pub error: Error,
     /// Whether the finished units can still become a dataset. Otherwise, they are not worth keeping.
     pub worth_resuming: bool,
@@ -107,7 +107,7 @@ impl Commit<'_> {
     /// # Errors
     ///
     /// [`ErrorKind::NotCommitted`] if there are no records, too many items were rejected, or two records have the same key.
-    pub(super) fn run(self) -> Result<Committed, CommitFailure> {
+    pub fn run(self) -> Result<Committed, CommitFailure> {
         let (planned, provenance) = (self.units, self.provenance);
         let dirs = UnitDirs::new(&self.dir.work());
         if let Some(remote) = self.dir.remote() {
@@ -354,7 +354,7 @@ const HASH_BYTES: usize = 16;
 const ROW_BYTES: usize = HASH_BYTES + 2 + 4 + 8;
 
 /// A check that keys are unique, with the data that is needed to look up a key.
-pub(super) struct KeyCheck<'a> {
+pub(crate) struct KeyCheck<'a> {
     pub dir: &'a OutputDir,
     pub dirs: &'a UnitDirs,
     pub units: &'a [UnitResult],
@@ -395,7 +395,7 @@ impl KeyCheck<'_> {
     /// # Errors
     ///
     /// [`ErrorKind::NotCommitted`] naming the key and both origins.
-    pub(super) fn run(&self, memory_bytes: usize) -> Result<()> {
+    pub fn run(&self, memory_bytes: usize) -> Result<()> {
         let mut sort = ExternalSort::<ROW_BYTES>::new(self.dir.work(), memory_bytes);
         for unit in self.units {
             for (split, name) in self.splits.iter().enumerate() {

@@ -44,13 +44,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// An output in object storage.
 #[derive(Debug, Clone)]
-pub(super) struct Remote {
-    pub(super) url: ObjectUrl,
-    pub(super) bucket: Bucket,
+pub struct Remote {
+    pub(crate) url: ObjectUrl,
+    pub(crate) bucket: Bucket,
 }
 
 /// Contents of a prefix.
-pub(super) enum PrefixContents {
+pub(crate) enum PrefixContents {
     Nothing,
     Dataset,
     /// An unfinished run.
@@ -66,7 +66,7 @@ impl Remote {
     ///
     /// [`ErrorKind::Usage`](crate::error::ErrorKind) if this URL cannot be written to, or the environment does not
     /// configure its store.
-    pub(super) fn of(out: &Path) -> Result<Option<Self>> {
+    pub fn of(out: &Path) -> Result<Option<Self>> {
         let Some(url) = ObjectUrl::parse(out).map_err(|e| e.of_option("out"))? else { return Ok(None) };
         if url.is_server() {
             return Err(Error::usage("a dataset cannot be written to a web server")
@@ -79,17 +79,17 @@ impl Remote {
     }
 
     /// Returns the location of the dataset, for messages.
-    pub(super) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.url.as_path()
     }
 
     /// Returns the URL of the object called `name` under the prefix.
-    pub(super) fn object(&self, name: &str) -> Result<ObjectUrl> {
+    pub(crate) fn object(&self, name: &str) -> Result<ObjectUrl> {
         self.url.join(name)
     }
 
     /// Refuses options that datasets in object storage do not support.
-    pub(super) fn check_existing(&self, existing: Existing) -> Result<()> {
+    pub(crate) fn check_existing(&self, existing: Existing) -> Result<()> {
         let (what, help) = match existing {
             Existing::Refuse | Existing::Resume(ResumeCheck::Sizes) => return Ok(()),
             Existing::Overwrite => {
@@ -109,7 +109,7 @@ impl Remote {
 
     /// Returns the contents of the prefix. Another run may start or end between the requests, and no order of the
     /// requests is right for both. So contents that appear unrelated to a dataset are checked again.
-    pub(super) fn contents(&self) -> Result<PrefixContents> {
+    pub(crate) fn contents(&self) -> Result<PrefixContents> {
         for _ in 0..CONTENT_CHECKS {
             if !self.bucket.holds(&self.url)? {
                 return Ok(PrefixContents::Nothing);
@@ -128,7 +128,7 @@ impl Remote {
     }
 
     /// Returns the manifest if the dataset is committed.
-    pub(super) fn manifest(&self) -> Result<Option<Manifest>> {
+    pub fn manifest(&self) -> Result<Option<Manifest>> {
         let url = self.object(MANIFEST_NAME)?;
         let found = self.bucket.find(&url, MAX_MANIFEST_BYTES)?;
         found.map(|(json, _)| Manifest::parse(&json).map_err(|e| e.at_path(url.as_path()))).transpose()
@@ -136,7 +136,7 @@ impl Remote {
 
     /// Refuses to upload more files once another process has committed a dataset. An upload that has already started is
     /// not stopped: it replaces an object by one with the same bytes.
-    pub(super) fn check_uncommitted(&self) -> Result<()> {
+    pub(crate) fn check_uncommitted(&self) -> Result<()> {
         match self.bucket.head(&self.object(MANIFEST_NAME)?)? {
             None => Ok(()),
             Some(_) => {
@@ -149,12 +149,7 @@ impl Remote {
     }
 
     /// Creates an object that must not already exist with other content. If it does, `differs` returns the error.
-    pub(super) fn create(
-        &self,
-        url: &ObjectUrl,
-        content: Vec<u8>,
-        differs: impl FnOnce() -> Error,
-    ) -> Result<()> {
+    pub fn create(&self, url: &ObjectUrl, content: Vec<u8>, differs: impl FnOnce() -> Error) -> Result<()> {
         match self.bucket.create(url, &Bytes::from(content))? {
             Created::New | Created::Same => Ok(()),
             Created::Other => Err(differs().at_path(url.as_path())),
@@ -170,14 +165,14 @@ const UNLOCKED: &str = "new-";
 /// A local directory of one process. It is removed on drop or, after its process was killed, by the next process on the
 /// same machine.
 #[derive(Debug)]
-pub(super) struct ScratchDir {
+pub(crate) struct ScratchDir {
     path: PathBuf,
     _lock: DirLock,
 }
 
 impl ScratchDir {
     /// Creates a directory in `parent` or, without one, in the system's directory for temporary files.
-    pub(super) fn create(parent: Option<&Path>) -> Result<Self> {
+    pub fn create(parent: Option<&Path>) -> Result<Self> {
         Self::create_in(&Self::root(parent)).map_err(|error| match error.remedy() {
             None => error.help(HELP),
             Some(_) => error,
@@ -198,13 +193,13 @@ impl ScratchDir {
     }
 
     /// Returns the parent of all scratch directories of this user.
-    pub(super) fn root(parent: Option<&Path>) -> PathBuf {
+    pub(crate) fn root(parent: Option<&Path>) -> PathBuf {
         let user = rustix::process::getuid().as_raw();
         let temporary = std::env::temp_dir();
         parent.unwrap_or(&temporary).join(format!("dsconvert-{user}"))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -271,7 +266,7 @@ const UPLOAD_ATTEMPTS: usize = 5;
 impl Remote {
     /// Uploads the file `from` to the object called `name`. `expected` describes the content that was written to the
     /// file.
-    pub(super) fn upload(
+    pub(crate) fn upload(
         &self,
         from: &Path,
         name: &str,
@@ -319,7 +314,7 @@ impl Remote {
     }
 
     /// Downloads the object called `name` to the file `to`. `bytes` is the size of the object, if known.
-    pub(super) fn download(&self, name: &str, bytes: Option<u64>, to: &Path) -> Result<Written> {
+    pub(crate) fn download(&self, name: &str, bytes: Option<u64>, to: &Path) -> Result<Written> {
         let url = self.object(name)?;
         let bytes = match bytes {
             Some(bytes) => bytes,
@@ -351,7 +346,7 @@ impl Remote {
 }
 
 /// Calls `each` with all `items`, up to [`REQUESTS`] at a time, in any order.
-pub(super) fn for_all<T: Sync>(
+pub(crate) fn for_all<T: Sync>(
     items: &[T],
     doing: &str,
     stop: &Stop,

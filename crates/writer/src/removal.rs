@@ -23,7 +23,7 @@ impl OutputDir {
     /// The manifest is durably retired first, so that no reader ever sees a dataset with missing parts. Its retired
     /// copy is removed last, so that the next run finishes an interrupted removal. The shard table is removed after the
     /// shards, because nothing else lists them.
-    pub(super) fn clear(&self) -> Result<()> {
+    pub(crate) fn clear(&self) -> Result<()> {
         // All files are listed before the first is removed: a dataset that cannot be listed stays as it is.
         let to_remove = self.files_to_remove()?;
         if lstat(&self.path().join(MANIFEST_NAME))?.is_some() {

@@ -25,10 +25,10 @@ pub enum ResumeCheck {
 }
 
 /// Name of the working directory inside the output directory. It is removed after the commit.
-pub(super) const WORK_NAME: &str = ".dsconvert";
+pub const WORK_NAME: &str = ".dsconvert";
 /// Name of the plan in the working directory. It is written last, so that it marks a run as started.
-pub(super) const PLAN_NAME: &str = "plan.jsonl";
+pub const PLAN_NAME: &str = "plan.jsonl";
 /// Name of the lock file in the working directory.
-pub(super) const LOCK_NAME: &str = "lock";
+pub const LOCK_NAME: &str = "lock";
 /// The manifest of a dataset that is being removed; empty if an unfinished run is being removed.
-pub(super) const RETIRED_NAME: &str = "retired.json";
+pub(crate) const RETIRED_NAME: &str = "retired.json";

@@ -22,7 +22,7 @@ use crate::manifest::{Manifest, TOKENIZER_NAME};
 use crate::storage::{create_dir, folder_of, hex, lstat, rename, resolve, write_file};
 
 /// A file of a committed dataset that is missing or altered.
-pub(super) struct DamagedFile {
+pub struct DamagedFile {
     path: PathBuf,
     /// Completes the phrase "this file …".
     why: String,
@@ -81,7 +81,7 @@ fn convert_again(damaged: &[DamagedFile]) -> &'static str {
 }
 
 /// Refuses a dataset with damaged files, for a run that does not repair.
-pub(super) fn refuse_damaged(mut damaged: Vec<DamagedFile>, dir: &OutputDir) -> Result<()> {
+pub fn refuse_damaged(mut damaged: Vec<DamagedFile>, dir: &OutputDir) -> Result<()> {
     if damaged.is_empty() {
         return Ok(());
     }
@@ -100,7 +100,7 @@ pub(super) fn refuse_damaged(mut damaged: Vec<DamagedFile>, dir: &OutputDir) -> 
 
 /// Returns the missing and altered files of the dataset: indexes and lists first, then shards in order. Omits the
 /// shards while the shard table, which lists them, is damaged.
-pub(super) fn damaged_files(
+pub fn damaged_files(
     dir: &OutputDir,
     manifest: &Manifest,
     check: CheckLevel,
@@ -133,19 +133,19 @@ pub(super) fn damaged_files(
 }
 
 /// A repair of a committed dataset.
-pub(super) struct Repair<'a> {
-    pub(super) dir: &'a OutputDir,
-    pub(super) units: &'a PlannedUnits,
+pub struct Repair<'a> {
+    pub dir: &'a OutputDir,
+    pub units: &'a PlannedUnits,
     /// Bytes of `tokenizer.json`.
-    pub(super) tokenizer_json: Option<&'a [u8]>,
+    pub tokenizer_json: Option<&'a [u8]>,
     /// Writes those of the given units again that are not finished.
-    pub(super) write: &'a dyn Fn(&UnitDirs, Vec<u32>) -> Result<()>,
+    pub write: &'a dyn Fn(&UnitDirs, Vec<u32>) -> Result<()>,
     /// Returns what a unit is made from, for messages.
-    pub(super) made_from: &'a dyn Fn(u32) -> String,
+    pub made_from: &'a dyn Fn(u32) -> String,
     /// Takes a message for the user.
-    pub(super) note: &'a dyn Fn(String),
-    pub(super) workers: &'a Workers,
-    pub(super) stop: &'a Stop,
+    pub note: &'a dyn Fn(String),
+    pub workers: &'a Workers,
+    pub stop: &'a Stop,
 }
 
 impl Repair<'_> {
@@ -155,7 +155,7 @@ impl Repair<'_> {
     ///
     /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if a regenerated file has other bytes than the committed one. If
     /// sources cannot be read, the same error as that of a run.
-    pub(super) fn run(&self, manifest: &Manifest) -> Result<u64> {
+    pub fn run(&self, manifest: &Manifest) -> Result<u64> {
         let mut count = 0;
         let find = || {
             let damaged = damaged_files(self.dir, manifest, CheckLevel::Hashes, self.workers, self.stop)?;

@@ -14,7 +14,7 @@ use crate::{panics, threads};
 ///
 /// A task never waits for work that another task has yet to start: a waiting thread executes other tasks meanwhile, on
 /// its own stack.
-pub(super) struct Workers(ThreadPool);
+pub struct Workers(ThreadPool);
 
 impl Workers {
     /// Starts `count` threads, at least one; fewer if the system does not allow that many.
@@ -22,7 +22,7 @@ impl Workers {
     /// # Errors
     ///
     /// Fails if the system allows none.
-    pub(super) fn start(count: usize) -> Result<Self> {
+    pub fn start(count: usize) -> Result<Self> {
         // Threads are started before the pool, because building a pool fails if a single thread is refused. Each waits
         // for its role in the pool.
         let started = threads::start_up_to(count.max(1), |ordinal| {
@@ -44,13 +44,13 @@ impl Workers {
     }
 
     /// Returns the number of threads.
-    pub(super) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.current_num_threads()
     }
 
     /// Calls `first` on the current thread, which is not part of the pool, and returns after all tasks spawned in the
     /// scope have ended.
-    pub(super) fn scope<'s, R>(&self, first: impl FnOnce(&Scope<'s>) -> R) -> R {
+    pub fn scope<'s, R>(&self, first: impl FnOnce(&Scope<'s>) -> R) -> R {
         self.0.in_place_scope(first)
     }
 
@@ -60,12 +60,7 @@ impl Workers {
     /// # Errors
     ///
     /// Returns the first error of a thread, including panics.
-    pub(super) fn on_all(
-        &self,
-        doing: &str,
-        stop: &Stop,
-        work: impl Fn() -> Result<()> + Sync,
-    ) -> Result<()> {
+    pub fn on_all(&self, doing: &str, stop: &Stop, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
         let results = self.0.broadcast(|_| contained(doing, stop, &work));
         // All threads have ended, even if the first one failed.
         stop.bug().map_or(Ok(()), Err)?;
@@ -77,7 +72,7 @@ impl Workers {
     /// # Errors
     ///
     /// Same as [`Workers::on_all`].
-    pub(super) fn for_all<T: Sync>(
+    pub(crate) fn for_all<T: Sync>(
         &self,
         items: &[T],
         doing: &str,
@@ -91,7 +86,7 @@ impl Workers {
 
 /// Number of threads for many small files. They mostly wait for the file system, for example over a network, rather
 /// than use a processor.
-pub(super) const FILE_THREADS: usize = 16;
+pub(crate) const FILE_THREADS: usize = 16;
 
 /// Number of results that [`in_order`] holds at a time.
 const WINDOW: usize = 1024;
@@ -101,7 +96,7 @@ const WINDOW: usize = 1024;
 /// # Errors
 ///
 /// Same as [`on_io_threads`].
-pub(super) fn for_all<T: Sync>(
+pub(crate) fn for_all<T: Sync>(
     items: &[T],
     threads: usize,
     doing: &str,
@@ -131,7 +126,7 @@ fn take_all<T>(items: &[T], next: &AtomicUsize, stop: &Stop, each: &impl Fn(&T) 
 /// # Errors
 ///
 /// Same as [`on_io_threads`], and the errors of `consume`.
-pub(super) fn in_order<T: Sync, R: Send>(
+pub fn in_order<T: Sync, R: Send>(
     items: &[T],
     doing: &str,
     stop: &Stop,
@@ -159,7 +154,7 @@ pub(super) fn in_order<T: Sync, R: Send>(
 /// # Errors
 ///
 /// Same as [`Workers::on_all`].
-pub(super) fn on_io_threads(
+pub(crate) fn on_io_threads(
     count: usize,
     doing: &str,
     stop: &Stop,

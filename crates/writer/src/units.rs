@@ -18,11 +18,11 @@ use crate::numbers::{count, plural};
 use crate::storage::{hash_file, hex, list_dir, lstat, remove_dir_all, resolve, sync_dir};
 
 /// Name of the file with the [`UnitResult`].
-pub(super) const RESULT_NAME: &str = "unit.json";
+pub const RESULT_NAME: &str = "unit.json";
 
 /// Result of a finished unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct UnitResult {
+pub struct UnitResult {
     pub unit: u32,
     /// Identity of the plan that the unit belongs to.
     pub plan: String,
@@ -42,7 +42,7 @@ pub(super) struct UnitResult {
 
 /// The part of a unit that belongs to one split.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct UnitSplit {
+pub struct UnitSplit {
     pub name: String,
     pub counts: Counts,
     pub records: u64,
@@ -53,7 +53,7 @@ pub(super) struct UnitSplit {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct UnitShard {
+pub struct UnitShard {
     pub name: String,
     pub records: u64,
     pub bytes: u64,
@@ -62,21 +62,21 @@ pub(super) struct UnitShard {
 
 /// A file of a unit other than a shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct UnitFile {
+pub struct UnitFile {
     pub name: String,
     pub bytes: u64,
     pub sha256: String,
 }
 
 impl UnitResult {
-    pub(super) fn counts(&self) -> Counts {
+    pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         self.splits.iter().for_each(|s| sum.add(&s.counts));
         sum
     }
 
     /// Clears the fields that the commit has already added up: the results of all units are in memory at the same time.
-    pub(super) fn clear_summed(&mut self) {
+    pub(crate) fn clear_summed(&mut self) {
         (self.plan, self.content) = (String::new(), String::new());
         (self.reject_codes, self.notes) = (BTreeMap::new(), BTreeMap::new());
         self.skipped = BTreeMap::new();
@@ -84,12 +84,12 @@ impl UnitResult {
     }
 
     /// Returns whether the unit has a file of this name.
-    pub(super) fn has_file(&self, name: &str) -> bool {
+    pub(crate) fn has_file(&self, name: &str) -> bool {
         self.files.iter().any(|file| file.name == name)
     }
 
     /// Returns the bytes of `unit.json`: one line of JSON, and a line with its SHA-256.
-    pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes =
             serde_json::to_vec(self).map_err(|e| Error::not_serialized("the result of a unit", e))?;
         let digest = digest(&bytes);
@@ -109,7 +109,7 @@ impl UnitResult {
 }
 
 /// Adds the counts `more` to `sum`, name by name.
-pub(super) fn add_all(sum: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
+pub(crate) fn add_all(sum: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
     for (name, count) in more {
         *sum.entry(name.clone()).or_default() += count;
     }
@@ -120,7 +120,7 @@ fn digest(json: &[u8]) -> String {
 }
 
 /// State of a unit after an earlier run.
-pub(super) enum UnitState {
+pub enum UnitState {
     /// The unit has no result.
     Missing,
     Done(Box<UnitResult>),
@@ -134,7 +134,7 @@ impl UnitState {
     /// # Errors
     ///
     /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if the result belongs to another plan than `plan`.
-    pub(super) fn of(bytes: &[u8], unit: u32, plan: &str) -> Result<Self> {
+    pub fn of(bytes: &[u8], unit: u32, plan: &str) -> Result<Self> {
         match UnitResult::from_bytes(bytes) {
             None => Ok(Self::Damaged(format!("{RESULT_NAME} was altered"))),
             Some(result) if result.plan != plan || result.unit != unit => {
@@ -147,12 +147,12 @@ impl UnitState {
 }
 
 /// Returns the error for a finished unit at `place` that cannot be committed. A run that continues converts it again.
-pub(super) fn unusable_unit(unit: u32, why: &str, place: &Path) -> Error {
+pub(crate) fn unusable_unit(unit: u32, why: &str, place: &Path) -> Error {
     Error::corrupt(format!("unit {unit} cannot be committed: {why}")).at_path(place)
 }
 
 /// Returns the error for a unit that two processes finished with different results.
-pub(super) fn different_unit(unit: u32) -> Error {
+pub(crate) fn different_unit(unit: u32) -> Error {
     let message = format!("another process finished unit {unit} with different records");
     Error::new(ErrorKind::NotCommitted, message).help(
         "all processes must read the same sources with one build of dsconvert; start again with another `out`",
@@ -160,7 +160,7 @@ pub(super) fn different_unit(unit: u32) -> Error {
 }
 
 /// Returns the path of a shard, relative to the output directory.
-pub(super) fn shard_path(split: &str, name: &str) -> String {
+pub(crate) fn shard_path(split: &str, name: &str) -> String {
     format!("{split}/{name}")
 }
 
@@ -169,7 +169,7 @@ const DONE: &str = "done";
 
 /// Thoroughness of the checks of finished units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CheckLevel {
+pub enum CheckLevel {
     /// Sizes of all files, and the SHA-256 of all files except shards.
     Sizes,
     /// The SHA-256 of all files.
@@ -179,7 +179,7 @@ pub(super) enum CheckLevel {
 impl CheckLevel {
     /// Calls `each` with all `items`. Hashing shards is limited by the processors, so it uses the workers. Checking the
     /// sizes of many files mostly waits for the file system, so it uses [`FILE_THREADS`] threads.
-    pub(super) fn for_all<T: Sync>(
+    pub(crate) fn for_all<T: Sync>(
         self,
         items: &[T],
         workers: &Workers,
@@ -194,7 +194,7 @@ impl CheckLevel {
     }
 
     /// Returns the check that a run does on units finished earlier.
-    pub(super) fn of(existing: Existing) -> Self {
+    pub fn of(existing: Existing) -> Self {
         match existing {
             Existing::Resume(ResumeCheck::Hashes | ResumeCheck::Repair) => Self::Hashes,
             Existing::Resume(ResumeCheck::Sizes) | Existing::Refuse | Existing::Overwrite => Self::Sizes,
@@ -204,42 +204,42 @@ impl CheckLevel {
 
 /// Paths of the units of an output directory.
 #[derive(Debug, Clone)]
-pub(super) struct UnitDirs {
+pub struct UnitDirs {
     work: PathBuf,
     root: PathBuf,
 }
 
 impl UnitDirs {
-    pub(super) fn new(work: &Path) -> Self {
+    pub fn new(work: &Path) -> Self {
         Self { work: work.to_owned(), root: work.join("units") }
     }
 
     /// Returns the working directory.
-    pub(super) fn work(&self) -> &Path {
+    pub fn work(&self) -> &Path {
         &self.work
     }
 
     /// Returns whether any unit was ever started.
-    pub(super) fn any(&self) -> Result<bool> {
+    pub(crate) fn any(&self) -> Result<bool> {
         Ok(!list_dir(&self.root)?.is_empty())
     }
 
     /// Returns whether an attempt at `unit` was ever started, finished or not.
-    pub(super) fn is_started(&self, unit: u32) -> Result<bool> {
+    pub fn is_started(&self, unit: u32) -> Result<bool> {
         Ok(!list_dir(&self.unit(unit))?.is_empty())
     }
 
-    pub(super) fn unit(&self, unit: u32) -> PathBuf {
+    pub(crate) fn unit(&self, unit: u32) -> PathBuf {
         self.root.join(format!("{unit:06}"))
     }
 
     /// Returns the folder of the finished unit.
-    pub(super) fn done(&self, unit: u32) -> PathBuf {
+    pub fn done(&self, unit: u32) -> PathBuf {
         self.unit(unit).join(DONE)
     }
 
     /// Removes attempts that died. Only the holder of the lock may do this.
-    pub(super) fn remove_unfinished(&self) -> Result<()> {
+    pub(crate) fn remove_unfinished(&self) -> Result<()> {
         let units = list_dir(&self.root)?;
         for_all(&units, FILE_THREADS, "removing unfinished units", &Stop::default(), |unit| {
             for attempt in list_dir(&unit.path)? {
@@ -252,20 +252,20 @@ impl UnitDirs {
     }
 
     /// Removes all units. Only the holder of the lock may do this.
-    pub(super) fn remove_all(&self) -> Result<()> {
+    pub(crate) fn remove_all(&self) -> Result<()> {
         let mut units = list_dir(&self.root)?;
         units.retain(|unit| unit.kind.is_dir());
         for_all(&units, FILE_THREADS, "removing units", &Stop::default(), |unit| remove_dir_all(&unit.path))
     }
 
     /// Removes the result of a unit that has to be converted again.
-    pub(super) fn remove(&self, unit: u32) -> Result<()> {
+    pub fn remove(&self, unit: u32) -> Result<()> {
         remove_dir_all(&self.done(unit))?;
         sync_dir(&self.unit(unit))
     }
 
     /// Makes the final renames of finished `units` durable: the processes that made them may have died before the sync.
-    pub(super) fn sync_finished(&self, units: &[u32]) -> Result<()> {
+    pub fn sync_finished(&self, units: &[u32]) -> Result<()> {
         if units.is_empty() {
             return Ok(());
         }
@@ -280,7 +280,7 @@ impl UnitDirs {
     /// # Errors
     ///
     /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if the unit is not finished.
-    pub(super) fn result(&self, unit: u32, plan: &str) -> Result<UnitResult> {
+    pub fn result(&self, unit: u32, plan: &str) -> Result<UnitResult> {
         match self.read(unit, plan)? {
             UnitState::Done(result) => Ok(*result),
             UnitState::Missing => Err(self.unusable(unit, "it has no result")),
@@ -289,12 +289,12 @@ impl UnitDirs {
     }
 
     /// Returns the error for a finished unit whose files in this directory differ from its result.
-    pub(super) fn unusable(&self, unit: u32, why: &str) -> Error {
+    pub(crate) fn unusable(&self, unit: u32, why: &str) -> Error {
         unusable_unit(unit, why, &self.done(unit))
     }
 
     /// Reads the result of `unit` without checking its other files.
-    pub(super) fn read(&self, unit: u32, plan: &str) -> Result<UnitState> {
+    pub fn read(&self, unit: u32, plan: &str) -> Result<UnitState> {
         // The folder is checked first, because another process may finish the unit between the two calls, and a folder
         // without a result counts as damaged.
         if lstat(&self.done(unit))?.is_none() {
@@ -317,7 +317,7 @@ impl UnitDirs {
     /// # Errors
     ///
     /// Fails if files cannot be examined, or if the result belongs to another plan.
-    pub(super) fn check(&self, unit: u32, plan: &str, out: &Path, check: CheckLevel) -> Result<UnitState> {
+    pub fn check(&self, unit: u32, plan: &str, out: &Path, check: CheckLevel) -> Result<UnitState> {
         let result = match self.read(unit, plan)? {
             UnitState::Done(result) => result,
             other => return Ok(other),
@@ -346,7 +346,7 @@ impl UnitDirs {
 
     /// Returns the path of a shard: in the folder of its unit or, if an interrupted commit has already moved it, in its
     /// final location.
-    pub(super) fn find_shard(
+    pub(crate) fn find_shard(
         &self,
         unit: u32,
         split: &UnitSplit,
@@ -363,7 +363,7 @@ impl UnitDirs {
 }
 
 /// Compares a file with its recorded size and, if given, SHA-256. Returns how it differs.
-pub(super) fn difference(path: &Path, bytes: u64, sha256: Option<&str>) -> Result<Option<String>> {
+pub(crate) fn difference(path: &Path, bytes: u64, sha256: Option<&str>) -> Result<Option<String>> {
     let Some(meta) = lstat(path)? else { return Ok(Some("is missing".to_owned())) };
     if !meta.is_file() {
         return Ok(Some("is not a regular file".to_owned()));
@@ -403,7 +403,7 @@ pub struct ConvertedUnits {
 
 impl ConvertedUnits {
     /// Adds a unit. `length` is the sum of the lengths of its records.
-    pub(super) fn add(&mut self, result: &UnitResult, length: u64) {
+    pub fn add(&mut self, result: &UnitResult, length: u64) {
         self.units += 1;
         self.counts.add(&result.counts());
         for (code, count) in &result.reject_codes {
@@ -430,23 +430,23 @@ pub struct Totals {
 
 impl Totals {
     /// Creates totals with the files that were skipped before the units were written.
-    pub(super) fn planned(skipped: &BTreeMap<String, u64>) -> Self {
+    pub(crate) fn planned(skipped: &BTreeMap<String, u64>) -> Self {
         Self { skipped: skipped.clone(), ..Self::default() }
     }
 
     /// Adds a unit.
-    pub(super) fn add(&mut self, unit: &UnitResult) {
+    pub fn add(&mut self, unit: &UnitResult) {
         self.text_bytes += unit.text_bytes;
         add_all(&mut self.skipped, &unit.skipped);
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A unit of one shard and one other file, whose contents are "abc" and "xy".
-    pub(in crate::pipeline) fn result() -> UnitResult {
+    pub fn result() -> UnitResult {
         let shard = UnitShard {
             name: "train-000003-00.pb".into(),
             records: 1,

@@ -19,7 +19,7 @@ use crate::schema::Kind;
 use crate::storage::{NewFile, Written, create_dir};
 
 /// Input and destination of the derived files.
-pub(super) struct DerivedFiles<'a> {
+pub(crate) struct DerivedFiles<'a> {
     /// Folder for data that does not fit in memory.
     pub work: &'a Path,
     /// Destination folder, in which the files have their paths in the dataset.
@@ -32,7 +32,7 @@ pub(super) struct DerivedFiles<'a> {
 }
 
 /// Manifest entries of the written files.
-pub(super) struct WrittenFiles {
+pub(crate) struct WrittenFiles {
     pub splits: BTreeMap<String, Split>,
     pub shard_table: IndexFile,
     /// Lists such as `rejects.jsonl`.
@@ -41,7 +41,7 @@ pub(super) struct WrittenFiles {
 
 impl WrittenFiles {
     /// Returns the SHA-256 of the file at `path` in the dataset; `None` if it was not written.
-    pub(super) fn sha256(&self, path: &str) -> Option<&str> {
+    pub(crate) fn sha256(&self, path: &str) -> Option<&str> {
         let indexes = self.splits.values().flat_map(Split::files).chain([&self.shard_table]);
         let indexes = indexes.map(|file| (&file.path, &file.sha256));
         let mut files = indexes.chain(self.lists.iter().map(|file| (&file.path, &file.sha256)));
@@ -50,7 +50,7 @@ impl WrittenFiles {
 }
 
 impl DerivedFiles<'_> {
-    pub(super) fn write(&self) -> Result<WrittenFiles> {
+    pub fn write(&self) -> Result<WrittenFiles> {
         create_dir(&self.staged.join("index"))?;
         let mut splits = BTreeMap::new();
         for (ordinal, name) in self.splits.iter().enumerate() {
@@ -107,7 +107,7 @@ impl DerivedFiles<'_> {
     }
 }
 
-pub(super) fn file_entry(path: &str, written: Written) -> FileEntry {
+pub(crate) fn file_entry(path: &str, written: Written) -> FileEntry {
     FileEntry { path: path.to_owned(), bytes: written.bytes, sha256: written.sha256 }
 }
 
@@ -115,7 +115,7 @@ pub(super) fn file_entry(path: &str, written: Written) -> FileEntry {
 const HELD_ROWS: u64 = 1 << 18;
 
 /// Writer of the indexes of a split.
-pub(super) struct SplitIndex<'a> {
+pub(crate) struct SplitIndex<'a> {
     name: &'a str,
     /// Ordinal of the split.
     ordinal: usize,
@@ -132,7 +132,7 @@ pub(super) struct SplitIndex<'a> {
 
 impl<'a> SplitIndex<'a> {
     /// Creates the indexes in `staged`. Temporary files that do not fit in memory are in `work`.
-    pub(super) fn create(
+    pub fn create(
         name: &'a str,
         ordinal: usize,
         kind: Kind,
@@ -156,7 +156,7 @@ impl<'a> SplitIndex<'a> {
     }
 
     /// Adds `units`, in order. The rows of small units are read concurrently.
-    pub(super) fn add_units(&mut self, units: &[UnitResult]) -> Result<()> {
+    pub(crate) fn add_units(&mut self, units: &[UnitResult]) -> Result<()> {
         let (dirs, name, ordinal) = (self.dirs, self.name, self.ordinal);
         let path = |unit: &UnitResult| -> PathBuf { dirs.done(unit.unit).join(rows_name(name)) };
         for group in groups(units, |unit| unit.splits[ordinal].records) {
@@ -204,7 +204,7 @@ impl<'a> SplitIndex<'a> {
     }
 
     /// Finishes writing the indexes.
-    pub(super) fn finish(self) -> Result<Split> {
+    pub fn finish(self) -> Result<Split> {
         let record_index = self.records.finish()?;
         let (mut length_index, length) =
             self.lengths.finish(self.staged, self.name, self.kind.length_unit())?;
