@@ -41,10 +41,15 @@ const SHOWN_REJECTS: usize = 3;
 
 /// Input of the commit besides the units.
 pub struct Commit<'a> {
+    /// The output directory.
     pub dir: &'a OutputDir,
+    /// The units, all of which must be finished.
     pub units: &'a PlannedUnits,
+    /// Origin of the records.
     pub provenance: &'a Provenance<'a>,
+    /// Limit on rejects; if it is exceeded, nothing is committed.
     pub max_rejects: MaxRejects,
+    /// Request to stop.
     pub stop: &'a Stop,
 }
 
@@ -55,7 +60,9 @@ pub struct PlannedUnits {
     pub plan: String,
     /// Number of units.
     pub count: u32,
+    /// Schema of the records.
     pub schema: Schema,
+    /// Format of the shards.
     pub format: Format,
     /// Names of the splits.
     pub splits: Vec<String>,
@@ -68,6 +75,7 @@ pub(super) type NothingFound<'a> = dyn Fn(&BTreeMap<String, u64>) -> (String, Op
 pub struct Provenance<'a> {
     /// Options that determine the records.
     pub options: &'a serde_json::Value,
+    /// Description of the tokenizer, if there is one.
     pub tokenizer: Option<&'a serde_json::Value>,
     /// Bytes of `tokenizer.json`.
     pub tokenizer_json: Option<&'a [u8]>,
@@ -75,6 +83,7 @@ pub struct Provenance<'a> {
     pub sources: Sources,
     /// Files that were skipped before the units were written, by type.
     pub skipped: &'a BTreeMap<String, u64>,
+    /// How the sources are divided into units, if there are sources.
     pub plan: Option<PlanInfo>,
     /// Returns the fingerprint of the dataset, given the hash of the content.
     pub fingerprint: &'a dyn Fn(&str) -> String,
@@ -84,12 +93,15 @@ pub struct Provenance<'a> {
 
 /// The result of a successful commit.
 pub struct Committed {
+    /// The committed manifest.
     pub manifest: Manifest,
+    /// Sums over the units.
     pub totals: Totals,
 }
 
 /// The reason why nothing was committed.
 pub struct CommitFailure {
+    /// The error.
     pub error: Error,
     /// Whether the finished units can still become a dataset. Otherwise, they are not worth keeping.
     pub worth_resuming: bool,
@@ -395,7 +407,7 @@ impl KeyCheck<'_> {
     /// # Errors
     ///
     /// [`ErrorKind::NotCommitted`] naming the key and both origins.
-    pub fn run(&self, memory_bytes: usize) -> Result<()> {
+    pub(crate) fn run(&self, memory_bytes: usize) -> Result<()> {
         let mut sort = ExternalSort::<ROW_BYTES>::new(self.dir.work(), memory_bytes);
         for unit in self.units {
             for (split, name) in self.splits.iter().enumerate() {

@@ -50,7 +50,7 @@ impl WrittenFiles {
 }
 
 impl DerivedFiles<'_> {
-    pub fn write(&self) -> Result<WrittenFiles> {
+    pub(crate) fn write(&self) -> Result<WrittenFiles> {
         create_dir(&self.staged.join("index"))?;
         let mut splits = BTreeMap::new();
         for (ordinal, name) in self.splits.iter().enumerate() {
@@ -132,7 +132,7 @@ pub(crate) struct SplitIndex<'a> {
 
 impl<'a> SplitIndex<'a> {
     /// Creates the indexes in `staged`. Temporary files that do not fit in memory are in `work`.
-    pub fn create(
+    pub(crate) fn create(
         name: &'a str,
         ordinal: usize,
         kind: Kind,
@@ -204,7 +204,7 @@ impl<'a> SplitIndex<'a> {
     }
 
     /// Finishes writing the indexes.
-    pub fn finish(self) -> Result<Split> {
+    pub(crate) fn finish(self) -> Result<Split> {
         let record_index = self.records.finish()?;
         let (mut length_index, length) =
             self.lengths.finish(self.staged, self.name, self.kind.length_unit())?;

@@ -14,21 +14,46 @@ pub enum Outcome {
     /// The item became a record.
     Converted(ConvertedRecord),
     /// The bytes of the item cannot become a record.
-    Rejected { split: u16, origin: String, reject: Reject },
+    Rejected {
+        /// Ordinal of the split.
+        split: u16,
+        /// Where the item comes from.
+        origin: String,
+        /// The reason.
+        reject: Reject,
+    },
     /// The item is the same as another one, which is kept.
-    Duplicate { split: u16, origin: String, of: String },
+    Duplicate {
+        /// Ordinal of the split.
+        split: u16,
+        /// Where the item comes from.
+        origin: String,
+        /// Origin of the item that is kept.
+        of: String,
+    },
     /// The user's criteria exclude the item.
-    Filtered { split: u16, origin: String, reason: String },
+    Filtered {
+        /// Ordinal of the split.
+        split: u16,
+        /// Where the item comes from.
+        origin: String,
+        /// The criterion, for people.
+        reason: String,
+    },
 }
 
 /// A record with the values that the indexes need. They are computed by the workers, so that the writer only writes.
 #[derive(Debug, Clone)]
 pub struct ConvertedRecord {
+    /// Ordinal of the split.
     pub split: u16,
+    /// The record.
     pub record: Record,
     /// Length, in the unit of the kind of dataset.
     pub length: u64,
+    /// Width of the image in pixels; 0 without images.
     pub width: u32,
+    /// Height of the image in pixels; 0 without images.
     pub height: u32,
     /// [`Record::canonical_size`].
     pub canonical_bytes: u64,
@@ -41,6 +66,7 @@ pub struct ConvertedRecord {
 }
 
 impl ConvertedRecord {
+    /// Creates a record of the split with the ordinal `split`. Its key is taken to be unique by construction.
     pub fn new(split: u16, record: Record, length: u64) -> Self {
         let (canonical_bytes, crc32c) = (record.canonical_size(), record.crc32c());
         Self {
@@ -81,6 +107,7 @@ const OUTCOME_BYTES: u64 = size_of::<Outcome>() as u64 + 160;
 /// The outcomes of one task in item order, and statistics about its input.
 #[derive(Default)]
 pub struct Outcomes {
+    /// The outcomes, in item order.
     pub list: Vec<Outcome>,
     /// Number of files whose content turned out not to be of the kind that is converted, by type.
     pub skipped: BTreeMap<String, u64>,
@@ -118,6 +145,7 @@ pub struct MemberCount {
 }
 
 impl MemberCount {
+    /// Creates a counter for a task in which the last member starts at `start`, if one starts there.
     pub fn new(start: Option<u64>) -> Self {
         Self { start, converted: 0 }
     }
@@ -130,10 +158,12 @@ impl MemberCount {
         }
     }
 
+    /// Counts a converted item.
     pub fn add_converted(&mut self) {
         self.converted += 1;
     }
 
+    /// Returns what is known of the member, which may be `damaged`.
     pub fn summary(&self, damaged: bool) -> MemberSummary {
         MemberSummary { starts: self.start.is_some(), converted: self.converted, damaged }
     }
@@ -178,7 +208,7 @@ impl Outcomes {
 pub(crate) struct ContentHash(Xxh3);
 
 impl ContentHash {
-    pub fn add(&mut self, hashes: &[u128]) {
+    pub(crate) fn add(&mut self, hashes: &[u128]) {
         for hash in hashes {
             self.0.update(&hash.to_le_bytes());
         }

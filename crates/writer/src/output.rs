@@ -164,6 +164,7 @@ impl OutputDir {
         Ok(Some(local))
     }
 
+    /// Returns the working directory, which is removed after the commit.
     pub fn work(&self) -> PathBuf {
         self.out.join(WORK_NAME)
     }
@@ -282,8 +283,15 @@ pub fn combine_errors(error: Error, further: Result<()>) -> Error {
 
 /// An output that holds a plan or a dataset.
 pub enum PlannedOutput {
+    /// A local directory.
     Local(PathBuf),
-    Remote { remote: Remote, scratch: ScratchDir },
+    /// A prefix in object storage.
+    Remote {
+        /// The prefix.
+        remote: Remote,
+        /// The local directory of this process.
+        scratch: ScratchDir,
+    },
 }
 
 impl PlannedOutput {
@@ -337,6 +345,7 @@ impl PlannedOutput {
 
 /// Where the units of a plan are stored.
 pub struct UnitStore<'a> {
+    /// Directories of the units.
     pub dirs: &'a UnitDirs,
     /// The output directory.
     pub out: &'a Path,

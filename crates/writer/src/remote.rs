@@ -165,7 +165,7 @@ const UNLOCKED: &str = "new-";
 /// A local directory of one process. It is removed on drop or, after its process was killed, by the next process on the
 /// same machine.
 #[derive(Debug)]
-pub(crate) struct ScratchDir {
+pub struct ScratchDir {
     path: PathBuf,
     _lock: DirLock,
 }
@@ -199,6 +199,7 @@ impl ScratchDir {
         parent.unwrap_or(&temporary).join(format!("dsconvert-{user}"))
     }
 
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

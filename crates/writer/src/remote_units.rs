@@ -31,6 +31,7 @@ const ID_DIGITS: usize = 64;
 /// Identity of a plan: the content of `plan.json`.
 #[derive(Serialize, Deserialize)]
 pub struct PlanId {
+    /// The plan.
     pub plan: String,
     /// Build of dsconvert that made the plan.
     #[serde(default)]

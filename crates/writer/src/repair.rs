@@ -134,7 +134,9 @@ pub fn damaged_files(
 
 /// A repair of a committed dataset.
 pub struct Repair<'a> {
+    /// The output directory.
     pub dir: &'a OutputDir,
+    /// The units of the dataset.
     pub units: &'a PlannedUnits,
     /// Bytes of `tokenizer.json`.
     pub tokenizer_json: Option<&'a [u8]>,
@@ -144,7 +146,9 @@ pub struct Repair<'a> {
     pub made_from: &'a dyn Fn(u32) -> String,
     /// Takes a message for the user.
     pub note: &'a dyn Fn(String),
+    /// Threads that hash files.
     pub workers: &'a Workers,
+    /// Request to stop.
     pub stop: &'a Stop,
 }
 

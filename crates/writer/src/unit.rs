@@ -356,9 +356,10 @@ fn attempt_name() -> String {
 /// A shard that is completely written but not yet durable. Finalizing it may wait for the disk, so it happens outside
 /// the workers.
 pub struct ClosedShard {
-    pub attempt: u64,
+    pub(crate) attempt: u64,
     pub(crate) options: Arc<UnitOptions>,
     pub(crate) split: usize,
+    /// File name.
     pub name: String,
     pub(crate) records: u64,
     pub(crate) file: NewFile,
@@ -366,12 +367,13 @@ pub struct ClosedShard {
 
 /// A unit whose records are all written; [`ClosedUnit::finish`] makes it final.
 pub struct ClosedUnit {
-    pub attempt: u64,
+    pub(crate) attempt: u64,
     pub(crate) options: Arc<UnitOptions>,
     pub(crate) dirs: UnitDirs,
-    pub dir: PathBuf,
+    pub(crate) dir: PathBuf,
+    /// The result, without the shards and other files.
     pub result: UnitResult,
-    pub length: u64,
+    pub(crate) length: u64,
     pub(crate) sidecars: Vec<NewFile>,
 }
 
@@ -444,11 +446,17 @@ impl ClosedUnit {
 pub struct UnitOptions {
     /// Identity of the plan.
     pub plan: String,
+    /// Format of the shards.
     pub format: Format,
+    /// A shard is closed before the canonical size of its records exceeds this many bytes.
     pub shard_bytes: u64,
+    /// A shard is closed when it holds this many records.
     pub shard_records: Option<u64>,
+    /// Schema of the records.
     pub schema: Arc<Schema>,
+    /// Names of the splits.
     pub splits: Vec<String>,
+    /// Thread that flushes growing shards to disk.
     pub writeback: Writeback,
     /// Destination of finished units, if it is object storage.
     pub remote: Option<Remote>,

@@ -23,16 +23,21 @@ pub const RESULT_NAME: &str = "unit.json";
 /// Result of a finished unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitResult {
+    /// Number of the unit.
     pub unit: u32,
     /// Identity of the plan that the unit belongs to.
     pub plan: String,
+    /// The parts of all splits, in order, including empty ones.
     pub splits: Vec<UnitSplit>,
     /// All files of the unit except its shards and this result.
     pub files: Vec<UnitFile>,
+    /// Number of rejects by reason code.
     pub reject_codes: BTreeMap<String, u64>,
+    /// Counts of noteworthy events, by name.
     pub notes: BTreeMap<String, u64>,
     /// Number of files that turned out to be of another kind, by type.
     pub skipped: BTreeMap<String, u64>,
+    /// Bytes of the sources that the unit was made from.
     pub source_bytes: u64,
     /// Bytes of the texts that became records.
     pub text_bytes: u64,
@@ -43,32 +48,45 @@ pub struct UnitResult {
 /// The part of a unit that belongs to one split.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitSplit {
+    /// Name of the split.
     pub name: String,
+    /// Item counts by outcome.
     pub counts: Counts,
+    /// Number of records.
     pub records: u64,
     /// Number of records by label.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<u64>,
+    /// The shards, in order.
     pub shards: Vec<UnitShard>,
 }
 
+/// A shard of a unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitShard {
+    /// File name.
     pub name: String,
+    /// Number of records.
     pub records: u64,
+    /// Size in bytes.
     pub bytes: u64,
+    /// SHA-256 in hexadecimal.
     pub sha256: String,
 }
 
 /// A file of a unit other than a shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitFile {
+    /// File name.
     pub name: String,
+    /// Size in bytes.
     pub bytes: u64,
+    /// SHA-256 in hexadecimal.
     pub sha256: String,
 }
 
 impl UnitResult {
+    /// Returns the item counts of all splits.
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         self.splits.iter().for_each(|s| sum.add(&s.counts));
@@ -123,6 +141,7 @@ fn digest(json: &[u8]) -> String {
 pub enum UnitState {
     /// The unit has no result.
     Missing,
+    /// The unit is finished.
     Done(Box<UnitResult>),
     /// The result cannot be used, for this reason.
     Damaged(String),
@@ -210,6 +229,7 @@ pub struct UnitDirs {
 }
 
 impl UnitDirs {
+    /// Returns the units in the working directory `work`.
     pub fn new(work: &Path) -> Self {
         Self { work: work.to_owned(), root: work.join("units") }
     }
