@@ -21,7 +21,7 @@ use self::stratum::{GROUPS, Group, Observation, ShardSum, SplitAmounts};
 use self::units::{packed_rows, shards};
 use super::conversion::{Conversion, Converting};
 use super::estimate::{Estimate, MIN_SAMPLE};
-use super::outcome::{Outcome, Outcomes};
+use super::outcome::{ItemOutcome, Outcomes};
 use super::stop::Stop;
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
@@ -271,7 +271,7 @@ impl<C: Conversion> StratumRun<'_, '_, C> {
         for outcome in outcomes.list {
             observation.found += 1;
             match outcome {
-                Outcome::Converted(converted) => {
+                ItemOutcome::Converted(converted) => {
                     observation.found -= u64::from(converted.continues);
                     let split = &mut observation.splits[usize::from(converted.split)];
                     split.records += 1;
@@ -279,12 +279,12 @@ impl<C: Conversion> StratumRun<'_, '_, C> {
                     split.bytes += converted.canonical_bytes;
                     records.push(converted);
                 }
-                Outcome::Rejected { reject, .. } => {
+                ItemOutcome::Rejected { reject, .. } => {
                     observation.rejected += 1;
                     *self.run.reject_codes.entry(reject.code.name()).or_default() += 1;
                 }
-                Outcome::Filtered { .. } => observation.filtered += 1,
-                Outcome::Duplicate { .. } => {}
+                ItemOutcome::Filtered { .. } => observation.filtered += 1,
+                ItemOutcome::Duplicate { .. } => {}
             }
         }
         let number = self.seen.len() % GROUPS;
@@ -376,7 +376,7 @@ pub(super) mod testing {
     use super::{Estimate, Prediction, Stop};
     use crate::error::Result;
     use crate::options::{Existing, RunOptions};
-    use crate::pipeline::{Job, Outcome, Progress};
+    use crate::pipeline::{ItemOutcome, Job, Progress};
 
     pub(in crate::pipeline) fn run_options(out: &Path, threads: usize) -> RunOptions {
         RunOptions {
@@ -394,7 +394,7 @@ pub(super) mod testing {
     pub(in crate::pipeline) fn compare<J: Job>(
         job: &J,
         predict: impl Fn(&J, &RunOptions, &Stop) -> Result<Prediction>,
-    ) -> (Prediction, Outcome) {
+    ) -> (Prediction, ItemOutcome) {
         let out = tempfile::tempdir().unwrap();
         let predict = |threads| {
             let mut prediction = predict(job, &run_options(out.path(), threads), &Stop::default()).unwrap();

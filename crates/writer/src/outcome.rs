@@ -10,7 +10,7 @@ use crate::sample::{Record, Reject, RejectCode, Value};
 
 /// The outcome of an item. Every item found has exactly one.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum ItemOutcome {
     /// The item became a record.
     Converted(ConvertedRecord),
     /// The bytes of the item cannot become a record.
@@ -102,13 +102,13 @@ impl ConvertedRecord {
 }
 
 /// Memory of an outcome besides its content: the value itself, and the allocator overhead of its key, values and bytes.
-const OUTCOME_BYTES: u64 = size_of::<Outcome>() as u64 + 160;
+const OUTCOME_BYTES: u64 = size_of::<ItemOutcome>() as u64 + 160;
 
 /// The outcomes of one task in item order, and statistics about its input.
 #[derive(Default)]
 pub struct Outcomes {
     /// The outcomes, in item order.
-    pub list: Vec<Outcome>,
+    pub list: Vec<ItemOutcome>,
     /// Number of files whose content turned out not to be of the kind that is converted, by type.
     pub skipped: BTreeMap<String, u64>,
     /// Counts of noteworthy events, by name.
@@ -173,7 +173,7 @@ impl Outcomes {
     /// Returns the approximate memory use. For short documents, it is many times the text.
     pub fn memory_bytes(&self) -> u64 {
         let content = self.list.iter().map(|outcome| match outcome {
-            Outcome::Converted(converted) => converted.canonical_bytes,
+            ItemOutcome::Converted(converted) => converted.canonical_bytes,
             _ => 0,
         });
         self.list.len() as u64 * OUTCOME_BYTES + content.sum::<u64>()

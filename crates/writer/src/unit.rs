@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-use super::outcome::{ContentHash, ConvertedRecord, Outcome, Outcomes};
+use super::outcome::{ContentHash, ConvertedRecord, ItemOutcome, Outcomes};
 use super::remote::Remote;
 use super::stage::{Finished, NextStage, Stages};
 use super::stop::Stop;
@@ -153,13 +153,13 @@ impl UnitSink {
         }
         for outcome in outcomes.list {
             match outcome {
-                Outcome::Converted(converted) => {
+                ItemOutcome::Converted(converted) => {
                     let counts = &mut self.splits[usize::from(converted.split)].counts;
                     counts.found += u64::from(!converted.continues);
                     counts.converted += u64::from(!converted.continues);
                     self.run_stages(closed, |stages, out| stages.push(converted, out))?;
                 }
-                Outcome::Rejected { split, origin, reject } => {
+                ItemOutcome::Rejected { split, origin, reject } => {
                     let split = usize::from(split);
                     let line = RejectLine {
                         origin: &origin,
@@ -172,7 +172,7 @@ impl UnitSink {
                     self.splits[split].counts.found += 1;
                     self.splits[split].counts.rejected += 1;
                 }
-                Outcome::Duplicate { split, origin, of } => {
+                ItemOutcome::Duplicate { split, origin, of } => {
                     let split = usize::from(split);
                     let line = DuplicateLine { origin: &origin, split: &self.options.splits[split], of: &of };
                     let file = match &mut self.duplicates {
@@ -183,7 +183,7 @@ impl UnitSink {
                     self.splits[split].counts.found += 1;
                     self.splits[split].counts.duplicates += 1;
                 }
-                Outcome::Filtered { split, origin, reason } => {
+                ItemOutcome::Filtered { split, origin, reason } => {
                     let split = usize::from(split);
                     let line =
                         FilteredLine { origin: &origin, split: &self.options.splits[split], reason: &reason };

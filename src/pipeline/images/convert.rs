@@ -22,7 +22,7 @@ use crate::panics::contained;
 use crate::pipeline::conversion::{Conversion, Converting, EngineUse, Feed};
 use crate::pipeline::dedup::{DuplicateCandidate, duplicates};
 use crate::pipeline::memory::{MemoryPool, Shares};
-use crate::pipeline::outcome::{Outcome, Outcomes};
+use crate::pipeline::outcome::{ItemOutcome, Outcomes};
 use crate::pipeline::shuffle::output_stages;
 use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
@@ -186,7 +186,7 @@ impl<'a> ImageConversion<'a> {
             let split = self.job.split_of(file);
             if let Some(&first) = self.duplicates.get().and_then(|found| found.get(&ordinal)) {
                 let (origin, of) = (file.origin.clone(), self.job.file(first)?.origin);
-                out.list.push(Outcome::Duplicate { split, origin, of });
+                out.list.push(ItemOutcome::Duplicate { split, origin, of });
                 continue;
             }
             let mut contents = Vec::new();
@@ -231,8 +231,8 @@ impl<'a> ImageConversion<'a> {
         Ok(bytes)
     }
 
-    fn rejected(&self, file: &SourceFile, reject: Reject) -> Outcome {
-        Outcome::Rejected { split: self.job.split_of(file), origin: file.origin.clone(), reject }
+    fn rejected(&self, file: &SourceFile, reject: Reject) -> ItemOutcome {
+        ItemOutcome::Rejected { split: self.job.split_of(file), origin: file.origin.clone(), reject }
     }
 
     /// Returns the outcome of a file, with the files of its fields and their `contents`.
@@ -246,7 +246,7 @@ impl<'a> ImageConversion<'a> {
         contents: &[(&SourceFile, Bytes)],
         scratch: &mut ImageScratch,
         out: &mut Outcomes,
-    ) -> Result<Outcome, Reject> {
+    ) -> Result<ItemOutcome, Reject> {
         let folder = self.job.folders.label_of(file);
         let label = match &folder {
             Some((class, None)) => return Err(unknown_class(class)),
@@ -368,7 +368,7 @@ impl<'a> ImageConversion<'a> {
         split: u16,
         scratch: &mut ImageScratch,
         out: &mut Outcomes,
-    ) -> Result<Outcome, Reject> {
+    ) -> Result<ItemOutcome, Reject> {
         let ImageItem { origin, bytes, label, mut values, further } = item;
         let bytes = &bytes;
         contained(|| {
@@ -378,7 +378,7 @@ impl<'a> ImageConversion<'a> {
         let header = self.job.transform.peek(bytes)?;
         let image = match self.convert_with_reservation(bytes, &header, ImageRole::Main, scratch)? {
             transform::ImageOutcome::Filtered(reason) => {
-                return Ok(Outcome::Filtered { split, origin, reason: reason.name().to_owned() });
+                return Ok(ItemOutcome::Filtered { split, origin, reason: reason.name().to_owned() });
             }
             transform::ImageOutcome::Converted(image) => image,
         };
@@ -409,7 +409,7 @@ impl<'a> ImageConversion<'a> {
         };
         let converted = record.converted(split);
         converted.check_size()?;
-        Ok(Outcome::Converted(converted))
+        Ok(ItemOutcome::Converted(converted))
     }
 }
 

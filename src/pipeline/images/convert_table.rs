@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::convert::{ImageConversion, ImageItem};
 use super::task::{TableTask, TaskRows};
-use crate::pipeline::outcome::{Outcome, Outcomes};
+use crate::pipeline::outcome::{ItemOutcome, Outcomes};
 use crate::sample::{Reject, Value};
 use crate::source::image_table::{ImageColumns, ImageRow};
 use crate::transform::image::ImageScratch;
@@ -18,7 +18,7 @@ impl ImageConversion<'_> {
             TaskRows::Broken { row, reject } => {
                 let origin = row.map_or_else(|| file.origin.clone(), |row| format!("{}#{row}", file.origin));
                 let split = self.job.split_of_item(file, &origin);
-                out.list.push(Outcome::Rejected { split, origin, reject });
+                out.list.push(ItemOutcome::Rejected { split, origin, reject });
             }
             TaskRows::Rows(batch) => {
                 for row in batch.rows() {
@@ -26,7 +26,7 @@ impl ImageConversion<'_> {
                     let split = self.job.split_of_item(file, &origin);
                     let converted = self.convert_row(&origin, row, batch.columns(), split, scratch, out);
                     let outcome =
-                        converted.unwrap_or_else(|reject| Outcome::Rejected { split, origin, reject });
+                        converted.unwrap_or_else(|reject| ItemOutcome::Rejected { split, origin, reject });
                     out.list.push(outcome);
                 }
             }
@@ -41,7 +41,7 @@ impl ImageConversion<'_> {
         split: u16,
         scratch: &mut ImageScratch,
         out: &mut Outcomes,
-    ) -> Result<Outcome, Reject> {
+    ) -> Result<ItemOutcome, Reject> {
         out.add_content(origin.as_bytes());
         out.add_content(row.label.to_string().as_bytes());
         row.values.iter().for_each(|value| out.add_content(&bytes_of(value)));

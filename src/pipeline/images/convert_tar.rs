@@ -7,7 +7,7 @@ use super::image_fields::is_image;
 use super::job::ImagesJob;
 use super::tar_fields::{CLASS, text_of};
 use super::task::TarTask;
-use crate::pipeline::outcome::{MemberCount, Outcome, Outcomes};
+use crate::pipeline::outcome::{ItemOutcome, MemberCount, Outcomes};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::source::skipped::{self, SkippedTypes};
 use crate::source::source_file::SourceFile;
@@ -24,7 +24,7 @@ impl ImageConversion<'_> {
             let before = out.list.len();
             self.convert_tar_item(&task.file, found, scratch, out);
             for outcome in &out.list[before..] {
-                if matches!(outcome, Outcome::Converted(_)) {
+                if matches!(outcome, ItemOutcome::Converted(_)) {
                     member.add_converted();
                 }
             }
@@ -70,7 +70,7 @@ impl ImageConversion<'_> {
             }
         };
         let split = self.job.split_of_item(file, &origin);
-        out.list.push(converted.unwrap_or_else(|reject| Outcome::Rejected { split, origin, reject }));
+        out.list.push(converted.unwrap_or_else(|reject| ItemOutcome::Rejected { split, origin, reject }));
     }
 
     /// Returns the image of a sample and its fields; `None` if it has neither. Counts members that are left out.

@@ -8,7 +8,7 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::format::Format;
 use crate::pipeline::conversion::{Converting, EngineUse, Feed};
-use crate::pipeline::outcome::{ConvertedRecord, Outcome, Outcomes};
+use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
 use crate::pipeline::stage::Stages;
 use crate::pipeline::unit::UnitOptions;
 use crate::pipeline::units::UnitDirs;
@@ -90,7 +90,7 @@ impl Conversion for FaultyConversion<'_> {
         let length = if self.fails == Fails::InWrite { Value::Null } else { Value::UInt(1) };
         let ids = Ids::pack(IdWidth::U16, &[1]).unwrap();
         let record = Record { values: vec![name(), Value::Ids(ids), length, name()] };
-        out.list.push(Outcome::Converted(ConvertedRecord::new(0, record, 1)));
+        out.list.push(ItemOutcome::Converted(ConvertedRecord::new(0, record, 1)));
         Ok(Converting::Done)
     }
 }

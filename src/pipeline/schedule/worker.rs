@@ -14,7 +14,7 @@ use crate::panics::caught;
 use crate::pipeline::conversion::{Conversion, Converting, EngineUse, Feed};
 use crate::pipeline::events::{Event, EventLevel};
 use crate::pipeline::memory::Reservation;
-use crate::pipeline::outcome::{Outcome, Outcomes};
+use crate::pipeline::outcome::{ItemOutcome, Outcomes};
 use crate::pipeline::stage::Finished;
 use crate::pipeline::timing::{Activity, Timing};
 use crate::pipeline::unit::UnitSink;
@@ -257,10 +257,10 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
     }
 
     fn report_progress(&self, outcomes: &Outcomes) {
-        let records = outcomes.list.iter().filter(|o| matches!(o, Outcome::Converted(_))).count() as u64;
+        let records = outcomes.list.iter().filter(|o| matches!(o, ItemOutcome::Converted(_))).count() as u64;
         let mut rejected = 0;
         for outcome in &outcomes.list {
-            let Outcome::Rejected { origin, reject, .. } = outcome else { continue };
+            let ItemOutcome::Rejected { origin, reject, .. } = outcome else { continue };
             rejected += 1;
             self.context.progress.events.add(EventLevel::Rejects, || Event::Rejected {
                 origin: origin.clone(),

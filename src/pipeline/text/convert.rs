@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::panics::caught;
 use crate::pipeline::conversion::{Conversion, Converting, EngineUse, Feed};
 use crate::pipeline::memory::MemoryPool;
-use crate::pipeline::outcome::{ConvertedRecord, MemberCount, MemberSummary, Outcome, Outcomes};
+use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, MemberSummary, Outcomes};
 use crate::pipeline::shuffle::output_stages;
 use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
@@ -132,7 +132,7 @@ impl ItemSink for DocumentConverter<'_> {
         let document = match item {
             Ok(document) => document,
             Err(reject) => {
-                out.list.push(Outcome::Rejected {
+                out.list.push(ItemOutcome::Rejected {
                     split: self.job.split_of(position.section, &origin),
                     origin,
                     reject,
@@ -148,7 +148,7 @@ impl ItemSink for DocumentConverter<'_> {
         let split = self.job.split_of(position.section, named);
         if let Some(first) = self.duplicates.of(position) {
             let of = self.job.origin(first);
-            out.list.push(Outcome::Duplicate { split, origin, of });
+            out.list.push(ItemOutcome::Duplicate { split, origin, of });
             return Converting::Done;
         }
         let options = &self.job.options;
@@ -160,7 +160,7 @@ impl ItemSink for DocumentConverter<'_> {
         let (text, (ids, stats)) = match encoded {
             Ok(encoded) => encoded,
             Err(reject) => {
-                out.list.push(Outcome::Rejected { split, origin, reject });
+                out.list.push(ItemOutcome::Rejected { split, origin, reject });
                 return Converting::Done;
             }
         };
@@ -168,7 +168,7 @@ impl ItemSink for DocumentConverter<'_> {
             Ok(Converting::Done) => {}
             Ok(Converting::RedoUnit) => return Converting::RedoUnit,
             Err(reject) => {
-                out.list.push(Outcome::Rejected { split, origin, reject });
+                out.list.push(ItemOutcome::Rejected { split, origin, reject });
                 return Converting::Done;
             }
         }
@@ -194,9 +194,9 @@ impl ItemSink for DocumentConverter<'_> {
             Err(reject) => {
                 out.list.truncate(from);
                 let origin = identity.origin.as_str().to_owned();
-                out.list.push(Outcome::Rejected { split, origin, reject });
+                out.list.push(ItemOutcome::Rejected { split, origin, reject });
             }
-            Ok(()) if matches!(out.list.last(), Some(Outcome::Converted(_))) => {
+            Ok(()) if matches!(out.list.last(), Some(ItemOutcome::Converted(_))) => {
                 out.text_bytes += bytes;
                 self.member.add_converted();
             }
@@ -283,7 +283,7 @@ impl DocumentConverter<'_> {
         {
             let reason = if (ids.len() as u64) < range.min { "too-short" } else { "too-long" };
             let (split, origin) = (identity.split, identity.origin.as_str().to_owned());
-            out.list.push(Outcome::Filtered { split, origin, reason: reason.to_owned() });
+            out.list.push(ItemOutcome::Filtered { split, origin, reason: reason.to_owned() });
             return Ok(());
         }
         let (limit, overflow) =
@@ -334,7 +334,7 @@ impl DocumentConverter<'_> {
         ids: Ids,
         kept: Vec<Value>,
         continues: bool,
-    ) -> Result<Outcome, Reject> {
+    ) -> Result<ItemOutcome, Reject> {
         let too_many = || Reject::new(RejectCode::TooLarge, "the document has more than 2^32 - 1 tokens");
         u32::try_from(ids.len()).map_err(|_| too_many())?;
         let named = |name: &Text| match start {
@@ -346,7 +346,7 @@ impl DocumentConverter<'_> {
         let converted =
             ConvertedRecord { continues, ..record.converted(identity.split, identity.key_may_repeat) };
         converted.check_size()?;
-        Ok(Outcome::Converted(converted))
+        Ok(ItemOutcome::Converted(converted))
     }
 }
 
