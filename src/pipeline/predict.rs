@@ -376,7 +376,7 @@ pub(super) mod testing {
     use super::{Estimate, Prediction, Stop};
     use crate::error::Result;
     use crate::options::{Existing, RunOptions};
-    use crate::pipeline::{ItemOutcome, Job, Progress};
+    use crate::pipeline::{Job, Outcome, Progress};
 
     pub(in crate::pipeline) fn run_options(out: &Path, threads: usize) -> RunOptions {
         RunOptions {
@@ -394,7 +394,7 @@ pub(super) mod testing {
     pub(in crate::pipeline) fn compare<J: Job>(
         job: &J,
         predict: impl Fn(&J, &RunOptions, &Stop) -> Result<Prediction>,
-    ) -> (Prediction, ItemOutcome) {
+    ) -> (Prediction, Outcome) {
         let out = tempfile::tempdir().unwrap();
         let predict = |threads| {
             let mut prediction = predict(job, &run_options(out.path(), threads), &Stop::default()).unwrap();

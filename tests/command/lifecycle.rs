@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(8);
 const LONG: Duration = Duration::from_secs(90);
 /// A second unprivileged user, because a process limit counts all processes of a user.
 const NOBODY_ELSE: u32 = 65_533;
-/// The environment variable that names the place of a test panic (`src/pipeline/testing.rs`).
+/// The environment variable that names the place of a test panic (`crates/dataset/src/testing.rs`).
 const PANIC: &str = "DSCONVERT_TEST_PANIC";
 
 /// Waits for a child and returns what it printed; a child that hangs is killed and fails the test.
