@@ -13,7 +13,7 @@
 //! A prefix in object storage has the same states, but no dataset in it is ever replaced: see
 //! [`remote`](super::remote). The local directory is then a scratch directory, and is empty at the start.
 //!
-//! [`removal`](super::removal) says which files are removed.
+//! `removal.rs` says which files are removed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

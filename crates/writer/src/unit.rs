@@ -6,8 +6,8 @@
 //!
 //! | file | bytes |
 //! |---|---|
-//! | `unit.json` | [`UnitResult`](super::units::UnitResult) and its SHA-256 |
-//! | `<split>.rows` | one [`RowEntry`] per record, 40 bytes |
+//! | `unit.json` | [`UnitResult`] and its SHA-256 |
+//! | `<split>.rows` | one row per record, 40 bytes |
 //! | `rejects.jsonl` | one line per rejected item |
 //! | `filtered.jsonl` | one line per filtered item |
 //! | `duplicates.jsonl` | one line per duplicate item, if there are any |

@@ -466,7 +466,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// A unit of one shard and one other file, whose contents are "abc" and "xy".
-    pub fn result() -> UnitResult {
+    pub(crate) fn result() -> UnitResult {
         let shard = UnitShard {
             name: "train-000003-00.pb".into(),
             records: 1,

@@ -120,12 +120,12 @@ fn take_all<T>(items: &[T], next: &AtomicUsize, stop: &Stop, each: &impl Fn(&T) 
     Ok(())
 }
 
-/// Calls `produce` with all `items` on [`FILE_THREADS`] threads, and `consume` with the results, on the current thread
+/// Calls `produce` with all `items` on the threads for files, and `consume` with the results, on the current thread
 /// and in item order. Both may fail.
 ///
 /// # Errors
 ///
-/// Same as [`on_io_threads`], and the errors of `consume`.
+/// The first error of `produce` or `consume`, and [`ErrorKind::Interrupted`](crate::error::ErrorKind) after a stop.
 pub fn in_order<T: Sync, R: Send>(
     items: &[T],
     doing: &str,
