@@ -155,6 +155,12 @@ pub(super) fn check_seed(output: &OutputOptions, is_given: bool) -> Result<()> {
 }
 
 impl RunArgs {
+    /// Returns whether a complete dataset is repaired. Earlier versions accepted and stored options without effect, so a
+    /// repair accepts them, too.
+    pub(super) fn is_repair(&self) -> bool {
+        self.resume == Some(ResumeArg::Repair)
+    }
+
     /// Returns the arguments that repair a dataset.
     pub(super) fn repair(threads: Option<usize>) -> Self {
         Self {

@@ -90,7 +90,9 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
         );
     }
     recipe.classes = classes.or_else(|| known.cloned()).or(recipe.classes);
-    check_effects(&recipe, &given)?;
+    if !run.is_repair() {
+        check_effects(&recipe, &given)?;
+    }
     let table = recorded.map(|recorded| recorded.input);
     if let (Some(like), false) = (&like, is_quiet) {
         notes(&input, &given, &recipe, table.as_ref(), &printable_path(like.path));
