@@ -20,11 +20,12 @@ use super::derived_files::{DerivedFiles, file_entry};
 use super::outcome::ContentHash;
 use super::output::OutputDir;
 use super::stop::Stop;
-use super::unit::{REJECTS_NAME, RowEntry, for_each_row, keys_name, rows_name};
+use super::unit::{REJECTS_NAME, for_each_row, keys_name, rows_name};
 use super::units::{Totals, UnitDirs, UnitResult, UnitShard, add_all, difference, shard_path};
 use super::workers::{FILE_THREADS, for_all, in_order};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{self, Format, Placed};
+use crate::format::{self, Format};
+use crate::index::IndexEntry;
 use crate::index::sort::ExternalSort;
 use crate::manifest::{Counts, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, TOKENIZER_NAME};
 use crate::numbers::{count, plural};
@@ -448,7 +449,7 @@ impl KeyCheck<'_> {
     /// Returns the key and the origin of a record.
     fn read_key(&self, wanted: &KeyRow) -> Result<(String, String)> {
         let (unit, split) = (&self.units[wanted.unit as usize], &self.splits[wanted.split]);
-        let mut found: Option<RowEntry> = None;
+        let mut found: Option<IndexEntry> = None;
         let mut at = 0;
         let rows = self.dirs.done(unit.unit).join(rows_name(split));
         for_each_row(&rows, unit.splits[wanted.split].records, |entry| {
@@ -464,8 +465,7 @@ impl KeyCheck<'_> {
         let path =
             path.ok_or_else(|| self.dirs.unusable(unit.unit, &format!("{} is missing", shard.name)))?;
         let blob = Blob::open(&path, Access::Read, Some(shard.bytes))?;
-        let record = format::open(self.format, Arc::new(self.schema.clone()), blob)?
-            .get(Placed { position: entry.position, bytes: entry.bytes })?;
+        let record = format::open(self.format, Arc::new(self.schema.clone()), blob)?.get(entry.placed())?;
         let text = |name: &str| match self.schema.index_of(name).and_then(|i| record.values.get(i)) {
             Some(Value::Text(text)) => text.as_str().to_owned(),
             _ => String::new(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::commit::SORT_BYTES;
 use super::stop::Stop;
-use super::unit::{DUPLICATES_NAME, FILTERED_NAME, REJECTS_NAME, RowEntry, for_each_row, rows_name};
+use super::unit::{DUPLICATES_NAME, FILTERED_NAME, REJECTS_NAME, for_each_row, rows_name};
 use super::units::{UnitDirs, UnitResult, UnitSplit};
 use super::workers::in_order;
 use crate::error::{Error, Result};
@@ -183,17 +183,9 @@ impl<'a> SplitIndex<'a> {
         Ok(())
     }
 
-    fn add_row(&mut self, row: RowEntry) -> Result<()> {
+    fn add_row(&mut self, row: IndexEntry) -> Result<()> {
         self.lengths.push(row.length)?;
-        self.records.push(&IndexEntry {
-            shard: self.shards as u32 + row.shard,
-            position: row.position,
-            bytes: row.bytes,
-            length: row.length,
-            crc32c: row.crc32c,
-            width: row.width,
-            height: row.height,
-        })
+        self.records.push(&IndexEntry { shard: self.shards as u32 + row.shard, ..row })
     }
 
     fn end_unit(&mut self, split: &UnitSplit) {

@@ -31,6 +31,7 @@ use super::units::{
 };
 use crate::error::{Error, Result};
 use crate::format::{self, Format, ShardWriter};
+use crate::index::IndexEntry;
 use crate::manifest::Counts;
 use crate::sample::Value;
 use crate::schema::Schema;
@@ -233,7 +234,7 @@ impl UnitSink {
         shard.canonical_bytes += converted.canonical_bytes;
         split.records += 1;
         self.length = self.length.saturating_add(converted.length);
-        let row = RowEntry {
+        let row = IndexEntry {
             shard: split.shards,
             position: placed.position,
             bytes: placed.bytes,
@@ -243,7 +244,7 @@ impl UnitSink {
             height: converted.height,
         };
         if let Some(rows) = &mut split.rows {
-            append(rows, &row.to_bytes())?;
+            append(rows, &row_to_bytes(&row))?;
         }
         if let Some(hash) = converted.key_hash {
             if split.keys.is_none() {
@@ -462,46 +463,33 @@ pub struct UnitOptions {
     pub remote: Option<Remote>,
 }
 
-/// A row for the record index, before the number of its shard in the dataset is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RowEntry {
-    /// Ordinal of the shard in its unit and split.
-    pub shard: u32,
-    pub position: u64,
-    pub bytes: u64,
-    pub length: u64,
-    pub crc32c: u32,
-    pub width: u32,
-    pub height: u32,
+/// Bytes of a row: an entry of the record index whose shard is its ordinal in its unit and split, because the number of
+/// the shard in the dataset is not known yet.
+const ROW_BYTES: usize = 40;
+
+fn row_to_bytes(row: &IndexEntry) -> [u8; ROW_BYTES] {
+    let mut out = [0; ROW_BYTES];
+    out[0..8].copy_from_slice(&row.position.to_le_bytes());
+    out[8..16].copy_from_slice(&row.bytes.to_le_bytes());
+    out[16..24].copy_from_slice(&row.length.to_le_bytes());
+    out[24..28].copy_from_slice(&row.shard.to_le_bytes());
+    out[28..32].copy_from_slice(&row.crc32c.to_le_bytes());
+    out[32..36].copy_from_slice(&row.width.to_le_bytes());
+    out[36..40].copy_from_slice(&row.height.to_le_bytes());
+    out
 }
 
-impl RowEntry {
-    pub(crate) const BYTES: usize = 40;
-
-    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
-        let mut out = [0; Self::BYTES];
-        out[0..8].copy_from_slice(&self.position.to_le_bytes());
-        out[8..16].copy_from_slice(&self.bytes.to_le_bytes());
-        out[16..24].copy_from_slice(&self.length.to_le_bytes());
-        out[24..28].copy_from_slice(&self.shard.to_le_bytes());
-        out[28..32].copy_from_slice(&self.crc32c.to_le_bytes());
-        out[32..36].copy_from_slice(&self.width.to_le_bytes());
-        out[36..40].copy_from_slice(&self.height.to_le_bytes());
-        out
-    }
-
-    pub(crate) fn from_bytes(row: &[u8; Self::BYTES]) -> Self {
-        let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| row[at + i]));
-        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| row[at + i]));
-        Self {
-            position: u64_at(0),
-            bytes: u64_at(8),
-            length: u64_at(16),
-            shard: u32_at(24),
-            crc32c: u32_at(28),
-            width: u32_at(32),
-            height: u32_at(36),
-        }
+fn row_from_bytes(row: &[u8; ROW_BYTES]) -> IndexEntry {
+    let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| row[at + i]));
+    let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| row[at + i]));
+    IndexEntry {
+        position: u64_at(0),
+        bytes: u64_at(8),
+        length: u64_at(16),
+        shard: u32_at(24),
+        crc32c: u32_at(28),
+        width: u32_at(32),
+        height: u32_at(36),
     }
 }
 
@@ -510,23 +498,23 @@ pub(crate) fn rows_name(split: &str) -> String {
     format!("{split}.rows")
 }
 
-/// Calls `each` with all rows of a split of a unit, in order.
+/// Calls `each` with all rows of a split of a unit, in order. The shard of a row is its ordinal in its unit and split.
 pub(crate) fn for_each_row(
     path: &Path,
     records: u64,
-    mut each: impl FnMut(RowEntry) -> Result<()>,
+    mut each: impl FnMut(IndexEntry) -> Result<()>,
 ) -> Result<()> {
     if records == 0 {
         return Ok(());
     }
     let fail = |e| Error::io("read", path, e);
     // Most units are large. For many small units, allocating buffers of full size would dominate.
-    let bytes = usize::try_from(records).unwrap_or(usize::MAX).saturating_mul(RowEntry::BYTES);
+    let bytes = usize::try_from(records).unwrap_or(usize::MAX).saturating_mul(ROW_BYTES);
     let mut file = BufReader::with_capacity(bytes.min(1 << 18), File::open(path).map_err(fail)?);
-    let mut row = [0; RowEntry::BYTES];
+    let mut row = [0; ROW_BYTES];
     for _ in 0..records {
         file.read_exact(&mut row).map_err(fail)?;
-        each(RowEntry::from_bytes(&row))?;
+        each(row_from_bytes(&row))?;
     }
     Ok(())
 }
@@ -596,7 +584,7 @@ mod tests {
     #[test]
     fn rows_round_trip() {
         let row =
-            RowEntry { shard: 1, position: 2 << 32, bytes: 3, length: 4, crc32c: 5, width: 6, height: 7 };
-        assert_eq!(RowEntry::from_bytes(&row.to_bytes()), row);
+            IndexEntry { shard: 1, position: 2 << 32, bytes: 3, length: 4, crc32c: 5, width: 6, height: 7 };
+        assert_eq!(row_from_bytes(&row_to_bytes(&row)), row);
     }
 }
