@@ -77,9 +77,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let is_quiet = run.verbosity.is_quiet();
     let classes = classes_file.as_deref().map(read_classes).transpose()?;
     let like = common.like.as_deref().map(Like::open).transpose()?;
-    let recorded = like.as_ref().map(Like::recorded::<ImagesRecipe>).transpose()?;
-    let from = recorded.as_ref().zip(like.as_ref()).map(|(recorded, like)| (&recorded.recipe, like.path));
-    let mut recipe = given.recipe(from, is_quiet)?;
+    let mut recipe = given.recipe(like.as_ref(), is_quiet)?;
     let class_names = like.as_ref().map(|like| &like.dataset.manifest().schema.class_names);
     let known = class_names.filter(|names| !names.is_empty());
     if let (Some(given), Some(known)) = (&classes, known.filter(|_| !is_quiet))
@@ -93,11 +91,11 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     if !run.is_repair() {
         check_effects(&recipe, &given)?;
     }
-    let table = recorded.map(|recorded| recorded.input);
     if let (Some(like), false) = (&like, is_quiet) {
-        notes(&input, &given, &recipe, table.as_ref(), &printable_path(like.path));
+        notes(&input, &given, &recipe, &like.recorded.input, &printable_path(like.path));
     }
-    let (input, sources) = input.sources(&recipe, &given, table, common.sources()?)?;
+    let recorded = like.map(|like| like.recorded.input);
+    let (input, sources) = input.sources(&recipe, &given, recorded, common.sources()?)?;
     if let ImageInput::Metadata(_) = input {
         recipe.keep_fields = None;
     }
@@ -140,23 +138,23 @@ fn notes(
     args: &InputArgs,
     given: &Given<ImagesRecipe>,
     recipe: &ImagesRecipe,
-    input: Option<&RecordedInput>,
+    input: &RecordedInput,
     dataset: &str,
 ) {
     if args.files_from.is_none() && args.metadata.is_none() {
         match input {
-            Some(RecordedInput::Table { .. }) => print::note(format!(
+            RecordedInput::Table { .. } => print::note(format!(
                 "{dataset} was made from a table, which it does not contain: the sources are walked; give a table with \
                  --metadata"
             )),
-            Some(RecordedInput::FilesFrom) => print::note(format!(
+            RecordedInput::FilesFrom => print::note(format!(
                 "{dataset} was made from a list of files, which it does not contain: the sources are walked; give a list \
                  with --files-from"
             )),
             _ => {}
         }
     }
-    let tables = args.metadata.is_none() && input == Some(&RecordedInput::WalkOnly);
+    let tables = args.metadata.is_none() && *input == RecordedInput::WalkOnly;
     let sidecars = recipe.sidecar == Sidecars::None && !given.has("sidecar");
     let unread = match (tables, sidecars) {
         (true, true) => {

@@ -1,4 +1,4 @@
-//! Recipes on the command line: options from their definitions, `--like`, and the command that a recipe stands for.
+//! Recipes on the command line: options from their definitions, `--like`, and the command that makes a dataset.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches, value_
 
 use super::flags::with_flags;
 use super::print;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::manifest::{Manifest, TOKENIZER_NAME};
 use crate::options::{Definition, Input};
 use crate::printable::{printable_path, shell_word};
@@ -36,20 +36,20 @@ impl<R: Recipe> Given<R> {
 
     /// Returns the recipe: that of `like`, or the defaults, with the options of the command line. Says which options of
     /// `like` are replaced, unless `is_quiet`.
-    pub(super) fn recipe(&self, like: Option<(&R, &Path)>, is_quiet: bool) -> Result<R> {
-        let mut recipe = like.map_or_else(R::default, |(recipe, _)| recipe.clone());
+    pub(super) fn recipe(&self, like: Option<&Like<'_, R>>, is_quiet: bool) -> Result<R> {
+        let mut recipe = like.map_or_else(R::default, |like| like.recorded.recipe.clone());
         for (option, text) in &self.0 {
             let old = option.get(&recipe);
             option.set(&mut recipe, text)?;
             let new = option.get(&recipe);
-            if let Some((_, dataset)) = like.filter(|_| old != new && !is_quiet) {
+            if let Some(like) = like.filter(|_| old != new && !is_quiet) {
                 let shown = |value: Option<String>| match (value, option.input) {
                     (None, Input::Flag) => "off".to_owned(),
                     (Some(_), Input::Flag) => "on".to_owned(),
                     (None, _) => "not given".to_owned(),
                     (Some(text), _) => text,
                 };
-                let (old, new, dataset) = (shown(old), shown(new), printable_path(dataset));
+                let (old, new, dataset) = (shown(old), shown(new), printable_path(like.path));
                 print::note(with_flags(&format!(
                     "`{}` was {old} in {dataset} and is {new} here",
                     option.name
@@ -168,21 +168,22 @@ fn paragraphs(lines: &[&str]) -> (String, Option<String>) {
 }
 
 /// The dataset of `--like`.
-pub(super) struct Like<'a> {
+pub(super) struct Like<'a, R> {
     pub(super) path: &'a Path,
     pub(super) dataset: Dataset,
+    /// Its recipe.
+    pub(super) recorded: Recorded<R>,
 }
 
-impl<'a> Like<'a> {
-    /// Opens the dataset.
+impl<'a, R: Recipe> Like<'a, R> {
+    /// Opens the dataset, and reads its recipe.
     pub(super) fn open(path: &'a Path) -> Result<Self> {
-        let dataset = OpenOptions::new().open(path).map_err(|e| e.of_option(LIKE))?;
-        Ok(Self { path, dataset })
-    }
-
-    /// Returns the recipe of the dataset.
-    pub(super) fn recorded<R: Recipe>(&self) -> Result<Recorded<R>> {
-        Recorded::of(self.dataset.manifest()).map_err(|e| e.of_option(LIKE))
+        let open = || {
+            let dataset = OpenOptions::new().open(path)?;
+            let recorded = Recorded::of(dataset.manifest())?;
+            Ok(Self { path, dataset, recorded })
+        };
+        open().map_err(|e: Error| e.of_option(LIKE))
     }
 }
 
@@ -213,8 +214,10 @@ pub(super) fn command_line(dir: &Path, manifest: &Manifest) -> Result<String> {
         }
         Kind::Text => {
             let Recorded { recipe, input } = Recorded::<TextRecipe>::of(manifest)?;
-            let is_bytes = manifest.tokenizer.as_ref().is_none_or(|info| info["sha256"].is_null());
-            let tokenizer = if is_bytes { "bytes".into() } else { shell_word(&dir.join(TOKENIZER_NAME)) };
+            let tokenizer = match manifest.tokenizer_sha256() {
+                None => "bytes".into(),
+                Some(_) => shell_word(&dir.join(TOKENIZER_NAME)),
+            };
             words.extend(["--tokenizer".to_owned(), tokenizer]);
             add_options(&recipe, &mut words);
             input

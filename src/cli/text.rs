@@ -92,16 +92,14 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
         check_shows_padding(&run, out, option)?;
     }
     let like = common.like.as_deref().map(Like::open).transpose()?;
-    let recorded = like.as_ref().map(Like::recorded::<TextRecipe>).transpose()?;
-    let from = recorded.as_ref().zip(like.as_ref()).map(|(recorded, like)| (&recorded.recipe, like.path));
-    let recipe = given.recipe(from, is_quiet)?;
+    let recipe = given.recipe(like.as_ref(), is_quiet)?;
     if !run.is_repair() {
         check_seed(&recipe.output, given.has("seed"))?;
     }
     recipe.check()?;
     let (input, sources) = input.sources(common.sources()?)?;
-    if let (Some(like), Some(recorded), false) = (&like, &recorded, is_quiet)
-        && recorded.input == RecordedInput::FilesFrom
+    if let (Some(like), false) = (&like, is_quiet)
+        && like.recorded.input == RecordedInput::FilesFrom
         && input == TextInput::Walk
     {
         print::note(format!(
@@ -213,15 +211,10 @@ pub(super) fn load(name: &str, options: TokenizerOptions) -> Result<LoadedTokeni
 }
 
 /// Loads the tokenizer of the dataset of `--like`.
-fn load_stored(like: &Like<'_>, options: TokenizerOptions) -> Result<LoadedTokenizer> {
-    let manifest = like.dataset.manifest();
-    let sha256 = manifest.tokenizer.as_ref().and_then(|info| info["sha256"].as_str());
-    let json = match sha256 {
-        Some(_) => tokenizer_files::stored_tokenizer(&like.dataset)?,
-        None => None,
-    };
+fn load_stored(like: &Like<'_, TextRecipe>, options: TokenizerOptions) -> Result<LoadedTokenizer> {
+    let json = tokenizer_files::stored_tokenizer(&like.dataset)?;
     let tokenizer = Tokenizer::stored(json.map(Vec::from), options).map_err(usage_error)?;
-    match tokenizer.info().sha256.as_deref() == sha256 {
+    match tokenizer.info().sha256.as_deref() == like.dataset.manifest().tokenizer_sha256() {
         true => Ok(LoadedTokenizer { tokenizer, path: None }),
         false => Err(Error::corrupt("the tokenizer.json is not the one that made the dataset")
             .at_path(like.path)

@@ -27,7 +27,7 @@ pub struct Definition<R> {
 
 /// Sets an option to the value with a text form.
 type Setter<R> = dyn Fn(&mut R, &str) -> Result<()>;
-/// Returns the text form of an option; `None` if it has its default.
+/// Returns the text form of an option; `None` if it has none.
 type Getter<R> = dyn Fn(&R) -> Option<String>;
 /// Functions that return a member of the options.
 type Member<R, T> = (fn(&R) -> &T, fn(&mut R) -> &mut T);
@@ -103,7 +103,7 @@ impl<R: 'static> Definition<R> {
     ///
     /// # Errors
     ///
-    /// If the text is no value of the option.
+    /// If the option has no value with this text.
     pub fn set(&self, options: &mut R, text: &str) -> Result<()> {
         (self.set)(options, text)
     }

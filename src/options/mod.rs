@@ -13,12 +13,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::pipeline::{Existing, ResumeCheck};
 pub use crate::storage::check_local;
 pub use choice::Choice;
 pub use definition::{Defined, Definition, Extra, Form, Input, OptionValue, Plain, Size};
 pub(crate) use definition::{as_text, form_of, is_default, not_a_value, option_values, options, word_values};
 pub use dsconvert_dataset::size::{Decimal, MaxRejects, parse_size};
+pub use dsconvert_writer::layout::{Existing, ResumeCheck};
 pub(crate) use local::{check_sources, is_remote};
 pub use split::SplitSpec;
 pub use split_words::split_named;

@@ -148,17 +148,79 @@ impl OptionValue for Vec<KeptField> {
     }
 }
 
-/// Images of samples in tar files, or of rows in tables.
+/// Values that are found, or that the user lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum ImageFields {
-    /// All images of the first samples, and all image columns.
+pub enum AutoList<T> {
+    /// Those that are found.
     #[default]
     Auto,
-    /// Only the main image. Samples with two images are rejected.
+    /// None.
     None,
-    /// These members or columns, and the image that is not listed.
-    Listed(Vec<ListedImage>),
+    /// These.
+    Listed(Vec<T>),
 }
+
+/// An item of an [`AutoList`].
+pub trait ListItem: fmt::Display + Sized {
+    /// Parses a list that is neither `auto` nor `none`.
+    ///
+    /// # Errors
+    ///
+    /// If the text is no list of such items.
+    fn parse_list(text: &str) -> Result<Vec<Self>>;
+}
+
+impl<T: ListItem> FromStr for AutoList<T> {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "none" => Ok(Self::None),
+            _ => T::parse_list(text).map(Self::Listed),
+        }
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for AutoList<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::None => f.write_str("none"),
+            Self::Listed(items) => f.write_str(&items.iter().map(T::to_string).collect::<Vec<_>>().join(",")),
+        }
+    }
+}
+
+/// In JSON, a word is a string, and a list an array.
+impl<T: fmt::Display + Serialize> Serialize for AutoList<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Listed(items) => serializer.collect_seq(items),
+            word => serializer.collect_str(word),
+        }
+    }
+}
+
+impl<'de, T: ListItem + Deserialize<'de>> Deserialize<'de> for AutoList<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum WordOr<T> {
+            Word(String),
+            Listed(Vec<T>),
+        }
+        match WordOr::deserialize(deserializer)? {
+            WordOr::Word(word) => word.parse().map_err(serde::de::Error::custom),
+            WordOr::Listed(items) => Ok(Self::Listed(items)),
+        }
+    }
+}
+
+/// Images of samples in tar files, or of rows in tables. Those that are found: all images of the first samples, and all
+/// image columns. None: only the main image, and samples with two images are rejected. Otherwise, these members or columns,
+/// and the image that is not listed.
+pub type ImageFields = AutoList<ListedImage>;
 
 /// A member of samples, or a column, that the user names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,15 +234,8 @@ pub struct ListedImage {
     pub ty: Option<FieldType>,
 }
 
-impl FromStr for ImageFields {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "auto" => return Ok(Self::Auto),
-            "none" => return Ok(Self::None),
-            _ => {}
-        }
+impl ListItem for ListedImage {
+    fn parse_list(text: &str) -> Result<Vec<Self>> {
         let invalid = |what: String| {
             Error::usage(what).help(
                 "expected auto, none or [FIELD=]NAME[:mask|:image],… where NAME is a column of a table, or the part of a \
@@ -220,48 +275,26 @@ impl FromStr for ImageFields {
             }
             listed.push(ListedImage { name: name.map(str::to_owned), member: member.to_owned(), ty });
         }
-        Ok(Self::Listed(listed))
+        Ok(listed)
     }
 }
 
-impl fmt::Display for ImageFields {
+impl fmt::Display for ListedImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::None => f.write_str("none"),
-            Self::Listed(listed) => {
-                let text = |ListedImage { name, member, ty }: &ListedImage| {
-                    let name = name.as_ref().map_or(String::new(), |name| format!("{name}="));
-                    let ty = ty.map_or(String::new(), |ty| format!(":{}", ty.name()));
-                    format!("{name}{member}{ty}")
-                };
-                f.write_str(&listed.iter().map(text).collect::<Vec<_>>().join(","))
-            }
-        }
+        let Self { name, member, ty } = self;
+        let name = name.as_ref().map_or(String::new(), |name| format!("{name}="));
+        let ty = ty.map_or(String::new(), |ty| format!(":{}", ty.name()));
+        write!(f, "{name}{member}{ty}")
     }
 }
 
-/// The sidecars that are read.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Sidecars {
-    /// Those of the usual extensions that at least one image has. Of listed files: none.
-    #[default]
-    Auto,
-    /// None.
-    None,
-    /// Those of these extensions, in lower case and without a dot at the start.
-    Listed(Vec<String>),
-}
+/// The sidecars that are read, by extension in lower case and without a dot at the start. Those that are found: of the usual
+/// extensions, those that at least one image has; of listed files, none.
+pub type Sidecars = AutoList<String>;
 
-impl FromStr for Sidecars {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "auto" => return Ok(Self::Auto),
-            "none" => return Ok(Self::None),
-            _ => {}
-        }
+/// An extension of sidecars.
+impl ListItem for String {
+    fn parse_list(text: &str) -> Result<Vec<Self>> {
         let mut extensions: Vec<String> = Vec::new();
         for part in text.split(',').map(str::trim) {
             let extension = part.trim_start_matches('.').to_ascii_lowercase();
@@ -279,61 +312,7 @@ impl FromStr for Sidecars {
                 Error::usage(invalid).help("expected auto, none or extensions, as in txt,caption,json")
             );
         }
-        Ok(Self::Listed(extensions))
-    }
-}
-
-impl fmt::Display for Sidecars {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::None => f.write_str("none"),
-            Self::Listed(extensions) => f.write_str(&extensions.join(",")),
-        }
-    }
-}
-
-/// What one of several forms of a value is in JSON: a word, or the values that are listed.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum WordOr<T> {
-    Word(String),
-    Listed(Vec<T>),
-}
-
-impl Serialize for ImageFields {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Listed(listed) => serializer.collect_seq(listed),
-            word => serializer.collect_str(word),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for ImageFields {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match WordOr::deserialize(deserializer)? {
-            WordOr::Word(word) => word.parse().map_err(serde::de::Error::custom),
-            WordOr::Listed(listed) => Ok(Self::Listed(listed)),
-        }
-    }
-}
-
-impl Serialize for Sidecars {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Listed(listed) => serializer.collect_seq(listed),
-            word => serializer.collect_str(word),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Sidecars {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match WordOr::deserialize(deserializer)? {
-            WordOr::Word(word) => word.parse().map_err(serde::de::Error::custom),
-            WordOr::Listed(listed) => Ok(Self::Listed(listed)),
-        }
+        Ok(extensions)
     }
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-pub use self::images::{Dedup, ImageFields, ImagesRecipe, ListedImage, Sidecars};
+pub use self::images::{AutoList, Dedup, ImageFields, ImagesRecipe, ListItem, ListedImage, Sidecars};
 pub(crate) use self::images::{is_built_in, is_reserved};
 pub use self::text::{DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD};
 pub use self::text::{InvalidUtf8, LengthRange, MAX_PACK_TOKENS, Overflow, TextDedup, TextRecipe, TextShape};

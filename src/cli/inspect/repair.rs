@@ -61,8 +61,8 @@ impl Repair {
             }
             Kind::Text => {
                 let recorded = Recorded::<TextRecipe>::of(manifest).map_err(unreadable)?;
-                let sha256 = manifest.tokenizer.as_ref().and_then(|info| info["sha256"].as_str());
-                let tokenizer = sha256.map(|sha256| tokenizer_of(dir, sha256)).transpose()?;
+                let tokenizer =
+                    manifest.tokenizer_sha256().map(|sha256| tokenizer_of(dir, sha256)).transpose()?;
                 let input = recorded.input.clone();
                 (Self::Text(recorded, tokenizer), input)
             }

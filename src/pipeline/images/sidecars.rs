@@ -14,9 +14,9 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::printable::{printable, printable_path};
-use crate::recipe::Sidecars;
+use crate::recipe::{Sidecars, is_built_in};
 use crate::sample::{Reject, RejectCode, Value};
-use crate::schema::{Field, FieldType, HEIGHT, IMAGE, KEY, LABEL, ORIGIN, WIDTH};
+use crate::schema::{Field, FieldType};
 use crate::source::archive::is_image_name;
 use crate::source::encoding::small_text;
 use crate::source::file_list::{FileList, NearbyFiles};
@@ -30,8 +30,6 @@ use crate::storage::{ObjectUrl, stat};
 const USUAL: [&str; 3] = ["txt", "caption", "json"];
 /// The extension of sidecars with JSON values.
 const JSON: &str = "json";
-/// Fields of every dataset, whose names no sidecar can have.
-const BUILT_IN: [&str; 6] = [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN];
 /// Number of listed images beside which unread sidecars are looked for.
 const PROBED_IMAGES: usize = 16;
 
@@ -124,7 +122,7 @@ pub(super) fn add_fields(
         let same = fields.iter().position(|field| field.name == sidecar.field);
         let at = match same {
             Some(at) if is_shared && fields[at].ty == ty => at,
-            None if !BUILT_IN.contains(&sidecar.field.as_str()) => {
+            None if !is_built_in(&sidecar.field) => {
                 let at = fields.len() - images;
                 fields.insert(at, Field::nullable(&sidecar.field, ty));
                 at

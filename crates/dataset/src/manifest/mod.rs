@@ -325,6 +325,11 @@ impl Manifest {
         self.schema.kind
     }
 
+    /// Returns the SHA-256 of the `tokenizer.json` that made the token ids; `None` if the ids are bytes, or there are none.
+    pub fn tokenizer_sha256(&self) -> Option<&str> {
+        self.tokenizer.as_ref()?["sha256"].as_str()
+    }
+
     /// Iterates over all files listed by name as (path, bytes, SHA-256). Shards are listed in the shard table instead.
     pub fn listed_files(&self) -> impl Iterator<Item = (&str, u64, &str)> {
         let indexes = self.splits.values().flat_map(Split::files);
