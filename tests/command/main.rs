@@ -53,5 +53,8 @@ mod text_sources;
 mod text_tables;
 mod text_zip;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
+#[path = "../shared/tier.rs"]
+mod tier;
+#[allow(unreachable_pub, reason = "this is a test, not a library")]
 #[path = "../shared/tree.rs"]
 mod tree;

@@ -1,8 +1,7 @@
 //! A fault at every single request to an object store: whether the request fails or the process dies, the run or the
 //! next one ends with the objects of a local run.
 //!
-//! By default, one event is tried at each request. `DSCONVERT_FAULTS=all` tries all of them, and
-//! `DSCONVERT_FAULTS_SEED` selects others.
+//! By default, one event is tried at each request; the exhaustive tests of `faults` try all of them (`tier`).
 
 use std::path::PathBuf;
 use std::process::Child;
@@ -14,6 +13,7 @@ use objects::{Fault, Faults};
 
 use crate::remote_setup::*;
 use crate::support::*;
+use crate::tier;
 
 /// Number of requests tried at the same time, each in a case of its own.
 const THREADS: usize = 2;
@@ -51,9 +51,9 @@ enum Commands {
 
 /// The events to try at the request `nth`.
 fn events(seed: u64, nth: u64) -> Vec<Event> {
-    match std::env::var("DSCONVERT_FAULTS").as_deref() {
-        Ok("all" | "every") => EVENTS.to_vec(),
-        _ => vec![EVENTS[((nth + seed) % EVENTS.len() as u64) as usize]],
+    match tier::is_exhaustive("faults") || tier::lists("every-error") {
+        true => EVENTS.to_vec(),
+        false => vec![EVENTS[((nth + seed) % EVENTS.len() as u64) as usize]],
     }
 }
 
@@ -198,7 +198,7 @@ impl Case {
 
 /// Tries every `step`-th request.
 fn sweep(commands: Commands, step: u64) {
-    let seed = std::env::var("DSCONVERT_FAULTS_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let seed = tier::seed();
     let total = Case::new(commands).count_requests();
     assert!(total > 12, "{total}");
     let (next, occurred) = (AtomicU64::new(0), Mutex::new((0u64, 0u64)));
@@ -221,6 +221,7 @@ fn sweep(commands: Commands, step: u64) {
         }
     });
     let (occurred, tried) = occurred.into_inner().unwrap();
+    tier::report(&format!("faults: {tried} at {total} requests to object storage ({commands:?})"));
     assert!(occurred * 4 >= tried * 3, "{commands:?}: {occurred} of {tried}");
 }
 

@@ -4,18 +4,17 @@
 //! each fault, the exit status is a documented one, there is no manifest unless the dataset is complete, and the same
 //! command with `--resume` (or `--overwrite`) ends with the bytes of an undisturbed run.
 //!
-//! By default, one fault is injected at every call of some scenarios, and at a sample of the calls of the others. The
-//! following command injects one error, one lasting error and kills at every call of every scenario; with `every`
-//! instead of `all`, it injects every error:
+//! By default, a fault is injected at a sample of the calls of each scenario. The following command injects one error,
+//! one lasting error and kills at every call; with `every-error` instead of `faults`, it injects every error:
 //!
 //! ```sh
-//! DSCONVERT_FAULTS=all cargo test --test faults -- --nocapture
+//! DSCONVERT_TESTS=faults cargo test --test faults -- --nocapture
 //! ```
 //!
 //! Power cuts are tested, too: the calls of a run are recorded (`record.c`) and replayed on a model of a disk
 //! (`disk.rs`) that loses what was not synced.
 //!
-//! `DSCONVERT_FAULTS_SEED` selects another sample, and `DSCONVERT_FAULTS_ONLY` the scenarios whose name contains it.
+//! `DSCONVERT_TEST_SEED` selects another sample, and `DSCONVERT_FAULTS_ONLY` the scenarios whose name contains it.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "this is a test")]
@@ -29,6 +28,8 @@ mod random;
 mod record;
 mod scenario;
 mod sources;
+#[path = "../shared/tier.rs"]
+mod tier;
 #[path = "../shared/tree.rs"]
 mod tree;
 
@@ -43,7 +44,7 @@ use scenario::Scenario;
 
 /// Number of concurrent runs, which partly wait for the starts and ends of their processes.
 const THREADS: usize = 4;
-/// Number of faults to try in a scenario that is only sampled.
+/// Number of faults of a scenario in a sample.
 const SAMPLE: usize = 8;
 
 const EIO: i32 = 5;
@@ -80,6 +81,16 @@ enum Extent {
     All,
     /// All faults at every call of every scenario.
     Every,
+}
+
+impl Extent {
+    fn of_run() -> Self {
+        match tier::lists("every-error") {
+            true => Self::Every,
+            false if tier::is_exhaustive("faults") => Self::All,
+            false => Self::Sample,
+        }
+    }
 }
 
 /// Keeps one error and one lasting error, chosen by `random`, and all faults that are not errors.
@@ -132,12 +143,7 @@ fn faults_to_try(
 
 #[test]
 fn no_fault_leaves_an_incomplete_dataset() {
-    let extent = match std::env::var("DSCONVERT_FAULTS").as_deref() {
-        Ok("all") => Extent::All,
-        Ok("every") => Extent::Every,
-        _ => Extent::Sample,
-    };
-    let seed = std::env::var("DSCONVERT_FAULTS_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let (extent, seed) = (Extent::of_run(), tier::seed());
     let only = std::env::var("DSCONVERT_FAULTS_ONLY").unwrap_or_default();
     // Syncing to a real disk would take most of the time, and the tests do not depend on it.
     let memory = std::path::Path::new("/dev/shm");
@@ -190,18 +196,19 @@ fn no_fault_leaves_an_incomplete_dataset() {
         calls += scenario_calls;
     }
     println!("| all | {calls} | {total} | | | | |");
+    tier::report(&format!("faults: {total} at {calls} calls"));
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "{} of {total} faults:\n{}", failures.len(), failures.join("\n"));
 }
 
 #[test]
 fn no_power_cut_leaves_an_incomplete_dataset() {
-    let cuts = match std::env::var("DSCONVERT_FAULTS").as_deref() {
-        Ok("every") => Cuts { finished: None, kills: None },
-        Ok("all") => Cuts { finished: Some(60), kills: None },
-        _ => Cuts { finished: Some(8), kills: Some(6) },
+    let cuts = match Extent::of_run() {
+        Extent::Every => Cuts { finished: None, kills: None },
+        Extent::All => Cuts { finished: Some(60), kills: None },
+        Extent::Sample => Cuts { finished: Some(8), kills: Some(6) },
     };
-    let seed = std::env::var("DSCONVERT_FAULTS_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let seed = tier::seed();
     let only = std::env::var("DSCONVERT_FAULTS_ONLY").unwrap_or_default();
     let memory = std::path::Path::new("/dev/shm");
     let root = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();

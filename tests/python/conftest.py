@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import tier
 from dataset import FORMATS, Dataset, load_protobuf
 from object_server import Objects
 
@@ -21,6 +22,19 @@ FIXTURES = ROOT / "fixtures"
 # Small enough shards and odd enough splits that every dataset has several of both.
 PHOTO_OPTIONS = ["--resize", "shorter:96", "--shard-records", "8", "--split", "train=0.7,validation=0.3"]
 CORPUS_OPTIONS = ["--shard-records", "150", "--split", "train=0.8,validation=0.2"]
+
+
+def pytest_collection_modifyitems(items):
+    """Skips the tests that are not in the sample of this commit."""
+    for item in items:
+        mark = item.get_closest_marker("sampled")
+        if mark is None or item.get_closest_marker("every_push"):
+            continue
+        (subject,), one_in, using = mark.args, mark.kwargs["one_in"], mark.kwargs.get("using")
+        if using and using not in item.fixturenames:
+            continue
+        if not tier.is_exhaustive(subject) and not tier.in_sample(item.nodeid, one_in):
+            item.add_marker(pytest.mark.skip(reason=f"not in the sample of this commit: see `tests/run {subject}`"))
 
 
 @pytest.fixture(scope="session")

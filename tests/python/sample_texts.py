@@ -6,6 +6,7 @@ import sysconfig
 from pathlib import Path
 
 import expected
+import tier
 
 # Source files of Python's standard library: natural code and prose that exists wherever these tests run.
 LIBRARY = Path(sysconfig.get_paths()["stdlib"])
@@ -43,6 +44,25 @@ EMOJI = ["\U0001f469\u200d\U0001f469\u200d\U0001f467", "\U0001f44d\U0001f3fd", "
 ODD = ["\x00", "\x01", "\x1b[0m", "\x7f", "\x9f", "\u00ad", "\u034f", "\u061c", "\u200b", "\u200c", "\u200e", "\u202e", "\u2060", "\ufeff", "\ufffd", "\ufffe", "\uffff", "\ue000", "\U0010ffff",
        "\u0378", "\u0600", "\u0e33", "\u0eb3", "\u0f73", "\u0344", "\u0958", "\ufb1d", "\ufdfa", "\u3382", "\u337f", "\u1e9b\u0323", "\U0001d15e", "\U0001e4d0", "\U00010ec2", "\U00011f04",
        "\U00016d40", "\U0001cc00", "\U0002ebf0", "\U000323b0", "\u1c89", "\ua7cb", "\u0897", "\x80", "\u00c3\u00a9", "\u00ef\u00bb\u00bf", "\u00e2\u0082\u00ac"]
+
+# At these, the split patterns of known models differ.
+SPLITS = [
+    "HTMLParser parserHTML don'tX it's'x I'LL o'clock 'tis x'll'd ABCdef aBcD Ab1cD 12345 a1b22",
+    "};\n// comment\n/* x */\r\n/\n./a\n\n  if (x != y) {\n\treturn a->b;  // ok\n}\n   \n end  ",
+    "Größe ΟΔΥΣΣΕΥΣ ǅuro ʰx Привет, Мир! ÉCOLE e\u0301t \u0301x ½ ٣٤٥٦ Ⅷ",
+    "カタ・カナ゜\r\n漢字かな交じり文。12人、3回 中文文本，混在 한국어 문장입니다 नमस्ते दुनिया ภาษาไทย",
+    "²6239½ _ 12345² 1234567 12345\u200d6 12345字 12345ª 1234\u0301",
+    "nul\0 \u200d👩\u200d👩\u200d👧 🇫🇷 ❤\ufe0f\u00ad \u2028x\u0085y  \u3000z",
+]
+# The share of documents that one commit tests, unless all tests of the tokenizers run.
+ONE_IN = 12
+
+
+def documents(count, added, seed):
+    """Natural documents, `count` adversarial ones and a long one; of most, a sample that rotates with the commit."""
+    step = 1 if tier.is_exhaustive("tokenizers") else ONE_IN
+    made = adversarial(count // step, added, seed + tier.SEED)
+    return [*natural()[tier.SEED % step :: step], *made, *SPLITS, " ".join(SPLITS * 300)]
 
 
 def natural():

@@ -57,7 +57,7 @@ def model(name):
 
 def texts_for(options):
     added = [*options.get("user_defined_symbols", ["ing"]), "<s>", "</s>", "<unk>", "<0x0A>"]
-    texts = [*sample_texts.natural(), *sample_texts.adversarial(ADVERSARIAL, added, SEED)]
+    texts = sample_texts.documents(ADVERSARIAL, added, SEED)
     # Long documents, because a Unigram model accumulates scores over a whole document.
     long = "\n".join(sample_texts.natural())
     return [*texts, long[:400_000], long[:50_000][::-1]]

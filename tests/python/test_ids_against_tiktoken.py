@@ -63,7 +63,7 @@ def write(file, ranks):
 
 def mismatches(dsconvert, tmp_path, encoding, tokenizer, policy):
     specials = sorted(encoding.special_tokens_set)
-    texts = [*sample_texts.natural(), *sample_texts.adversarial(ADVERSARIAL, [*specials, "ing"], SEED)]
+    texts = sample_texts.documents(ADVERSARIAL, [*specials, "ing"], SEED)
     jsonl = tmp_path / "texts.jsonl"
     jsonl.write_text("".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(texts)))
     ids = converted(dsconvert, tmp_path / policy, jsonl, tokenizer, "--special-in-text", policy)

@@ -12,6 +12,7 @@ import pytest
 import dsconvert
 from conftest import ROOT
 
+pytestmark = pytest.mark.sampled("examples", one_in=4, using="run")
 README = (ROOT / "README.md").read_text()
 
 

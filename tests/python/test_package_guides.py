@@ -10,6 +10,7 @@ import dsconvert
 from conftest import ROOT
 from test_package_examples import run  # noqa: F401
 
+pytestmark = pytest.mark.sampled("examples", one_in=4)
 TOKENIZER = "fixtures/tokenizers/bpe.json"
 
 

@@ -8,7 +8,10 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 import dsconvert
 
 # Expected, because tests resume from checkpoints in the same directory.
-pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty:UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty:UserWarning"),
+    pytest.mark.sampled("frameworks", one_in=8),
+]
 
 EPOCHS = 3
 # Threads of torch spin while they wait for each other. With so small a model on a busy machine, that takes minutes.
@@ -110,6 +113,7 @@ def test_a_resumed_run_continues_after_the_checkpoint(make, fit, epochs, every, 
     assert second == uninterrupted[done:]
 
 
+@pytest.mark.every_push
 @THREADS
 def test_a_run_can_be_resumed_twice_in_an_epoch(make, fit, epochs, every, tmp_path, threads):
     fit(make(threads), every(every_n_train_steps=4), max_steps=4)

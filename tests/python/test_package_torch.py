@@ -13,6 +13,8 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 import dsconvert
 from dsconvert import ranks
 
+pytestmark = pytest.mark.sampled("frameworks", one_in=4)
+
 
 def keys_of(records):
     return [record["key"] for record in records]
@@ -74,6 +76,7 @@ def test_a_tensor_of_ordinals_gives_a_list_whatever_its_size(text):
         assert text[index]["key"] == text[[3]][0]["key"]
 
 
+@pytest.mark.every_push
 def test_a_data_loader_may_wrap_a_loader(text):
     loader = dsconvert.Loader(text, batch_size=16, num_threads=2, seed=1, as_torch=True)
     expected = [[batch["input_ids"].clone() for batch in loader] for _ in range(2)]
@@ -95,6 +98,7 @@ def test_workers_are_refused_because_they_would_repeat_every_batch(text, start, 
     assert "num_workers=0" in str(caught.value)
 
 
+@pytest.mark.every_push
 def test_tensors_equal_the_arrays_and_keep_their_memory(text, photos_in):
     for source, options in [(text, {}), (dsconvert.open(photos_in("arrow").path), {"center_crop": 32})]:
         arrays = dsconvert.Loader(source, batch_size=4, seed=1, **options)
@@ -132,6 +136,7 @@ def ids_of(batch):
     return batch["input_ids"].tolist()
 
 
+@pytest.mark.every_push
 def test_a_loader_resumes_in_a_stateful_dataloader(text):
     def make():
         loader = dsconvert.Loader(text, batch_size=16, seed=2, as_torch=True)
@@ -249,6 +254,7 @@ def test_a_run_of_two_processes_resumes_in_one(text, corpus_in, tmp_path):
     assert sorted(two[0][2] + two[1][2] + one[0][2]) == list(range(len(text)))
 
 
+@pytest.mark.every_push
 def test_ranks_are_those_of_torch_distributed(text, monkeypatch, caplog):
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 import dsconvert
 
 # Warnings about single devices and missing accelerators, which are expected here.
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.sampled("frameworks", one_in=4)]
 torch.set_num_threads(1)
 VOCABULARY = 4096
 
@@ -94,6 +94,7 @@ def _without_zeros(ids):
     return [i for i in ids if i]
 
 
+@pytest.mark.every_push
 def test_a_loader_gives_the_batches_of_a_trainer_and_resumes_exactly(train, tmp_path):
     import transformers
 
@@ -151,6 +152,7 @@ def test_accelerate_prepares_a_data_loader_over_a_split(train):
     ]
 
 
+@pytest.mark.every_push
 def test_accelerate_saves_the_state_of_a_loader(train, tmp_path):
     import accelerate
 
@@ -204,12 +206,14 @@ print(len(held), "batches")
 """
 
 
+@pytest.mark.every_push
 def test_jax_accepts_the_batches(train, photos_in, tmp_path):
     command = [sys.executable, "-c", JAX_PROGRAM, train.path, photos_in("arrow").path]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and done.stdout.endswith(" batches\n"), done.stdout + done.stderr
 
 
+@pytest.mark.every_push
 def test_training_with_plain_numpy_reduces_the_loss(photos_in):
     """Trains a multinomial logistic regression."""
     dataset = dsconvert.open(photos_in("msgpack").path)

@@ -22,6 +22,7 @@ from dsconvert.ray.task_size import TaskSize
 from dsconvert.ray.unit_tasks import ranges
 from ray_cluster import LocalCluster, commands_of, kill, parent, raylet, wait_for
 
+pytestmark = pytest.mark.sampled("frameworks", one_in=8, using="cluster")
 GUIDE = ROOT / "docs/how-to/convert-with-ray.md"
 OPTIONS = {"resize": "shorter:64", "unit_bytes": "262144"}
 FLAGS = [f"--{name.replace('_', '-')}={value}" for name, value in OPTIONS.items()]
@@ -82,6 +83,7 @@ def convert(photos, out, **more):
     return dsconvert_ray.convert("images", photos, out, **{"task_seconds": 0.01, **OPTIONS, **more})
 
 
+@pytest.mark.every_push
 def test_the_dataset_has_the_bytes_of_the_command(connected, photos, whole, tmp_path):
     seen = []
     report = convert(photos, tmp_path / "out", progress=seen.append, max_tasks=3)

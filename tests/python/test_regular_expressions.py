@@ -95,6 +95,7 @@ def test_constructs_match_the_same_text_and_the_same_ones_are_refused(binary, ds
     assert not different, "\n".join(different)
 
 
+@pytest.mark.sampled("tokenizers", one_in=3)
 @pytest.mark.parametrize("pattern", SPLITS)
 def test_splits_of_every_behavior_give_the_ids_of_the_package(pattern, dsconvert, tmp_path):
     texts = [*TEXTS, " ".join(TEXTS), *[text for _, text in expected.documents() if text][:30]]
@@ -126,6 +127,7 @@ RUNS = {
 }
 
 
+@pytest.mark.sampled("tokenizers", one_in=4)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_million_equal_characters_have_the_ids_of_the_package(name, dsconvert, tmp_path):
     if name == "word-boundaries":

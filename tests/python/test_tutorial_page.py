@@ -4,9 +4,12 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from conftest import ROOT
 
 
+@pytest.mark.sampled("examples", one_in=4)
 def test_the_commands_run_and_the_outputs_have_the_form_on_the_page(binary):
     done = subprocess.run(
         [sys.executable, ROOT / "tools/tutorial", "--check"],

@@ -44,6 +44,8 @@ PATTERNS = {
         + BLANKS,
     ],
     "bloom": [r" ?[^(\s|[.,!?…。，、।۔،])]+"],
+    # Numbers end at a boundary of words, which includes `²` and the zero-width joiner or not depending on the library.
+    "cohere2": [r"\d{1,3}(?=(?:\d{3})*\b)", cased(CONTRACTIONS + "?", r"\p{N}{1,3}")],
 }
 
 # Added tokens of every kind. Those that depend on adjacent characters are in separate tokenizers, because a document

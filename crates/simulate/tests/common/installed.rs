@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-/// Returns whether `program` runs; a test that needs it is skipped otherwise. If `DSCONVERT_TEST_ALL` is set, as in
+/// Returns whether `program` runs; a test that needs it is skipped otherwise. If `DSCONVERT_TESTS` is set, as in
 /// `tests/run`, a missing program is a failure.
 #[allow(clippy::print_stdout, reason = "reports a skipped test")]
 pub fn is_installed(program: &str) -> bool {
@@ -13,7 +13,7 @@ pub fn is_installed(program: &str) -> bool {
         .status()
         .is_ok_and(|status| status.success());
     assert!(
-        found || std::env::var_os("DSCONVERT_TEST_ALL").is_none(),
+        found || std::env::var_os("DSCONVERT_TESTS").is_none(),
         "{program} is not installed; tests/run installs it"
     );
     if !found {
