@@ -11,6 +11,7 @@ pub use dsconvert_dataset::{error, format, index, manifest, packing, sample, sch
 pub use dsconvert_reader as reader;
 #[cfg(feature = "decode")]
 pub use dsconvert_reader::decode;
+pub use dsconvert_writer as writer;
 
 #[cfg(feature = "convert")]
 use dsconvert_dataset::{numbers, option_names, panics, printable, sampling, testing, threads};

@@ -14,14 +14,15 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::commit::PlannedUnits;
-use super::layout::{PLAN_NAME, WORK_NAME};
-use super::output::{OutputDir, PlannedOutput};
+use super::layout::PLAN_NAME;
+use super::output::OutputDir;
 use super::plan::Plan;
 use super::remote::Remote;
 use super::remote_units::PlanId;
@@ -128,9 +129,11 @@ impl JobHeader {
         PlannedUnits {
             plan: self.plan.clone(),
             count: self.units,
-            schema: self.schema.clone(),
+            schema: Arc::new(self.schema.clone()),
             format: self.output.format,
             splits: self.splits.clone(),
+            shard_bytes: self.output.shard_bytes,
+            shard_records: self.output.shard_records,
         }
     }
 
@@ -259,17 +262,17 @@ pub(super) fn check_stored_plan(plan: &Plan<'_>, work: &Path, resumes: bool) -> 
 }
 
 /// Refuses an output without a stored job.
-pub(super) fn check_output(output: &PlannedOutput) -> Result<()> {
+pub(super) fn check_output(output: &OutputDir) -> Result<()> {
     match output.remote() {
-        None => check_stored(&output.dir().join(WORK_NAME)),
+        None => check_stored(&output.work()),
         Some(remote) if remote.plan()?.is_none() => Err(no_plan(remote.path(), "at this URL")),
         Some(_) => Ok(()),
     }
 }
 
 /// Returns the working directory of `output`, in which there must be a stored job; for object storage, fetches it.
-pub(super) fn work_of(output: &PlannedOutput) -> Result<PathBuf> {
-    let work = output.dir().join(WORK_NAME);
+pub(super) fn work_of(output: &OutputDir) -> Result<PathBuf> {
+    let work = output.work();
     match output.remote() {
         None => check_stored(&work)?,
         Some(remote) => {

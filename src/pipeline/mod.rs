@@ -31,7 +31,8 @@ mod text;
 mod timing;
 
 use dsconvert_writer::{
-    commit, layout, outcome, output, remote, remote_units, repair, stage, stop, unit, units, workers,
+    DatasetWriter, commit, layout, outcome, output, remote, remote_units, repair, stage, stop, unit, units,
+    workers,
 };
 
 pub use estimate::{Estimate, MIN_SAMPLE};

@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use super::DatasetWriter;
 use super::images::{ImageConversion, ImagesJob};
 use super::job_file::{self, OpenedJob, StoredJob};
-use super::layout::LOCK_NAME;
-use super::output::{OutputDir, OutputState, PlannedOutput, adapt_help, may_be_overtaken};
+use super::output::{OutputDir, OutputState, adapt_help, may_be_overtaken};
 use super::progress::Progress;
 use super::run::{Outcome, commit};
 use super::run_units::{RunContext, Units};
@@ -21,7 +21,7 @@ use super::source_checks;
 use super::stop::{Continuation, Stop, restart};
 use super::text::{TextConversion, TextJob};
 use super::timing::Phase;
-use super::units::{CheckLevel, UnitDirs, UnitState};
+use super::units::{CheckLevel, UnitState};
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::Manifest;
@@ -30,7 +30,7 @@ use crate::options::{RunOptions, SourceSpec};
 use crate::printable::{printable, printable_path, shell_word};
 use crate::schema::Kind;
 use crate::source::planned::is_source_change;
-use crate::storage::{DirLock, ObjectUrl, lstat};
+use crate::storage::{ObjectUrl, lstat};
 
 /// Number of ranges of units listed in a message; further ones are counted.
 const SHOWN_RANGES: usize = 8;
@@ -98,7 +98,7 @@ fn convert_units(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<PartOutcome> {
-    let output = PlannedOutput::open(&options.out, options.scratch.as_deref(), options.existing)?;
+    let mut output = OutputDir::join(&options.out, options.scratch.as_deref(), options.existing)?;
     if let Some(manifest) = output.committed()? {
         return Ok(PartOutcome::committed(manifest));
     }
@@ -108,19 +108,20 @@ fn convert_units(
         opened.header.replace_sources(sources)?;
         source_checks::refuse_sources(&options.out, &opened.header, (&opened.files).into())?;
     }
-    let _lock = DirLock::share(&work.join(LOCK_NAME))?;
+    output.share_lock()?;
     let header = opened.header.clone();
     let selected = selection.of(header.units)?;
     let workers = Workers::start(options.threads)?;
     let context = RunContext { workers: &workers, progress, stop };
-    let dirs = UnitDirs::new(&work);
-    let units = Units { header: &header, out: output.dir(), dirs: &dirs, remote: output.remote(), context };
+    let writer = DatasetWriter::new(output, header.planned_units());
+    let output = writer.dir();
+    let units = Units { writer: &writer, context };
     let count = selected.len() as u32;
     let check = CheckLevel::of(options.existing);
     let todo = units.unfinished(selected.clone(), check)?;
     if output.remote().is_none() {
         let is_finished = |unit: &u32| todo.binary_search(unit).is_err();
-        dirs.sync_finished(&selected.into_iter().filter(is_finished).collect::<Vec<_>>())?;
+        writer.dirs().sync_finished(&selected.into_iter().filter(is_finished).collect::<Vec<_>>())?;
     }
     let converted = todo.len() as u32;
     if !todo.is_empty() {
@@ -208,7 +209,7 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
     let RunOptions { out, existing, .. } = options;
     let scratch = options.scratch.as_deref();
     {
-        let output = PlannedOutput::open(out, scratch, *existing)?;
+        let output = OutputDir::join(out, scratch, *existing)?;
         match output.committed()? {
             // Nothing is written, so the directory may be read-only.
             Some(manifest) if !output.may_have_work()? => return Ok(Outcome::complete(manifest)),
@@ -235,14 +236,12 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
     fetched?;
     let (OpenedJob { header, files, tokenizer_json }, _) = job_file::open(&dir.work())?;
     progress.planned(header.files, files.bytes());
-    let dirs = UnitDirs::new(&dir.work());
+    let writer = DatasetWriter::new(dir, header.planned_units());
     let workers = Workers::start(options.threads)?;
-    let context = RunContext { workers: &workers, progress, stop };
-    let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote(), context };
     let started = Instant::now();
     let mut unfinished = Vec::new();
     let all = (0..header.units).collect();
-    for (unit, state) in units.store().check(all, CheckLevel::of(*existing), &workers, stop, &|_| {})? {
+    for (unit, state) in writer.check(all, CheckLevel::of(*existing), &workers, stop, &|_| {})? {
         if let UnitState::Damaged(why) = state {
             progress.note(format!("unit {unit} has to be converted again, because {why}"));
         }
@@ -250,7 +249,7 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
     }
     progress.timing.end_phase(Phase::Prepare, started);
     if !unfinished.is_empty() {
-        if let Some(outcome) = committed_meanwhile(&dir)? {
+        if let Some(outcome) = committed_meanwhile(writer.dir())? {
             return Ok(outcome);
         }
         let error = not_finished(&unfinished, header.units);
@@ -263,7 +262,7 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
         });
     }
     stop.check()?;
-    commit(dir, &header, (&files).into(), tokenizer_json.as_deref(), options.max_rejects, progress, stop)
+    commit(writer, &header, (&files).into(), tokenizer_json.as_deref(), options.max_rejects, progress, stop)
 }
 
 /// Returns the outcome if another process has meanwhile committed the dataset in object storage and deleted its plan and

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::commit::{Commit, CommitFailure, Committed, Provenance};
+use super::DatasetWriter;
+use super::commit::{CommitFailure, Committed, ManifestParts};
 use super::conversion::Conversion;
 use super::job_file::{self, JobHeader, StoredJob};
 use super::layout::{PLAN_NAME, WORK_NAME};
@@ -18,7 +19,7 @@ use super::run_units::{RunContext, Units};
 use super::source_checks;
 use super::stop::{Continuation, Stop, restart};
 use super::timing::Phase;
-use super::units::{CheckLevel, Totals, UnitDirs};
+use super::units::{CheckLevel, Totals};
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{CARD_NAME, MANIFEST_NAME, Manifest, PlanInfo, Sources};
@@ -209,10 +210,9 @@ fn write_plan<J: StoredJob, C: Conversion>(
         }
         OutputState::Empty => {}
     }
-    let dirs = UnitDirs::new(&dir.work());
+    let writer = DatasetWriter::new(dir, header.planned_units());
     let context = RunContext { workers: &workers, progress, stop };
-    let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote(), context };
-    units.prepare(conversion, &Shares::of(run.memory_bytes).tasks())?;
+    Units { writer: &writer, context }.prepare(conversion, &Shares::of(run.memory_bytes).tasks())?;
     Ok(header.units)
 }
 
@@ -238,25 +238,26 @@ fn convert_and_commit<J: StoredJob, C: Conversion>(
     let context = RunContext { workers: &workers, progress, stop };
     let OpenedOutput { dir, header, state } = open_output(job, run, progress, stop)?;
     let files = job.files();
+    let writer = DatasetWriter::new(dir, header.planned_units());
+    let dir = writer.dir();
     if let OutputState::Committed(manifest) = state {
-        return already_committed(&dir, &header, job, conversion, run, context, *manifest);
+        return already_committed(&writer, &header, job, conversion, run, context, *manifest);
     }
-    let dirs = UnitDirs::new(&dir.work());
     dir.remove_leftovers()?;
-    let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote(), context };
+    let units = Units { writer: &writer, context };
     let all = (0..header.units).collect();
     let converted = units
         .unfinished(all, CheckLevel::of(run.existing))
         .and_then(|todo| units.convert(conversion, todo, run));
     if let Err(error) = converted {
         let committed =
-            may_be_overtaken(&error).then(|| committed_by_another(&dir, &header, files, progress)).flatten();
+            may_be_overtaken(&error).then(|| committed_by_another(dir, &header, files, progress)).flatten();
         return committed.ok_or(error);
     }
     panic_point("commit");
     let card = dir.path().join(CARD_NAME);
     let has_card = run.existing == Existing::Overwrite && dir.remote().is_none() && lstat(&card)?.is_some();
-    let outcome = commit(dir, &header, files, job.tokenizer_json(), run.max_rejects, progress, stop)?;
+    let outcome = commit(writer, &header, files, job.tokenizer_json(), run.max_rejects, progress, stop)?;
     if has_card {
         progress.note(format!(
             "{} describes the earlier dataset, and `datasets.load_dataset` reads class names from it: remove it, then \
@@ -270,7 +271,7 @@ fn convert_and_commit<J: StoredJob, C: Conversion>(
 
 /// Commits the finished units of a plan.
 pub(super) fn commit(
-    dir: OutputDir,
+    writer: DatasetWriter,
     header: &JobHeader,
     files: SourceFiles<'_>,
     tokenizer_json: Option<&[u8]>,
@@ -285,7 +286,7 @@ pub(super) fn commit(
         let skipped = SkippedTypes::from(skipped);
         (nothing_found(header, files, &skipped), skipped.advice(header.schema.kind))
     };
-    let provenance = Provenance {
+    let parts = ManifestParts {
         options: &header.options,
         tokenizer: header.tokenizer.as_ref(),
         tokenizer_json,
@@ -300,8 +301,7 @@ pub(super) fn commit(
         fingerprint: &fingerprint,
         nothing_found: &nothing_found,
     };
-    let units = header.planned_units();
-    let committed = Commit { dir: &dir, units: &units, provenance: &provenance, max_rejects, stop }.run();
+    let (committed, dir) = (writer.commit_as(&parts, max_rejects, stop), writer.dir());
     progress.timing.end_phase(Phase::Commit, started);
     match committed {
         Ok(Committed { manifest, totals }) => {
@@ -315,9 +315,9 @@ pub(super) fn commit(
                 let help = format!("{help}, and {}", restart(dir.shown()));
                 error.help(help)
             }
-            _ => output::combine_errors(error, dir.abandon(header.units, &header.plan)),
+            _ => output::combine_errors(error, writer.abandon()),
         }),
-        Err(failure) => committed_by_another(&dir, header, files, progress)
+        Err(failure) => committed_by_another(dir, header, files, progress)
             .ok_or_else(|| stop.continuation().add_to(failure.error.never_usage())),
     }
 }
@@ -347,7 +347,7 @@ fn note_leftovers(progress: &Progress, removed: Result<()>) {
 
 /// Checks a dataset that is already committed with the same sources and options, and repairs it if requested.
 fn already_committed<J: StoredJob, C: Conversion>(
-    dir: &OutputDir,
+    writer: &DatasetWriter,
     header: &JobHeader,
     job: &J,
     conversion: &C,
@@ -356,21 +356,21 @@ fn already_committed<J: StoredJob, C: Conversion>(
     manifest: Manifest,
 ) -> Result<Outcome> {
     let RunContext { workers, progress, stop } = context;
+    let dir = writer.dir();
     let repairs = options.existing == Existing::Resume(ResumeCheck::Repair);
     let same = check_same(&manifest, &header.plan_of(job.files()), &header.sources(job.files()))
         .map_err(|differs| differs.refused(dir.shown(), repairs));
     let repaired = same.and_then(|()| match repairs {
         true => {
-            let write = |dirs: &UnitDirs, all: Vec<u32>| {
-                let units = Units { header, out: dir.path(), dirs, remote: None, context };
+            let write = |all: Vec<u32>| {
+                let units = Units { writer, context };
                 let todo = units.unfinished(all, CheckLevel::Hashes)?;
                 units.convert(conversion, todo, options)
             };
             let made_from = |unit| listed(job.files_of_unit(unit).into_iter().map(|file| file.origin));
-            let (units, note) = (header.planned_units(), |note| progress.note(note));
+            let note = |note| progress.note(note);
             let (tokenizer_json, write, made_from) = (job.tokenizer_json(), &write, &made_from);
-            Repair { dir, units: &units, tokenizer_json, write, made_from, note: &note, workers, stop }
-                .run(&manifest)
+            Repair { writer, tokenizer_json, write, made_from, note: &note, workers, stop }.run(&manifest)
         }
         false => {
             let check = CheckLevel::of(options.existing);

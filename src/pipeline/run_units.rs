@@ -1,28 +1,23 @@
 //! Conversion of the units of a plan: all of them, or the share of one process.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
+use super::DatasetWriter;
 use super::conversion::Conversion;
 use super::dedup::{DUPLICATE_PAIRS_HASH_NAME, DUPLICATE_PAIRS_NAME};
-use super::job_file::JobHeader;
 use super::memory::{MemoryPool, Shares};
-use super::output::UnitStore;
 use super::progress::Progress;
-use super::remote::Remote;
 use super::remote_units::UPLOADS;
 use super::schedule::{FailedUnits, SchedulerContext, run};
 use super::stop::{Continuation, Stop};
 use super::timing::Phase;
-use super::unit::{UnitOptions, UnitSink};
-use super::units::{CheckLevel, UnitDirs, UnitResult, UnitState};
+use super::unit::UnitSink;
+use super::units::{CheckLevel, UnitResult, UnitState};
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::numbers::plural;
 use crate::options::RunOptions;
 use crate::source::planned::is_source_change;
-use crate::storage::Writeback;
 
 /// The threads of a run, where it counts its work, and how it is stopped.
 #[derive(Clone, Copy)]
@@ -32,23 +27,13 @@ pub(super) struct RunContext<'a> {
     pub(super) stop: &'a Stop,
 }
 
-/// The units of a plan in an output directory.
+/// The units of a plan, and the run that converts them.
 pub(super) struct Units<'a> {
-    pub(super) header: &'a JobHeader,
-    pub(super) out: &'a Path,
-    pub(super) dirs: &'a UnitDirs,
-    /// Destination of finished units, if it is object storage.
-    pub(super) remote: Option<&'a Remote>,
+    pub(super) writer: &'a DatasetWriter,
     pub(super) context: RunContext<'a>,
 }
 
 impl Units<'_> {
-    /// Returns where the units are stored.
-    pub(super) fn store(&self) -> UnitStore<'_> {
-        let JobHeader { plan, units, .. } = self.header;
-        UnitStore { dirs: self.dirs, out: self.out, remote: self.remote, plan, planned: *units }
-    }
-
     /// Checks `units` and returns the unfinished ones. Finished units are counted as done; damaged ones are removed.
     pub(super) fn unfinished(&self, units: Vec<u32>, check: CheckLevel) -> Result<Vec<u32>> {
         let RunContext { workers, progress, stop } = self.context;
@@ -59,10 +44,10 @@ impl Units<'_> {
             let records = result.splits.iter().map(|s| s.records).sum();
             progress.done(counts.found, result.source_bytes, records, counts.rejected);
         };
-        for (unit, state) in self.store().check(units, check, workers, stop, &done)? {
+        for (unit, state) in self.writer.check(units, check, workers, stop, &done)? {
             if let UnitState::Damaged(why) = state {
                 progress.note(format!("unit {unit} is converted again, because {why}"));
-                self.store().remove(unit)?;
+                self.writer.remove(unit)?;
             }
             todo.push(unit);
         }
@@ -73,22 +58,18 @@ impl Units<'_> {
     /// Does the preparation shared by all units, unless another process has done it.
     pub(super) fn prepare<C: Conversion>(&self, conversion: &C, memory: &MemoryPool) -> Result<()> {
         let RunContext { workers, stop, .. } = self.context;
-        let work = self.dirs.work();
-        if let Some(remote) = self.remote {
-            let plan = &self.header.plan;
-            if remote.find_planned(work, plan, DUPLICATE_PAIRS_HASH_NAME)? {
-                remote.fetch_planned(work, plan, DUPLICATE_PAIRS_NAME)?;
-            }
+        let (work, plan) = (&self.writer.dir().work(), &self.writer.units().plan);
+        if let Some(remote) = self.writer.dir().remote()
+            && remote.find_planned(work, plan, DUPLICATE_PAIRS_HASH_NAME)?
+        {
+            remote.fetch_planned(work, plan, DUPLICATE_PAIRS_NAME)?;
         }
         conversion.prepare(work, workers, memory, stop)?;
-        match self.remote {
+        match self.writer.dir().remote() {
             // The hash comes last: it shows that the other file is complete.
-            Some(remote) => remote.store_planned(
-                work,
-                &self.header.plan,
-                &[DUPLICATE_PAIRS_NAME, DUPLICATE_PAIRS_HASH_NAME],
-                stop,
-            ),
+            Some(remote) => {
+                remote.store_planned(work, plan, &[DUPLICATE_PAIRS_NAME, DUPLICATE_PAIRS_HASH_NAME], stop)
+            }
             None => Ok(()),
         }
     }
@@ -114,25 +95,14 @@ impl Units<'_> {
         self.prepare(conversion, &memory)?;
         progress.timing.end_phase(Phase::Prepare, started);
         let started = Instant::now();
-        let (header, writeback) = (self.header, Writeback::start());
-        let unit_options = Arc::new(UnitOptions {
-            plan: header.plan.clone(),
-            format: header.output.format,
-            shard_bytes: header.output.shard_bytes,
-            shard_records: header.output.shard_records,
-            schema: Arc::new(header.schema.clone()),
-            splits: header.splits.clone(),
-            writeback: writeback.clone(),
-            remote: self.remote.cloned(),
-        });
-        let sink =
-            |unit| UnitSink::create(unit, self.dirs, &unit_options, conversion.stages(self.dirs.work()));
-        let uploads = self.remote.map(|_| UPLOADS);
+        let (written, work) = (self.writer.start(), self.writer.dir().work());
+        let sink = |unit| UnitSink::create(unit, &written, conversion.stages(&work));
+        let uploads = self.writer.dir().remote().map(|_| UPLOADS);
         let failed = run(
             &SchedulerContext { conversion, workers, memory, progress, stop, sink: &sink, uploads },
             todo,
         )?;
-        writeback.check()?;
+        written.check()?;
         progress.timing.end_phase(Phase::Convert, started);
         all_failures(failed, count, &stop.continuation()).map_or(Ok(()), Err)
     }

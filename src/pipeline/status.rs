@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use super::job_file::{self, OpenedJob};
-use super::output::PlannedOutput;
+use super::output::OutputDir;
 use super::parts::planned_units;
 use super::stop::Stop;
 use super::units::{RESULT_NAME, UnitDirs, UnitResult, UnitState};
@@ -67,7 +67,7 @@ impl Status {
 ///
 /// [`ErrorKind::Usage`](crate::error::ErrorKind::Usage) if there is neither a plan nor a dataset.
 pub fn status(out: &Path, scratch: Option<&Path>) -> Result<Status> {
-    let output = PlannedOutput::open(out, scratch, Existing::Resume(ResumeCheck::Sizes))?;
+    let output = OutputDir::join(out, scratch, Existing::Resume(ResumeCheck::Sizes))?;
     if let Some(manifest) = output.committed()? {
         return Ok(Status {
             committed: true,

@@ -6,6 +6,7 @@ mod bad_input;
 mod bench;
 mod bench_pairs;
 mod command_line;
+mod dataset_writer;
 mod determinism;
 mod failures;
 mod headspace;

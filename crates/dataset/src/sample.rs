@@ -25,6 +25,8 @@ use serde::{Deserialize, Serialize};
 
 pub use ids::{Ids, PackedIds};
 
+use crate::schema::{HEIGHT, INPUT_IDS, LENGTH, Schema, WIDTH};
+
 /// One value of a record. Its bytes are shared ([`Bytes`]) or, for short-lived access, borrowed (`&[u8]`).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value<B: AsRef<[u8]> = Bytes> {
@@ -132,6 +134,41 @@ pub fn crc32c_of<B: AsRef<[u8]>>(values: &[Value<B>]) -> u32 {
         Value::Bytes(b) => counted(crc, b.as_ref()),
         Value::Ids(ids) => counted(crc, ids.as_bytes().as_ref()),
     })
+}
+
+/// Returns the length of a record according to its own values: the number of ids, or width × height. The error is a clause
+/// for a message.
+///
+/// # Errors
+///
+/// Fails if the values do not determine a length.
+pub fn length_of<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result<u64, String> {
+    match schema.holds_token_ids() {
+        false => {
+            let (width, height) = (uint(schema, values, WIDTH), uint(schema, values, HEIGHT));
+            let pixels = width.zip(height).and_then(|(width, height)| width.checked_mul(height));
+            pixels.ok_or_else(|| "the record has no width and height".to_owned())
+        }
+        true => {
+            let ids = match schema.index_of(INPUT_IDS).and_then(|i| values.get(i)) {
+                Some(Value::Ids(ids)) => ids.len() as u64,
+                _ => return Err("the record has no token ids".to_owned()),
+            };
+            match uint(schema, values, LENGTH) {
+                Some(length) if length == ids => Ok(ids),
+                Some(length) => Err(format!("the record has {ids} ids, but its length field is {length}")),
+                None => Err("the record has no length".to_owned()),
+            }
+        }
+    }
+}
+
+/// Returns the number in the field `name` of a record.
+pub fn uint<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>], name: &str) -> Option<u64> {
+    match schema.index_of(name).and_then(|i| values.get(i)) {
+        Some(&Value::UInt(u)) => Some(u),
+        _ => None,
+    }
 }
 
 fn scalar(crc: u32, value: u64) -> u32 {

@@ -7,11 +7,11 @@ use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::format::Format;
 use dsconvert_dataset::index::{LengthRun, LengthSummary};
 use dsconvert_dataset::manifest::{Counts, MANIFEST_NAME, Sources};
+use dsconvert_dataset::sample::length_of;
 use dsconvert_dataset::schema::{Kind, Schema};
 use dsconvert_dataset::storage::{Access, folder_of, stat};
 use serde::Serialize;
 
-use super::record_check::own_length;
 use super::{Dataset, ShardFile, Split};
 
 /// Maximum number of buckets of a histogram: as many as fit a terminal.
@@ -210,7 +210,7 @@ impl ShardFile {
         let mut runs: BTreeMap<u64, u64> = BTreeMap::new();
         let mut records = 0;
         for record in self.records()? {
-            let length = own_length(self.schema(), &record?.into_inner().values)
+            let length = length_of(self.schema(), &record?.into_inner().values)
                 .map_err(|what| Error::corrupt(what).at_path(self.path()).at_row(records))?;
             *runs.entry(length).or_default() += 1;
             records += 1;

@@ -1,8 +1,8 @@
 //! Checks a record against its entry in the record index.
 
 use dsconvert_dataset::index::IndexEntry;
-use dsconvert_dataset::sample::{Value, crc32c_of};
-use dsconvert_dataset::schema::{HEIGHT, INPUT_IDS, LENGTH, Schema, WIDTH};
+use dsconvert_dataset::sample::{Value, crc32c_of, length_of, uint};
+use dsconvert_dataset::schema::{HEIGHT, Schema, WIDTH};
 
 /// Checks that `values` are those of the record that `entry` describes. The error is a clause for a message.
 pub(super) fn check_record<B: AsRef<[u8]>>(
@@ -17,46 +17,17 @@ pub(super) fn check_record<B: AsRef<[u8]>>(
     if crc32c != entry.crc32c {
         return Err(format!("the checksum is {crc32c:08x}, but {:08x} in the record index", entry.crc32c));
     }
-    let length = own_length(schema, values)?;
+    let length = length_of(schema, values)?;
     if length != entry.length {
         return Err(format!("the length is {length}, but {} in the record index", entry.length));
     }
     if !schema.index_columns().is_empty() {
-        let (width, height) = (number(schema, values, WIDTH), number(schema, values, HEIGHT));
+        let (width, height) = (uint(schema, values, WIDTH), uint(schema, values, HEIGHT));
         if (width, height) != (Some(entry.width.into()), Some(entry.height.into())) {
             return Err("width and height differ from those in the record index".to_owned());
         }
     }
     Ok(())
-}
-
-/// Returns the length of a record according to its own values: the number of ids, or width × height.
-pub(super) fn own_length<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result<u64, String> {
-    match schema.holds_token_ids() {
-        false => {
-            let (width, height) = (number(schema, values, WIDTH), number(schema, values, HEIGHT));
-            let pixels = width.zip(height).and_then(|(width, height)| width.checked_mul(height));
-            pixels.ok_or_else(|| "the record has no width and height".to_owned())
-        }
-        true => {
-            let ids = match schema.index_of(INPUT_IDS).and_then(|i| values.get(i)) {
-                Some(Value::Ids(ids)) => ids.len() as u64,
-                _ => return Err("the record has no token ids".to_owned()),
-            };
-            match number(schema, values, LENGTH) {
-                Some(length) if length == ids => Ok(ids),
-                Some(length) => Err(format!("the record has {ids} ids, but its length field is {length}")),
-                None => Err("the record has no length".to_owned()),
-            }
-        }
-    }
-}
-
-fn number<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>], name: &str) -> Option<u64> {
-    match schema.index_of(name).and_then(|i| values.get(i)) {
-        Some(&Value::UInt(u)) => Some(u),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -41,17 +41,17 @@ pub const SORT_BYTES: usize = 64 << 20;
 const SHOWN_REJECTS: usize = 3;
 
 /// Input of the commit besides the units.
-pub struct Commit<'a> {
+pub(crate) struct Commit<'a> {
     /// The output directory.
-    pub dir: &'a OutputDir,
+    pub(crate) dir: &'a OutputDir,
     /// The units, all of which must be finished.
-    pub units: &'a PlannedUnits,
-    /// Origin of the records.
-    pub provenance: &'a Provenance<'a>,
+    pub(crate) units: &'a PlannedUnits,
+    /// What the manifest says besides what the units determine.
+    pub(crate) parts: &'a ManifestParts<'a>,
     /// Limit on rejects; if it is exceeded, nothing is committed.
-    pub max_rejects: MaxRejects,
+    pub(crate) max_rejects: MaxRejects,
     /// Request to stop.
-    pub stop: &'a Stop,
+    pub(crate) stop: &'a Stop,
 }
 
 /// The units of a dataset, and what they have in common.
@@ -62,18 +62,22 @@ pub struct PlannedUnits {
     /// Number of units.
     pub count: u32,
     /// Schema of the records.
-    pub schema: Schema,
+    pub schema: Arc<Schema>,
     /// Format of the shards.
     pub format: Format,
     /// Names of the splits.
     pub splits: Vec<String>,
+    /// A shard is closed before the canonical size of its records exceeds this many bytes.
+    pub shard_bytes: u64,
+    /// A shard is closed when it holds this many records.
+    pub shard_records: Option<u64>,
 }
 
 /// Returns a message and a help, given the number of skipped files by type.
 pub(super) type NothingFound<'a> = dyn Fn(&BTreeMap<String, u64>) -> (String, Option<String>) + 'a;
 
 /// What the manifest says about the origin of the records, besides what the units determine.
-pub struct Provenance<'a> {
+pub struct ManifestParts<'a> {
     /// Options that determine the records.
     pub options: &'a serde_json::Value,
     /// Description of the tokenizer, if there is one.
@@ -120,15 +124,15 @@ impl Commit<'_> {
     /// # Errors
     ///
     /// [`ErrorKind::NotCommitted`] if there are no records, too many items were rejected, or two records have the same key.
-    pub fn run(self) -> Result<Committed, CommitFailure> {
-        let (planned, provenance) = (self.units, self.provenance);
+    pub(crate) fn run(self) -> Result<Committed, CommitFailure> {
+        let (planned, parts) = (self.units, self.parts);
         let dirs = UnitDirs::new(&self.dir.work());
         if let Some(remote) = self.dir.remote() {
             remote.fetch_units(&dirs, planned.count, &planned.plan, self.stop)?;
         }
         let mut units = Vec::new();
         let mut counts = Counts::default();
-        let mut totals = Totals::planned(provenance.skipped);
+        let mut totals = Totals::planned(parts.skipped);
         let classes = planned.schema.class_names.len();
         let mut labels = vec![vec![0; classes]; planned.splits.len()];
         let mut content = ContentHash::default();
@@ -153,7 +157,7 @@ impl Commit<'_> {
         let sources = Sources {
             skipped: totals.skipped.values().sum(),
             content: format!("xxh3-128:{:032x}", content.digest()),
-            ..provenance.sources.clone()
+            ..parts.sources.clone()
         };
 
         // Before anything is moved: if keys repeat, the units can never become a dataset.
@@ -183,20 +187,20 @@ impl Commit<'_> {
             }
         }
         let mut files = derived.lists;
-        if let Some(json) = provenance.tokenizer_json {
+        if let Some(json) = parts.tokenizer_json {
             files.push(file_entry(TOKENIZER_NAME, write_shared_file(&staged.join(TOKENIZER_NAME), json)?));
         }
         let mut manifest = Manifest {
             manifest_version: MANIFEST_VERSION,
             digest: None,
             dsconvert: env!("CARGO_PKG_VERSION").to_owned(),
-            fingerprint: (provenance.fingerprint)(&sources.content),
+            fingerprint: (parts.fingerprint)(&sources.content),
             format: planned.format,
-            schema: planned.schema.clone(),
-            options: provenance.options.clone(),
-            tokenizer: provenance.tokenizer.cloned(),
+            schema: Schema::clone(&planned.schema),
+            options: parts.options.clone(),
+            tokenizer: parts.tokenizer.cloned(),
             sources,
-            plan: provenance.plan.clone(),
+            plan: parts.plan.clone(),
             counts,
             reject_codes,
             notes,
@@ -229,7 +233,7 @@ impl Commit<'_> {
             return Ok(());
         }
         let (nothing, advice) = match counts.found {
-            0 => (self.provenance.nothing_found)(&totals.skipped),
+            0 => (self.parts.nothing_found)(&totals.skipped),
             _ => Default::default(),
         };
         let mut message = match counts.found {

@@ -1,11 +1,33 @@
-//! Writes dsconvert datasets.
+//! Writes dsconvert datasets: records in shards of independent units, and an atomic commit.
+//!
+//! A [`DatasetWriter`] has a number of *units*, such as one per source file. Each is written by one thread, becomes final
+//! as a whole, and is never written again: after a crash, [`DatasetWriter::unfinished`] lists the others. The bytes of
+//! the dataset depend only on the records of each unit and their order, not on threads, processes or restarts. Nothing
+//! is visible to readers before [`DatasetWriter::commit`].
+//!
+//! # Example
+//!
+//! `examples/write_and_read.rs` writes a dataset in two units, and reads it back:
+//!
+//! ```no_run
+#![doc = include_str!("../examples/write_and_read.rs")]
+//! ```
+//!
+//! # Several processes
+//!
+//! One process [opens](DatasetWriter::open) the output, which stores what all units have in common. Then any number of
+//! processes [join](DatasetWriter::join) it and write different units. When they have ended, one opens it again with
+//! [`Existing::Resume`] and commits. This works in a shared directory and in object storage (`s3://`, `gs://`, `az://`).
+//!
+//! # The modules
+//!
+//! `DatasetWriter` and [`UnitWriter`] are all that a program needs. The converter `dsconvert` writes through them, too; the
+//! modules of this crate are public for its stages, which reorder records, and its threads, which close shards.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-use dsconvert_dataset::{
-    error, format, index, manifest, numbers, panics, printable, sample, schema, size, storage, testing,
-    threads,
-};
+pub use dsconvert_dataset::{error, format, manifest, sample, schema, size};
+use dsconvert_dataset::{index, numbers, panics, printable, storage, testing, threads};
 
 pub mod commit;
 mod derived_files;
@@ -21,3 +43,9 @@ pub mod stop;
 pub mod unit;
 pub mod units;
 pub mod workers;
+mod writer;
+
+pub use layout::{Existing, ResumeCheck};
+pub use stop::Stop;
+pub use units::UnitResult;
+pub use writer::{DatasetWriter, Placement, Provenance, UnitWriter, WriterOptions};

@@ -15,15 +15,11 @@
 //!
 //! `removal.rs` says which files are removed.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use super::layout::{Existing, LOCK_NAME, PLAN_NAME, RETIRED_NAME, ResumeCheck, WORK_NAME};
 use super::remote::{PrefixContents, Remote, ScratchDir};
-use super::stop::Stop;
-use super::units::{CheckLevel, UnitDirs, UnitResult, UnitShard, UnitSplit, UnitState, difference};
-use super::workers::Workers;
+use super::units::{UnitDirs, UnitResult, UnitShard, UnitSplit, difference};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{INDEX_DIR, Segment, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
@@ -55,18 +51,19 @@ pub struct OutputDir {
     created: bool,
     /// Destination of the dataset, if it is object storage.
     remote: Option<Remote>,
-    _guard: DirGuard,
+    /// Whether other processes may write units, too.
+    joined: bool,
+    guard: DirGuard,
 }
 
 /// Protection of the directory against other processes.
 enum DirGuard {
-    Lock {
-        _lock: DirLock,
-    },
+    /// No other process writes.
+    Exclusive { _lock: DirLock },
+    /// Other processes write units, too, or have written all of them.
+    Shared { _lock: Option<DirLock> },
     /// The directory belongs to this process alone.
-    Scratch {
-        _dir: ScratchDir,
-    },
+    Scratch { _dir: ScratchDir },
 }
 
 impl OutputDir {
@@ -82,7 +79,13 @@ impl OutputDir {
         create_dir(out)?;
         create_dir(&work)?;
         let lock = DirLock::acquire(&work.join(LOCK_NAME))?;
-        let dir = Self { out: out.to_owned(), created, remote: None, _guard: DirGuard::Lock { _lock: lock } };
+        let dir = Self {
+            out: out.to_owned(),
+            created,
+            remote: None,
+            joined: false,
+            guard: DirGuard::Exclusive { _lock: lock },
+        };
         match dir.state(existing == Existing::Overwrite) {
             Ok(state) => Ok((dir, state)),
             // The directory is left as it was, unless a removal has started: the retired manifest is needed to finish
@@ -106,7 +109,56 @@ impl OutputDir {
         let out = scratch.path().to_owned();
         create_dir(&out.join(WORK_NAME))?;
         let guard = DirGuard::Scratch { _dir: scratch };
-        Ok((Self { out, created: true, remote: Some(remote), _guard: guard }, state))
+        Ok((Self { out, created: true, remote: Some(remote), joined: false, guard }, state))
+    }
+
+    /// Opens the output `out`, which need not exist, without writing to it: other processes write units, too, or have
+    /// written all of them.
+    pub fn join(out: &Path, scratch: Option<&Path>, existing: Existing) -> Result<Self> {
+        check_scratch(out, scratch)?;
+        let Some(remote) = Remote::of(out)? else {
+            let guard = DirGuard::Shared { _lock: None };
+            return Ok(Self { out: out.to_owned(), created: false, remote: None, joined: true, guard });
+        };
+        remote.check_existing(existing)?;
+        let scratch = ScratchDir::create(scratch)?;
+        let out = scratch.path().to_owned();
+        Ok(Self {
+            out,
+            created: true,
+            remote: Some(remote),
+            joined: true,
+            guard: DirGuard::Scratch { _dir: scratch },
+        })
+    }
+
+    /// Keeps other processes from opening the directory for themselves alone, for an output that this process has joined.
+    pub fn share_lock(&mut self) -> Result<()> {
+        if let DirGuard::Shared { _lock } = &mut self.guard {
+            *_lock = Some(DirLock::share(&self.out.join(WORK_NAME).join(LOCK_NAME))?);
+        }
+        Ok(())
+    }
+
+    /// Returns whether this process has [joined](Self::join) the output.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.joined
+    }
+
+    /// Returns the manifest if the dataset is committed.
+    pub fn committed(&self) -> Result<Option<Manifest>> {
+        match &self.remote {
+            Some(remote) => remote.manifest(),
+            None => {
+                let is_there = lstat(&self.out.join(MANIFEST_NAME))?.is_some();
+                is_there.then(|| Manifest::read(&self.out)).transpose()
+            }
+        }
+    }
+
+    /// Returns whether a commit may have left its working directory.
+    pub fn may_have_work(&self) -> Result<bool> {
+        Ok(self.remote.is_some() || lstat(&self.work())?.is_some())
     }
 
     /// Returns the state of the directory, after the removal of what a run must not keep.
@@ -278,122 +330,6 @@ pub fn combine_errors(error: Error, further: Result<()>) -> Error {
     match error.remedy() {
         Some(help) => Error::new(kind, message).help(help.to_owned()),
         None => Error::new(kind, message),
-    }
-}
-
-/// An output that holds a plan or a dataset.
-pub enum PlannedOutput {
-    /// A local directory.
-    Local(PathBuf),
-    /// A prefix in object storage.
-    Remote {
-        /// The prefix.
-        remote: Remote,
-        /// The local directory of this process.
-        scratch: ScratchDir,
-    },
-}
-
-impl PlannedOutput {
-    /// Opens the output `out`, which need not exist.
-    pub fn open(out: &Path, scratch: Option<&Path>, existing: Existing) -> Result<Self> {
-        check_scratch(out, scratch)?;
-        match Remote::of(out)? {
-            None => Ok(Self::Local(out.to_owned())),
-            Some(remote) => {
-                remote.check_existing(existing)?;
-                Ok(Self::Remote { remote, scratch: ScratchDir::create(scratch)? })
-            }
-        }
-    }
-
-    /// Returns the manifest if the dataset is committed.
-    pub fn committed(&self) -> Result<Option<Manifest>> {
-        match self {
-            Self::Remote { remote, .. } => remote.manifest(),
-            Self::Local(out) => {
-                let is_there = lstat(&out.join(MANIFEST_NAME))?.is_some();
-                is_there.then(|| Manifest::read(out)).transpose()
-            }
-        }
-    }
-
-    /// Returns whether a merge may have left its working directory after the commit.
-    pub fn may_have_work(&self) -> Result<bool> {
-        match self {
-            Self::Local(out) => Ok(lstat(&out.join(WORK_NAME))?.is_some()),
-            Self::Remote { .. } => Ok(true),
-        }
-    }
-
-    /// Returns the local directory.
-    pub fn dir(&self) -> &Path {
-        match self {
-            Self::Local(out) => out,
-            Self::Remote { scratch, .. } => scratch.path(),
-        }
-    }
-
-    /// Returns the output in object storage, if there is one.
-    pub fn remote(&self) -> Option<&Remote> {
-        match self {
-            Self::Local(_) => None,
-            Self::Remote { remote, .. } => Some(remote),
-        }
-    }
-}
-
-/// Where the units of a plan are stored.
-pub struct UnitStore<'a> {
-    /// Directories of the units.
-    pub dirs: &'a UnitDirs,
-    /// The output directory.
-    pub out: &'a Path,
-    /// Destination of finished units, if it is object storage.
-    pub remote: Option<&'a Remote>,
-    /// Identity of the plan.
-    pub plan: &'a str,
-    /// Number of units in the plan.
-    pub planned: u32,
-}
-
-impl UnitStore<'_> {
-    /// Checks `units` on all threads, because all their bytes may have to be read. Returns the unfinished ones, and
-    /// calls `done` with the results of the others, in any order.
-    pub fn check(
-        &self,
-        units: Vec<u32>,
-        check: CheckLevel,
-        workers: &Workers,
-        stop: &Stop,
-        done: &(dyn Fn(&UnitResult) + Sync),
-    ) -> Result<BTreeMap<u32, UnitState>> {
-        let unfinished = Mutex::new(BTreeMap::new());
-        let add = |unit, state| match state {
-            UnitState::Done(result) => done(&result),
-            other => drop(unfinished.lock().unwrap_or_else(PoisonError::into_inner).insert(unit, other)),
-        };
-        if let Some(remote) = self.remote {
-            remote.check_units(&units, self.planned, self.plan, stop, &add)?;
-            return Ok(unfinished.into_inner().unwrap_or_else(PoisonError::into_inner));
-        }
-        // In most runs, no unit was finished before.
-        if !self.dirs.any()? {
-            return Ok(units.into_iter().map(|unit| (unit, UnitState::Missing)).collect());
-        }
-        check.for_all(&units, workers, "checking finished units", stop, |&unit| {
-            add(unit, self.dirs.check(unit, self.plan, self.out, check)?);
-            Ok(())
-        })?;
-        Ok(unfinished.into_inner().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Marks `unit` as unfinished.
-    pub fn remove(&self, unit: u32) -> Result<()> {
-        match self.remote {
-            None => self.dirs.remove(unit),
-            Some(remote) => remote.remove_unit(unit),
-        }
     }
 }
 

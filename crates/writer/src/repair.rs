@@ -9,13 +9,13 @@ use std::sync::{Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
-use super::commit::PlannedUnits;
 use super::derived_files::DerivedFiles;
 use super::output::OutputDir;
 use super::stop::Stop;
 use super::unit::unit_of_shard;
 use super::units::{CheckLevel, UnitDirs, difference};
 use super::workers::Workers;
+use super::writer::DatasetWriter;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::SHARD_TABLE_PATH;
 use crate::manifest::{Manifest, TOKENIZER_NAME};
@@ -134,14 +134,12 @@ pub fn damaged_files(
 
 /// A repair of a committed dataset.
 pub struct Repair<'a> {
-    /// The output directory.
-    pub dir: &'a OutputDir,
-    /// The units of the dataset.
-    pub units: &'a PlannedUnits,
+    /// The writer of the dataset.
+    pub writer: &'a DatasetWriter,
     /// Bytes of `tokenizer.json`.
     pub tokenizer_json: Option<&'a [u8]>,
     /// Writes those of the given units again that are not finished.
-    pub write: &'a dyn Fn(&UnitDirs, Vec<u32>) -> Result<()>,
+    pub write: &'a dyn Fn(Vec<u32>) -> Result<()>,
     /// Returns what a unit is made from, for messages.
     pub made_from: &'a dyn Fn(u32) -> String,
     /// Takes a message for the user.
@@ -162,7 +160,8 @@ impl Repair<'_> {
     pub fn run(&self, manifest: &Manifest) -> Result<u64> {
         let mut count = 0;
         let find = || {
-            let damaged = damaged_files(self.dir, manifest, CheckLevel::Hashes, self.workers, self.stop)?;
+            let damaged =
+                damaged_files(self.writer.dir(), manifest, CheckLevel::Hashes, self.workers, self.stop)?;
             damaged.iter().try_for_each(DamagedFile::check_place)?;
             Ok::<_, Error>(damaged)
         };
@@ -181,13 +180,13 @@ impl Repair<'_> {
             self.replace_shards(&shards)?;
         }
         // An earlier repair may have died before the directory entries of the files that it replaced were durable.
-        self.dir.sync_files(manifest)?;
+        self.writer.dir().sync_files(manifest)?;
         Ok(count)
     }
 
     /// Writes the tokenizer again if it is damaged, and removes it from `damaged`.
     fn restore_tokenizer(&self, damaged: &mut Vec<DamagedFile>) -> Result<()> {
-        let path = self.dir.path().join(TOKENIZER_NAME);
+        let path = self.writer.dir().path().join(TOKENIZER_NAME);
         let Some(at) = damaged.iter().position(|file| file.path == path) else { return Ok(()) };
         let file = damaged.swap_remove(at);
         match self.tokenizer_json.filter(|json| hex(&Sha256::digest(json)) == file.sha256) {
@@ -207,21 +206,21 @@ impl Repair<'_> {
         if damaged.is_empty() {
             return Ok(());
         }
-        let out = self.dir.path();
+        let out = self.writer.dir().path();
         for file in &damaged {
             let shown = file.path.strip_prefix(out).unwrap_or(&file.path).display();
             (self.note)(format!("{shown} {}: it is regenerated from all units", file.why));
         }
-        let dirs = UnitDirs::new(&self.dir.work());
-        self.write(&dirs, (0..self.units.count).collect())?;
-        let units = (0..self.units.count).map(|unit| dirs.result(unit, &self.units.plan));
-        let staged = self.dir.staged();
+        let dirs = self.writer.dirs();
+        self.write((0..self.writer.units().count).collect())?;
+        let units = (0..self.writer.units().count).map(|unit| dirs.result(unit, &self.writer.units().plan));
+        let staged = self.writer.dir().staged();
         let made = DerivedFiles {
-            work: &self.dir.work(),
+            work: &self.writer.dir().work(),
             staged: &staged,
-            kind: self.units.schema.kind,
-            splits: &self.units.splits,
-            dirs: &dirs,
+            kind: self.writer.units().schema.kind,
+            splits: &self.writer.units().splits,
+            dirs,
             units: &units.collect::<Result<Vec<_>>>()?,
         }
         .write()?;
@@ -244,16 +243,20 @@ impl Repair<'_> {
     }
 
     /// Writes `units` again, except those that an interrupted repair has already written.
-    fn write(&self, dirs: &UnitDirs, units: Vec<u32>) -> Result<()> {
-        self.dir.remove_leftovers()?;
+    fn write(&self, units: Vec<u32>) -> Result<()> {
+        let dirs = self.writer.dirs();
+        self.writer.dir().remove_leftovers()?;
         // An interrupted repair may have planned the sources with other times. Its units are not needed: what is made
         // now has to equal the committed files in any case.
         for &unit in &units {
-            if dirs.read(unit, &self.units.plan).is_err_and(|error| error.kind() == ErrorKind::Corrupt) {
+            if dirs
+                .read(unit, &self.writer.units().plan)
+                .is_err_and(|error| error.kind() == ErrorKind::Corrupt)
+            {
                 dirs.remove(unit)?;
             }
         }
-        (self.write)(dirs, units)
+        (self.write)(units)
     }
 
     fn replace_shards(&self, shards: &[DamagedShard<'_>]) -> Result<()> {
@@ -262,11 +265,11 @@ impl Repair<'_> {
             let sources = (self.made_from)(*unit);
             (self.note)(format!("{name} {}: unit {unit} is converted again, from {sources}", file.why));
         }
-        let dirs = UnitDirs::new(&self.dir.work());
-        self.write(&dirs, units.into_iter().collect())?;
+        let dirs = self.writer.dirs();
+        self.write(units.into_iter().collect())?;
         // All shards are compared before the first is replaced: a difference shows that the conversion is not the same.
         let made =
-            shards.iter().map(|shard| self.regenerated_shard(&dirs, shard)).collect::<Result<Vec<_>>>()?;
+            shards.iter().map(|shard| self.regenerated_shard(dirs, shard)).collect::<Result<Vec<_>>>()?;
         for (made, shard) in made.iter().zip(shards) {
             replace(made, &shard.file.path)?;
         }
@@ -280,7 +283,7 @@ impl Repair<'_> {
     /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if its bytes are not those that were committed.
     fn regenerated_shard(&self, dirs: &UnitDirs, shard: &DamagedShard<'_>) -> Result<PathBuf> {
         let &DamagedShard { file, split, name, unit } = shard;
-        let result = dirs.result(unit, &self.units.plan)?;
+        let result = dirs.result(unit, &self.writer.units().plan)?;
         let splits = result.splits.iter().filter(|made| made.name == split);
         let same = splits.flat_map(|split| &split.shards).find(|made| made.name == name);
         match same.filter(|made| made.sha256 == file.sha256) {

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
+use super::commit::PlannedUnits;
 use super::outcome::{ContentHash, ConvertedRecord, ItemOutcome, Outcomes};
 use super::remote::Remote;
 use super::stage::{Finished, NextStage, Stages};
@@ -34,7 +35,6 @@ use crate::format::{self, Format, ShardWriter};
 use crate::index::IndexEntry;
 use crate::manifest::Counts;
 use crate::sample::Value;
-use crate::schema::Schema;
 use crate::storage::{
     NewFile, Writeback, Written, create_dir, lstat, random, remove_dir_all, remove_file, rename, write_file,
 };
@@ -67,8 +67,7 @@ pub fn unit_of_shard(name: &str) -> Option<u32> {
 pub struct UnitSink {
     unit: u32,
     attempt: u64,
-    options: Arc<UnitOptions>,
-    dirs: UnitDirs,
+    context: Arc<UnitContext>,
     dir: PathBuf,
     splits: Vec<SplitSink>,
     rejects: NewFile,
@@ -110,23 +109,22 @@ struct OpenShard {
 
 impl UnitSink {
     /// Starts an attempt at `unit`.
-    pub fn create(unit: u32, dirs: &UnitDirs, options: &Arc<UnitOptions>, stages: Stages) -> Result<Self> {
+    pub fn create(unit: u32, context: &Arc<UnitContext>, stages: Stages) -> Result<Self> {
         let attempt = NEXT_ATTEMPT.fetch_add(1, Ordering::Relaxed);
-        let dir = dirs.unit(unit).join(attempt_name());
+        let dir = context.dirs.unit(unit).join(attempt_name());
         create_dir(&dir)?;
         Ok(Self {
             unit,
             attempt,
-            options: Arc::clone(options),
-            dirs: dirs.clone(),
-            splits: options.splits.iter().map(|_| SplitSink::default()).collect(),
+            context: Arc::clone(context),
+            splits: context.units.splits.iter().map(|_| SplitSink::default()).collect(),
             rejects: NewFile::create(&dir.join(REJECTS_NAME))?,
             filtered: NewFile::create(&dir.join(FILTERED_NAME))?,
             duplicates: None,
             reject_codes: BTreeMap::new(),
             notes: BTreeMap::new(),
             skipped: BTreeMap::new(),
-            label: options.schema.label_field(),
+            label: context.units.schema.label_field(),
             source_bytes: 0,
             text_bytes: 0,
             length: 0,
@@ -164,7 +162,7 @@ impl UnitSink {
                     let split = usize::from(split);
                     let line = RejectLine {
                         origin: &origin,
-                        split: &self.options.splits[split],
+                        split: &self.context.units.splits[split],
                         code: reject.code.name(),
                         message: &reject.message,
                     };
@@ -175,7 +173,8 @@ impl UnitSink {
                 }
                 ItemOutcome::Duplicate { split, origin, of } => {
                     let split = usize::from(split);
-                    let line = DuplicateLine { origin: &origin, split: &self.options.splits[split], of: &of };
+                    let line =
+                        DuplicateLine { origin: &origin, split: &self.context.units.splits[split], of: &of };
                     let file = match &mut self.duplicates {
                         Some(file) => file,
                         none => none.insert(NewFile::create(&self.dir.join(DUPLICATES_NAME))?),
@@ -186,8 +185,11 @@ impl UnitSink {
                 }
                 ItemOutcome::Filtered { split, origin, reason } => {
                     let split = usize::from(split);
-                    let line =
-                        FilteredLine { origin: &origin, split: &self.options.splits[split], reason: &reason };
+                    let line = FilteredLine {
+                        origin: &origin,
+                        split: &self.context.units.splits[split],
+                        reason: &reason,
+                    };
                     json_line(&mut self.filtered, &line)?;
                     self.splits[split].counts.found += 1;
                     self.splits[split].counts.filtered += 1;
@@ -213,22 +215,23 @@ impl UnitSink {
         let ordinal = usize::from(converted.split);
         self.cut(ordinal, converted.canonical_bytes, closed)?;
         let split = &mut self.splits[ordinal];
-        let name = &self.options.splits[ordinal];
+        let name = &self.context.units.splits[ordinal];
         if split.rows.is_none() {
             split.rows = Some(NewFile::create(&self.dir.join(rows_name(name)))?);
         }
         let shard = match &mut split.open {
             Some(shard) => shard,
             None => {
-                let name = shard_name(name, self.unit, split.shards, self.options.format);
-                let file = NewFile::create(&self.dir.join(&name))?.with_writeback(&self.options.writeback);
-                let writer = format::writer(self.options.format, Arc::clone(&self.options.schema), file)?;
+                let name = shard_name(name, self.unit, split.shards, self.context.units.format);
+                let file = NewFile::create(&self.dir.join(&name))?.with_writeback(&self.context.writeback);
+                let writer =
+                    format::writer(self.context.units.format, Arc::clone(&self.context.units.schema), file)?;
                 split.open.insert(OpenShard { name, writer, records: 0, canonical_bytes: 0 })
             }
         };
         let placed = shard.writer.push(&converted.record)?;
         if let Some(Value::Int(label)) = self.label.and_then(|field| converted.record.values.get(field)) {
-            count_label(&mut split.labels, *label, self.options.schema.class_names.len());
+            count_label(&mut split.labels, *label, self.context.units.schema.class_names.len());
         }
         shard.records += 1;
         shard.canonical_bytes += converted.canonical_bytes;
@@ -260,8 +263,8 @@ impl UnitSink {
     /// Closes the open shard of a split if a record of `next_bytes` bytes no longer fits.
     fn cut(&mut self, split: usize, next_bytes: u64, closed: &mut Vec<ClosedShard>) -> Result<()> {
         let full = self.splits[split].open.as_ref().is_some_and(|shard| {
-            shard.canonical_bytes + next_bytes > self.options.shard_bytes
-                || self.options.shard_records.is_some_and(|limit| shard.records >= limit)
+            shard.canonical_bytes + next_bytes > self.context.units.shard_bytes
+                || self.context.units.shard_records.is_some_and(|limit| shard.records >= limit)
         });
         if full { self.close_shard(split, closed) } else { Ok(()) }
     }
@@ -272,7 +275,7 @@ impl UnitSink {
             let file = shard.writer.finish()?;
             closed.push(ClosedShard {
                 attempt: self.attempt,
-                options: Arc::clone(&self.options),
+                context: Arc::clone(&self.context),
                 split,
                 name: shard.name,
                 records: shard.records,
@@ -300,7 +303,7 @@ impl UnitSink {
         let mut sidecars = vec![self.rejects, self.filtered];
         sidecars.extend(self.duplicates);
         let mut splits = Vec::new();
-        for (name, split) in self.options.splits.iter().zip(self.splits) {
+        for (name, split) in self.context.units.splits.iter().zip(self.splits) {
             sidecars.extend(split.rows);
             sidecars.extend(split.keys);
             splits.push(UnitSplit {
@@ -313,7 +316,7 @@ impl UnitSink {
         }
         let result = UnitResult {
             unit: self.unit,
-            plan: self.options.plan.clone(),
+            plan: self.context.units.plan.clone(),
             splits,
             files: Vec::new(),
             reject_codes: self.reject_codes,
@@ -325,8 +328,7 @@ impl UnitSink {
         };
         Ok(ClosedUnit {
             attempt: self.attempt,
-            options: self.options,
-            dirs: self.dirs,
+            context: self.context,
             dir: self.dir,
             result,
             length: self.length,
@@ -358,7 +360,7 @@ fn attempt_name() -> String {
 /// the workers.
 pub struct ClosedShard {
     pub(crate) attempt: u64,
-    pub(crate) options: Arc<UnitOptions>,
+    pub(crate) context: Arc<UnitContext>,
     pub(crate) split: usize,
     /// File name.
     pub name: String,
@@ -369,8 +371,7 @@ pub struct ClosedShard {
 /// A unit whose records are all written; [`ClosedUnit::finish`] makes it final.
 pub struct ClosedUnit {
     pub(crate) attempt: u64,
-    pub(crate) options: Arc<UnitOptions>,
-    pub(crate) dirs: UnitDirs,
+    pub(crate) context: Arc<UnitContext>,
     pub(crate) dir: PathBuf,
     /// The result, without the shards and other files.
     pub result: UnitResult,
@@ -386,12 +387,12 @@ impl ClosedShard {
 
     /// Waits until the shard is durable on disk or uploaded to object storage.
     pub fn commit(self, stop: &Stop) -> Result<(usize, UnitShard)> {
-        let written = match &self.options.remote {
+        let written = match &self.context.remote {
             None => self.file.commit()?,
             Some(remote) => {
                 let path = self.file.path().to_owned();
                 let written = self.file.finish()?;
-                let name = shard_path(&self.options.splits[self.split], &self.name);
+                let name = shard_path(&self.context.units.splits[self.split], &self.name);
                 remote.check_uncommitted()?;
                 remote.upload(&path, &name, Some(&written), stop)?;
                 remove_file(&path)?;
@@ -425,17 +426,17 @@ impl ClosedUnit {
             self.result.files.push(UnitFile { name, bytes, sha256 });
         }
         write_file(&self.dir.join(RESULT_NAME), &self.result.to_bytes()?)?;
-        if let Some(remote) = &self.options.remote {
+        if let Some(remote) = &self.context.remote {
             remote.finish_unit(&self.result, &self.dir, stop)?;
         }
-        let done = self.dirs.done(self.result.unit);
+        let done = self.context.dirs.done(self.result.unit);
         if let Err(error) = rename(&self.dir, &done) {
             // If another process has finished the same unit meanwhile, the first result stays.
             if lstat(&done.join(RESULT_NAME))?.is_none() {
                 return Err(error);
             }
             remove_dir_all(&self.dir)?;
-            if self.dirs.result(self.result.unit, &self.result.plan)? != self.result {
+            if self.context.dirs.result(self.result.unit, &self.result.plan)? != self.result {
                 return Err(different_unit(self.result.unit).at_path(done));
             }
         }
@@ -443,24 +444,27 @@ impl ClosedUnit {
     }
 }
 
-/// Options shared by all units of a run.
-pub struct UnitOptions {
-    /// Identity of the plan.
-    pub plan: String,
-    /// Format of the shards.
-    pub format: Format,
-    /// A shard is closed before the canonical size of its records exceeds this many bytes.
-    pub shard_bytes: u64,
-    /// A shard is closed when it holds this many records.
-    pub shard_records: Option<u64>,
-    /// Schema of the records.
-    pub schema: Arc<Schema>,
-    /// Names of the splits.
-    pub splits: Vec<String>,
+/// What the units of a dataset share while they are written.
+pub struct UnitContext {
+    /// The units of the dataset.
+    pub(crate) units: Arc<PlannedUnits>,
+    /// Directories of the units.
+    pub(crate) dirs: UnitDirs,
     /// Thread that flushes growing shards to disk.
-    pub writeback: Writeback,
+    pub(crate) writeback: Writeback,
     /// Destination of finished units, if it is object storage.
-    pub remote: Option<Remote>,
+    pub(crate) remote: Option<Remote>,
+}
+
+impl UnitContext {
+    /// Fails if the thread that flushes growing shards has panicked.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Internal`](crate::error::ErrorKind).
+    pub fn check(&self) -> Result<()> {
+        self.writeback.check()
+    }
 }
 
 /// Bytes of a row: an entry of the record index whose shard is its ordinal in its unit and split, because the number of

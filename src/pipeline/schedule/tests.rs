@@ -1,8 +1,9 @@
 //! Tests that panics and invalid results of a conversion end the run instead of hanging it.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use dsconvert_writer::{DatasetWriter, WriterOptions};
 
 use super::*;
 use crate::error::ErrorKind;
@@ -10,11 +11,9 @@ use crate::format::Format;
 use crate::pipeline::conversion::{Converting, EngineUse, Feed};
 use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
 use crate::pipeline::stage::Stages;
-use crate::pipeline::unit::UnitOptions;
-use crate::pipeline::units::UnitDirs;
+use crate::pipeline::unit::UnitSink;
 use crate::sample::{Ids, Record, Value};
 use crate::schema::{IdWidth, Schema};
-use crate::storage::Writeback;
 
 /// Number of tasks per unit.
 const TASKS: u64 = 20;
@@ -97,20 +96,14 @@ impl Conversion for FaultyConversion<'_> {
 
 fn run_with(fails: Fails, threads: usize) -> (Result<FailedUnits>, u64) {
     let dir = tempfile::tempdir().unwrap();
-    let dirs = UnitDirs::new(dir.path());
+    let out = dir.path().join("out");
+    let schema = Schema::text(IdWidth::U16, vec![]).unwrap();
+    let options = WriterOptions { format: Format::Msgpack, shard_bytes: 100, ..WriterOptions::new(3, "x") };
+    let writer = DatasetWriter::open(&out, &schema, &options).unwrap();
     let (stop, progress) = (Stop::default(), Progress::default());
     let conversion = FaultyConversion { fails, stop: &stop };
-    let options = Arc::new(UnitOptions {
-        plan: "plan".to_owned(),
-        format: Format::Msgpack,
-        shard_bytes: 100,
-        shard_records: None,
-        schema: Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap()),
-        splits: vec!["train".to_owned()],
-        writeback: Writeback::start(),
-        remote: None,
-    });
-    let sink = |unit| UnitSink::create(unit, &dirs, &options, Stages::default());
+    let written = writer.start();
+    let sink = |unit| UnitSink::create(unit, &written, Stages::default());
     let context = SchedulerContext {
         conversion: &conversion,
         workers: &Workers::start(threads).unwrap(),

@@ -14,7 +14,7 @@ use dsconvert_dataset::storage::{Blob, list_dir};
 use super::{Counters, Problems, VerifyOptions, VerifyProgress};
 use crate::dataset_state::DatasetState;
 use crate::hash::check_sha256;
-use crate::record_check::{check_record, own_length};
+use crate::record_check::check_record;
 use crate::{Dataset, Record, Split};
 
 /// The file with one line per reject.
@@ -254,7 +254,7 @@ impl<'a> Checks<'a> {
                 ));
             }
             Some(entry) => check_record(schema, &entry, &values.values)?,
-            None => own_length(schema, &values.values).map(drop)?,
+            None => sample::length_of(schema, &values.values).map(drop)?,
         }
         match self.options.decode {
             Some(decode) => decode(&Record::new(Arc::clone(schema), ordinal, values.values)),
