@@ -11,6 +11,7 @@ pub use dsconvert_dataset::{error, format, index, manifest, packing, sample, sch
 pub use dsconvert_reader as reader;
 #[cfg(feature = "decode")]
 pub use dsconvert_reader::decode;
+#[cfg(feature = "convert")]
 pub use dsconvert_writer as writer;
 
 #[cfg(feature = "convert")]
@@ -46,6 +47,8 @@ mod guides {
     struct Loader;
     #[doc = include_str!("../docs/reference/reader.md")]
     struct Reader;
+    #[doc = include_str!("../docs/reference/writer.md")]
+    struct Writer;
     #[doc = include_str!("../README.md")]
     struct Readme;
 }
