@@ -20,7 +20,7 @@ fn write_again(from: &Path, out: &Path) {
     let options = WriterOptions {
         splits: manifest.splits.keys().cloned().collect(),
         format: manifest.format,
-        shard_records: Some(5),
+        shard_records: Some(20),
         existing: Existing::Resume(ResumeCheck::Sizes),
         ..WriterOptions::new(manifest.plan.as_ref().unwrap().units, "again")
     };
@@ -59,20 +59,19 @@ fn data(files: &Tree) -> Tree {
 fn records_of_a_dataset_written_again_have_its_bytes() {
     let dir = tempfile::tempdir().unwrap();
     for (kind, source, options) in [
-        ("text", fixture("corpus"), "--tokenizer bytes --documents line --layout flat --unit-bytes 4096"),
-        ("images", fixture("photos"), "--resize shorter:32 --unit-bytes 65536 --labels none"),
+        ("text", fixture("corpus"), "--tokenizer bytes --documents line --layout flat --unit-bytes 32KiB"),
+        ("images", fixture("photos"), "--resize shorter:32 --unit-bytes 256KiB --labels none"),
     ] {
         for format in FORMATS {
             let (from, out) = (dir.path().join(format!("{kind}-{format}")), dir.path().join("out"));
             let options = format!(
-                "{options} --shard-records 5 --split a=0.3,b=0.7 --max-rejects 50% --format {format}"
+                "{options} --shard-records 20 --split a=0.3,b=0.7 --max-rejects 50% --format {format}"
             );
             convert(kind, &source, &from, &options).exits(0);
             write_again(&from, &out);
             assert_same(&data(&tree(&out)), &data(&tree(&from)));
             let args = ["inspect", &out.display().to_string(), "--verify"].map(str::to_owned);
-            let shown = Ran::of(command(args).output().unwrap()).exits(0);
-            assert!(shown.stdout.contains(kind), "{}", shown.stdout);
+            Ran::of(command(args).output().unwrap()).exits(0);
             std::fs::remove_dir_all(&out).unwrap();
         }
     }
@@ -90,7 +89,7 @@ fn child_that_writes_again() {
 fn a_dataset_is_written_to_object_storage() {
     let setup = Setup::new();
     let (from, local) = (setup.path("from"), setup.path("again"));
-    let options = "--tokenizer bytes --documents line --layout flat --unit-bytes 4096 --shard-records 5 --max-rejects 50%";
+    let options = "--tokenizer bytes --documents line --layout flat --unit-bytes 32KiB --shard-records 20 --max-rejects 50%";
     convert("text", &fixture("corpus"), &from, options).exits(0);
     write_again(&from, &local);
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
