@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::commit::SORT_BYTES;
+use super::SORT_BYTES;
 use super::stop::Stop;
 use super::workers::Workers;
 use crate::error::{Error, Result};

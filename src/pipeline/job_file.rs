@@ -20,13 +20,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::commit::PlannedUnits;
 use super::layout::PLAN_NAME;
 use super::output::OutputDir;
 use super::plan::Plan;
 use super::remote::Remote;
 use super::remote_units::PlanId;
 use super::stop::Stop;
+use super::units::PlannedUnits;
 use crate::build_id::BUILD_ID;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Sources, TOKENIZER_NAME};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use super::commit::SORT_BYTES;
+use super::SORT_BYTES;
 use crate::options::MIN_MEMORY_BYTES;
 
 /// Sorting happens before and after the conversion, when nothing else is reserved.

@@ -31,8 +31,8 @@ mod text;
 mod timing;
 
 use dsconvert_writer::{
-    DatasetWriter, commit, layout, outcome, output, remote, remote_units, repair, stage, stop, unit, units,
-    workers,
+    DatasetWriter, SORT_BYTES, commit, layout, outcome, output, remote, remote_units, repair, stage, stop,
+    unit, units, workers,
 };
 
 pub use estimate::{Estimate, MIN_SAMPLE};

@@ -16,12 +16,12 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::derived_files::{DerivedFiles, file_entry};
+use super::derived_files::{DerivedFiles, SORT_BYTES, file_entry};
 use super::outcome::ContentHash;
 use super::output::OutputDir;
 use super::stop::Stop;
 use super::unit::{REJECTS_NAME, for_each_row, keys_name, rows_name};
-use super::units::{Totals, UnitDirs, UnitResult, UnitShard, add_all, difference, shard_path};
+use super::units::{PlannedUnits, Totals, UnitDirs, UnitResult, UnitShard, add_all, difference, shard_path};
 use super::workers::{FILE_THREADS, for_all, in_order};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{self, Format};
@@ -35,8 +35,6 @@ use crate::schema::{KEY, ORIGIN, Schema};
 use crate::size::MaxRejects;
 use crate::storage::{Access, Blob, create_dir, lstat, rename, resolve, sync_dir, write_shared_file};
 
-/// Memory limit of all sorts at a time, in bytes.
-pub const SORT_BYTES: usize = 64 << 20;
 /// Number of rejects shown in an error message.
 const SHOWN_REJECTS: usize = 3;
 
@@ -52,25 +50,6 @@ pub(crate) struct Commit<'a> {
     pub(crate) max_rejects: MaxRejects,
     /// Request to stop.
     pub(crate) stop: &'a Stop,
-}
-
-/// The units of a dataset, and what they have in common.
-#[derive(Debug, Clone)]
-pub struct PlannedUnits {
-    /// Identity of what the units are made from and how. A unit with another identity counts as unfinished.
-    pub plan: String,
-    /// Number of units.
-    pub count: u32,
-    /// Schema of the records.
-    pub schema: Arc<Schema>,
-    /// Format of the shards.
-    pub format: Format,
-    /// Names of the splits.
-    pub splits: Vec<String>,
-    /// A shard is closed before the canonical size of its records exceeds this many bytes.
-    pub shard_bytes: u64,
-    /// A shard is closed when it holds this many records.
-    pub shard_records: Option<u64>,
 }
 
 /// Returns a message and a help, given the number of skipped files by type.

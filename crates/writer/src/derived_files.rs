@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::commit::SORT_BYTES;
 use super::stop::Stop;
 use super::unit::{DUPLICATES_NAME, FILTERED_NAME, REJECTS_NAME, for_each_row, rows_name};
 use super::units::{UnitDirs, UnitResult, UnitSplit};
@@ -17,6 +16,9 @@ use crate::index::{
 use crate::manifest::{Counts, FileEntry, Split};
 use crate::schema::Kind;
 use crate::storage::{NewFile, Written, create_dir};
+
+/// Memory limit of all sorts at a time, in bytes.
+pub const SORT_BYTES: usize = 64 << 20;
 
 /// Input and destination of the derived files.
 pub(crate) struct DerivedFiles<'a> {

@@ -45,6 +45,7 @@ pub mod units;
 pub mod workers;
 mod writer;
 
+pub use derived_files::SORT_BYTES;
 pub use layout::{Existing, ResumeCheck};
 pub use stop::Stop;
 pub use units::UnitResult;

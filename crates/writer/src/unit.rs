@@ -22,13 +22,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-use super::commit::PlannedUnits;
 use super::outcome::{ContentHash, ConvertedRecord, ItemOutcome, Outcomes};
 use super::remote::Remote;
 use super::stage::{Finished, NextStage, Stages};
 use super::stop::Stop;
 use super::units::{
-    RESULT_NAME, UnitDirs, UnitFile, UnitResult, UnitShard, UnitSplit, add_all, different_unit, shard_path,
+    PlannedUnits, RESULT_NAME, UnitDirs, UnitFile, UnitResult, UnitShard, UnitSplit, add_all, different_unit,
+    shard_path,
 };
 use crate::error::{Error, Result};
 use crate::format::{self, Format, ShardWriter};

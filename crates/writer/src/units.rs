@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -13,12 +14,33 @@ use super::layout::{Existing, ResumeCheck};
 use super::stop::Stop;
 use super::workers::{FILE_THREADS, Workers, for_all};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::Format;
 use crate::manifest::Counts;
 use crate::numbers::{count, plural};
+use crate::schema::Schema;
 use crate::storage::{hash_file, hex, list_dir, lstat, remove_dir_all, resolve, sync_dir};
 
 /// Name of the file with the [`UnitResult`].
 pub const RESULT_NAME: &str = "unit.json";
+
+/// The units of a dataset, and what they have in common.
+#[derive(Debug, Clone)]
+pub struct PlannedUnits {
+    /// Identity of what the units are made from and how. A unit with another identity counts as unfinished.
+    pub plan: String,
+    /// Number of units.
+    pub count: u32,
+    /// Schema of the records.
+    pub schema: Arc<Schema>,
+    /// Format of the shards.
+    pub format: Format,
+    /// Names of the splits.
+    pub splits: Vec<String>,
+    /// A shard is closed before the canonical size of its records exceeds this many bytes.
+    pub shard_bytes: u64,
+    /// A shard is closed when it holds this many records.
+    pub shard_records: Option<u64>,
+}
 
 /// Result of a finished unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::commit::{Commit, CommitFailure, Committed, ManifestParts, PlannedUnits};
+use super::commit::{Commit, CommitFailure, Committed, ManifestParts};
 use super::layout::{Existing, PLAN_NAME, ResumeCheck};
 use super::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
 use super::output::{CHOOSE_OR_REPLACE, OutputDir, OutputState, adapt_help, check, combine_errors};
@@ -18,7 +18,7 @@ use super::remote_units::PlanId;
 use super::stage::{Finished, Stages};
 use super::stop::Stop;
 use super::unit::{ClosedShard, UnitContext, UnitSink};
-use super::units::{CheckLevel, UnitDirs, UnitResult, UnitShard, UnitState};
+use super::units::{CheckLevel, PlannedUnits, UnitDirs, UnitResult, UnitShard, UnitState};
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Format, check_schema};

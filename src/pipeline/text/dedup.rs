@@ -21,7 +21,6 @@ use super::position::DocumentPosition;
 use super::section_reader::BYTES_HELD_PER_BYTE;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
-use crate::pipeline::commit;
 use crate::pipeline::conversion::{Converting, EngineUse, Feed};
 use crate::pipeline::dedup::{DUPLICATE_PAIRS_NAME, is_stored, store};
 use crate::pipeline::memory::MemoryPool;
@@ -33,7 +32,7 @@ use crate::storage::NewFile;
 use crate::threads;
 
 /// Memory of each of the two sorts, the second of which takes its rows from the first.
-const SORT_BYTES: usize = commit::SORT_BYTES / 2;
+const SORT_BYTES: usize = crate::pipeline::SORT_BYTES / 2;
 /// Blocks that hold more than this are read on a thread of their own: documents above 4 MiB.
 const OWN_THREAD_BYTES: u64 = (4 * BYTES_HELD_PER_BYTE) << 20;
 const HASH_BYTES: usize = 32;
