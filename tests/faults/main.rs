@@ -75,7 +75,7 @@ fn faults(kind: &'static str, nth: u32) -> Vec<Fault> {
 /// How many faults are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// One at every call of some scenarios, and a sample of the rest.
+    /// One at each of a few calls of every scenario.
     Sample,
     /// One error, one lasting error and all other faults at every call of every scenario.
     All,
@@ -122,14 +122,6 @@ fn faults_to_try(
         Extent::Every => return calls.flat_map(|(kind, nth)| faults(kind, nth)).collect(),
         Extent::All => return calls.flat_map(|(kind, nth)| few(faults(kind, nth), &mut random)).collect(),
         Extent::Sample => {}
-    }
-    if scenario.every_call {
-        return calls
-            .map(|(kind, nth)| {
-                let mut faults = faults(kind, nth);
-                faults.swap_remove(random(faults.len()))
-            })
-            .collect();
     }
     let mut left: Vec<(&'static str, u32)> = calls.collect();
     let mut sample = Vec::new();

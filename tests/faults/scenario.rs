@@ -59,8 +59,6 @@ enum Before {
 
 pub struct Scenario {
     pub name: String,
-    /// Whether every call is tried, not only a sample.
-    pub every_call: bool,
     root: PathBuf,
     source: PathBuf,
     kind: &'static str,
@@ -93,25 +91,24 @@ pub fn all(root: &Path) -> Vec<Scenario> {
     write_tables(&tables);
     write_images(&images);
     let mut all = Vec::new();
-    let mut add = |kind, source: &Path, options: &str, before, every_call| {
-        all.push(Scenario::new(root, kind, source, options, before, every_call));
+    let mut add = |kind, source: &Path, options: &str, before| {
+        all.push(Scenario::new(root, kind, source, options, before));
     };
     for format in ["msgpack", "parquet", "arrow", "protobuf"] {
-        let first = format == "msgpack";
         let with = |options: &str| format!("{options} --format {format}");
-        add("text", &text, &with(TEXT), Before::Nothing, first);
-        add("text", &text, &with(RICH), Before::Nothing, false);
-        add("text", &text, &with(KEYED), Before::Nothing, false);
-        add("images", &images, &with(IMAGES), Before::Nothing, false);
-        add("images", &images, &with(COPIES), Before::Nothing, false);
-        add("text", &text, &with(TEXT), Before::KilledRun(40), false);
-        add("text", &text, &with(RICH), Before::KilledRun(90), false);
-        add("images", &images, &with(COPIES), Before::KilledRun(85), false);
-        add("text", &text, &with(TEXT), Before::Finished, false);
-        add("text", &text, &with(&format!("{TEXT} --resume=verify")), Before::Finished, false);
-        add("text", &text, &with(TEXT), Before::Other(RICH), false);
-        add("images", &images, &with(IMAGES), Before::Other(COPIES), false);
-        add("text", &text, &with(TEXT), Before::KilledOverwrite(RICH, 20), false);
+        add("text", &text, &with(TEXT), Before::Nothing);
+        add("text", &text, &with(RICH), Before::Nothing);
+        add("text", &text, &with(KEYED), Before::Nothing);
+        add("images", &images, &with(IMAGES), Before::Nothing);
+        add("images", &images, &with(COPIES), Before::Nothing);
+        add("text", &text, &with(TEXT), Before::KilledRun(40));
+        add("text", &text, &with(RICH), Before::KilledRun(90));
+        add("images", &images, &with(COPIES), Before::KilledRun(85));
+        add("text", &text, &with(TEXT), Before::Finished);
+        add("text", &text, &with(&format!("{TEXT} --resume=verify")), Before::Finished);
+        add("text", &text, &with(TEXT), Before::Other(RICH));
+        add("images", &images, &with(IMAGES), Before::Other(COPIES));
+        add("text", &text, &with(TEXT), Before::KilledOverwrite(RICH, 20));
     }
     for (format, options, kind, source) in [
         ("msgpack", RICH, "text", &text),
@@ -125,7 +122,7 @@ pub fn all(root: &Path) -> Vec<Scenario> {
             (Tested::Merge, Before::Converted),
         ] {
             let options = format!("{options} --format {format}");
-            let scenario = Scenario::new(root, kind, source, &options, before, false);
+            let scenario = Scenario::new(root, kind, source, &options, before);
             all.push(scenario.of(tested, &format!("{tested:?} {kind} {options}").to_lowercase()));
         }
     }
@@ -135,32 +132,25 @@ pub fn all(root: &Path) -> Vec<Scenario> {
         ("arrow", RICH, "text", &text, Before::DamagedIndex),
     ] {
         let options = format!("{options} --format {format}");
-        let scenario = Scenario::new(root, kind, source, &options, before, false);
+        let scenario = Scenario::new(root, kind, source, &options, before);
         all.push(scenario.of(Tested::Repair, &format!("repair {kind} {options}")));
     }
-    let mut add = |kind, source: &Path, options: &str, before, every_call| {
-        all.push(Scenario::new(root, kind, source, options, before, every_call));
+    let mut add = |kind, source: &Path, options: &str, before| {
+        all.push(Scenario::new(root, kind, source, options, before));
     };
-    add("text", &tables, "--tokenizer bytes --max-rejects 50%", Before::Nothing, false);
+    add("text", &tables, "--tokenizer bytes --max-rejects 50%", Before::Nothing);
     for (access, format) in
         [("", "msgpack"), ("--no-mmap", "msgpack"), ("", "parquet"), ("--no-mmap", "arrow")]
     {
         let options = format!("{TEXT} --format {format}");
-        let scenario = Scenario::new(root, "text", &text, &options, Before::Finished, false);
+        let scenario = Scenario::new(root, "text", &text, &options, Before::Finished);
         all.push(scenario.of(Tested::Verify(access), &format!("inspect --verify {access} {format}")));
     }
     all
 }
 
 impl Scenario {
-    fn new(
-        root: &Path,
-        kind: &'static str,
-        source: &Path,
-        options: &str,
-        before: Before,
-        every_call: bool,
-    ) -> Self {
+    fn new(root: &Path, kind: &'static str, source: &Path, options: &str, before: Before) -> Self {
         let doing = match &before {
             Before::Nothing | Before::Planned | Before::Converted => "convert".to_owned(),
             Before::KilledRun(at) => format!("resume after a kill at {at}%"),
@@ -170,7 +160,6 @@ impl Scenario {
         };
         Self {
             name: format!("{doing} {kind} {options}"),
-            every_call,
             root: root.to_owned(),
             source: source.to_owned(),
             kind,
