@@ -44,6 +44,10 @@ impl Lengths for LengthSource {
         self.lengths().length_of(record)
     }
 
+    fn lengths_of(&self, records: &[u64], out: &mut Vec<u64>) -> Result<()> {
+        self.lengths().lengths_of(records, out)
+    }
+
     fn runs(&self) -> Result<Runs<'_>> {
         self.lengths().runs()
     }

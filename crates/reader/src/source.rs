@@ -201,6 +201,10 @@ impl Lengths for Arc<dyn RecordSource> {
         self.lengths().length_of(record)
     }
 
+    fn lengths_of(&self, records: &[u64], out: &mut Vec<u64>) -> Result<()> {
+        self.lengths().lengths_of(records, out)
+    }
+
     fn key_of(&self, record: u64) -> Option<String> {
         Some(self.get_many(&[record]).ok()?.first()?.key()?.to_owned())
     }

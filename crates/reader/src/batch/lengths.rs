@@ -27,6 +27,19 @@ pub trait Lengths {
     /// Same as [`Lengths::record_at`].
     fn length_of(&self, record: u64) -> Result<u64>;
 
+    /// Appends the lengths of `records` to `out`, in that order. After an error, `out` has those before the record that
+    /// failed. Sources override it if looking up many at once takes less time.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Lengths::record_at`].
+    fn lengths_of(&self, records: &[u64], out: &mut Vec<u64>) -> Result<()> {
+        for &record in records {
+            out.push(self.length_of(record)?);
+        }
+        Ok(())
+    }
+
     /// Returns the key of the record with the ordinal `record`, for messages. `None` if it has no key or cannot be
     /// read.
     fn key_of(&self, record: u64) -> Option<String> {
@@ -62,6 +75,10 @@ impl<L: Lengths + ?Sized> Lengths for &L {
 
     fn length_of(&self, record: u64) -> Result<u64> {
         (**self).length_of(record)
+    }
+
+    fn lengths_of(&self, records: &[u64], out: &mut Vec<u64>) -> Result<()> {
+        (**self).lengths_of(records, out)
     }
 
     fn key_of(&self, record: u64) -> Option<String> {
@@ -108,6 +125,15 @@ impl Lengths for Split {
 
     fn length_of(&self, record: u64) -> Result<u64> {
         self.length(record)
+    }
+
+    fn lengths_of(&self, records: &[u64], out: &mut Vec<u64>) -> Result<()> {
+        let index = self.record_index()?;
+        for &record in records {
+            self.check_range(record)?;
+            out.push(index.length(record)?);
+        }
+        Ok(())
     }
 
     fn key_of(&self, record: u64) -> Option<String> {

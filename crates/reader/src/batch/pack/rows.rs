@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use dsconvert_dataset::error::Result;
+use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::packing::{Document, Packing, Row, Window};
 
 use super::super::lengths::Lengths;
@@ -13,6 +13,10 @@ use super::{PackCursor, PackOptions};
 
 /// Number of windows that are kept: the one whose rows are returned and the one whose rows are prepared.
 const KEPT_WINDOWS: usize = 2;
+
+/// Fewest and most lengths that are looked up at once.
+const MIN_LOOKUP: u64 = 16;
+const MAX_LOOKUP: u64 = 1024;
 
 /// Cache of the last windows, because each step continues from the cursor after the previous one. Results do not depend
 /// on it. Its lock is non-blocking, because after a fork it may be held forever by a thread that no longer exists.
@@ -139,18 +143,36 @@ impl<'a, L: Lengths> RowSource<'a, L> {
         // Documents that have tokens, and, as `concat` may leave some for the next window, their positions in the order.
         let (mut documents, mut positions) = (Vec::new(), Vec::new());
         let (mut tokens, mut next) = (0u64, start);
+        let (mut ids, mut found) = (Vec::new(), Vec::new());
         while next < records && !options.completes_window(documents.len() as u64, tokens) {
-            let id = self.order.at(next);
-            let length = lengths.length_of(id)?;
-            if length > 0 {
-                let used = if documents.is_empty() { skipped } else { 0 };
-                tokens = tokens.saturating_add(length.saturating_sub(used));
-                documents.push(Document { id, length });
-                if options.packing == Packing::Concat {
-                    positions.push(next);
+            // As many again, because the end of the window depends on the lengths.
+            let count = (next - start).clamp(MIN_LOOKUP, MAX_LOOKUP).min(records - next);
+            ids.clear();
+            ids.extend((next..next + count).map(|position| self.order.at(position)));
+            found.clear();
+            let looked_up = lengths.lengths_of(&ids, &mut found);
+            for (&id, &length) in ids.iter().zip(&found) {
+                if options.completes_window(documents.len() as u64, tokens) {
+                    break;
+                }
+                if length > 0 {
+                    let used = if documents.is_empty() { skipped } else { 0 };
+                    tokens = tokens.saturating_add(length.saturating_sub(used));
+                    documents.push(Document { id, length });
+                    if options.packing == Packing::Concat {
+                        positions.push(next);
+                    }
+                }
+                next += 1;
+            }
+            // An error about a record after the window is that of the next window.
+            if !options.completes_window(documents.len() as u64, tokens) {
+                looked_up?;
+                if found.len() < ids.len() {
+                    let what = format!("the source returns {} lengths instead of {count}", found.len());
+                    return Err(Error::internal(what));
                 }
             }
-            next += 1;
         }
         let window = Window::new(options.packing, options.seq_len, documents, skipped, next == records);
         let order = match options.shuffle {

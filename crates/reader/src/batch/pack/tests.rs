@@ -6,7 +6,7 @@ use dsconvert_dataset::error::ErrorKind;
 use dsconvert_dataset::packing::{Piece, best_fit_rows};
 use proptest::prelude::*;
 
-use super::super::{Last, LengthsInMemory, Shuffle};
+use super::super::{Last, Lengths, LengthsInMemory, Runs, Shuffle};
 use super::*;
 
 const SEED: u64 = 3;
@@ -166,6 +166,58 @@ fn invalid_options_and_states_are_refused() {
     // No position in a document or window is too large.
     let far = PackCursor { document: 1, token: u64::MAX, row: u64::MAX };
     assert_eq!(plan(1).steps(&PackState { cursor: far, ..at(1, 0, 0) }).unwrap().count(), 0);
+}
+
+/// Lengths of which one cannot be read. Counts those that were requested.
+#[derive(Debug)]
+struct Damaged {
+    lengths: LengthsInMemory,
+    damaged: u64,
+    requested: std::sync::atomic::AtomicU64,
+}
+
+impl Lengths for Damaged {
+    fn records(&self) -> u64 {
+        self.lengths.records()
+    }
+
+    fn record_at(&self, rank: u64) -> Result<u64> {
+        self.lengths.record_at(rank)
+    }
+
+    fn length_of(&self, record: u64) -> Result<u64> {
+        self.requested.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        match record == self.damaged {
+            true => Err(Error::corrupt("damaged").at_row(record)),
+            false => self.lengths.length_of(record),
+        }
+    }
+
+    fn runs(&self) -> Result<Runs<'_>> {
+        self.lengths.runs()
+    }
+}
+
+#[test]
+fn lengths_are_looked_up_in_advance_without_effect() {
+    for packing in [Packing::Concat, Packing::BestFit] {
+        for (damaged, window) in [(0, 1), (40, 5), (41, 20), (63, 64), (64, 64), (199, 100)] {
+            let lengths = LengthsInMemory::new(vec![8; 200]);
+            let lengths = Damaged { lengths, damaged, requested: 0.into() };
+            let shuffle = Shuffle::None;
+            let options = PackOptions { packing, window: Some(window), shuffle, ..PackOptions::new(8, 1) };
+            let plan = PackPlan::new("data", lengths, options, SEED, 1).unwrap();
+            let mut steps = plan.steps(&plan.start(0)).unwrap();
+            // The rows of the windows before that of the record.
+            for _ in 0..damaged / window * window {
+                steps.next().unwrap().unwrap();
+            }
+            let error = steps.next().unwrap().unwrap_err();
+            assert_eq!(error.place().row, Some(damaged), "{packing:?} {window}");
+            let requested = plan.lengths.requested.load(std::sync::atomic::Ordering::Relaxed);
+            assert!(requested <= (damaged / window + 1) * (16 + 2 * window), "{requested} {window}");
+        }
+    }
 }
 
 /// Returns a digest of the pieces of all rows.
