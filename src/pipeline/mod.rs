@@ -5,15 +5,15 @@
 //!            plan.rs              schedule/                      stage.rs   unit.rs               commit.rs
 //! ```
 //!
-//! A conversion (`conversion::Conversion`: images or text) divides its sources into units and turns tasks into outcomes
+//! A conversion (`job::Conversion`: images or text) divides its sources into units and turns tasks into outcomes
 //! (`outcome::Outcome`). Stages (`stage::Stage`), such as shuffling and packing, may reorder or regroup the records.
 //! Everything else in this module is shared by all conversions.
 
-mod conversion;
 mod dedup;
 mod estimate;
 mod events;
 mod images;
+mod job;
 mod job_file;
 mod memory;
 mod parts;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::DatasetWriter;
 use super::commit::{CommitFailure, Committed, ManifestParts};
-use super::conversion::Conversion;
+use super::job::Conversion;
 use super::job_file::{self, JobHeader, StoredJob};
 use super::layout::{PLAN_NAME, WORK_NAME};
 use super::memory::Shares;

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use super::DatasetWriter;
-use super::conversion::Conversion;
 use super::dedup::{DUPLICATE_PAIRS_HASH_NAME, DUPLICATE_PAIRS_NAME};
+use super::job::Conversion;
 use super::memory::{MemoryPool, Shares};
 use super::progress::Progress;
 use super::remote_units::UPLOADS;

@@ -6,7 +6,7 @@ use super::divide::divide;
 use super::job::ImagesJob;
 use super::task::{BYTES_HELD_PER_BYTE, FilesTask, ImageTask, TASK_BYTES};
 use crate::error::Result;
-use crate::pipeline::conversion::Feed;
+use crate::pipeline::job::Feed;
 use crate::source::file_list::Iter;
 
 /// Maximum number of files per task.

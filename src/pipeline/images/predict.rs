@@ -18,7 +18,7 @@ use super::job::ImagesJob;
 use super::task::{FilesTask, ImageTask, TarTask};
 use crate::error::{Error, Result};
 use crate::options::RunOptions;
-use crate::pipeline::conversion::Feed;
+use crate::pipeline::job::Feed;
 use crate::pipeline::predict::{
     Prediction, SampleRun, SampleTask, Stratum, StratumRun, StratumUnit, UnitPart, UnitParts, check_sample,
     chunks_in_order,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::job::ImagesJob;
 use super::task::{BYTES_HELD_PER_BYTE, ImageTask, TASK_BYTES, TableTask, TaskRows};
 use crate::error::Result;
-use crate::pipeline::conversion::Feed;
+use crate::pipeline::job::Feed;
 use crate::sample::{Reject, RejectCode};
 use crate::source::broken::Broken;
 use crate::source::image_table::{FoundRows, ImageBatch, ImageRows, ImageTable, TableFile};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::job::ImagesJob;
 use super::task::{BYTES_HELD_PER_BYTE, ImageTask, TASK_BYTES, TarTask};
 use crate::error::Result;
-use crate::pipeline::conversion::Feed;
+use crate::pipeline::job::Feed;
 use crate::source::source_file::SourceFile;
 use crate::source::webdataset::{NextSample, Samples};
 

@@ -35,7 +35,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use self::finalizer::Finalizer;
 use self::state::SchedulerState;
 use self::worker::Scheduler;
-use super::conversion::Conversion;
+use super::job::Conversion;
 use super::memory::MemoryPool;
 use super::progress::Progress;
 use super::stop::Stop;

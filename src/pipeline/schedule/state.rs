@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::FailedUnits;
 use super::finalizer::Closed;
 use crate::error::{Error, ErrorKind};
-use crate::pipeline::conversion::{EngineUse, Feed};
+use crate::pipeline::job::{EngineUse, Feed};
 use crate::pipeline::memory::{MemoryPool, Reservation};
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::unit::UnitSink;

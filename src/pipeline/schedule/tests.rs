@@ -8,7 +8,7 @@ use dsconvert_writer::{DatasetWriter, WriterOptions};
 use super::*;
 use crate::error::ErrorKind;
 use crate::format::Format;
-use crate::pipeline::conversion::{Converting, EngineUse, Feed};
+use crate::pipeline::job::{Converting, EngineUse, Feed};
 use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
 use crate::pipeline::stage::Stages;
 use crate::pipeline::unit::UnitSink;

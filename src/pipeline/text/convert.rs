@@ -18,7 +18,7 @@ use super::record::{TextRecord, piece_name};
 use super::task::TextTask;
 use crate::error::{Error, ErrorKind, Result};
 use crate::panics::caught;
-use crate::pipeline::conversion::{Conversion, Converting, EngineUse, Feed};
+use crate::pipeline::job::{Conversion, Converting, EngineUse, Feed};
 use crate::pipeline::memory::MemoryPool;
 use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, MemberSummary, Outcomes};
 use crate::pipeline::shuffle::output_stages;

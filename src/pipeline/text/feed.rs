@@ -9,7 +9,7 @@ use super::section_reader::{self, SectionReader, TaskBlock};
 use super::task::TextTask;
 use crate::error::Result;
 use crate::options::is_remote;
-use crate::pipeline::conversion::{EngineUse, Feed};
+use crate::pipeline::job::{EngineUse, Feed};
 use crate::source::opened::OpenedFile;
 
 /// Limits on the files in object storage that are opened in advance: their number, and the bytes that they may hold.

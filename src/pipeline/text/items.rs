@@ -11,7 +11,7 @@ use super::section_reader::TaskInput;
 use super::task::TextTask;
 use crate::error::Result;
 use crate::panics::contained;
-use crate::pipeline::conversion::Converting;
+use crate::pipeline::job::Converting;
 use crate::pipeline::outcome::Outcomes;
 use crate::sample::{Record, Reject, RejectCode, Value};
 use crate::source::broken::Broken;

@@ -17,7 +17,7 @@ use super::section_reader::{SectionReader, TaskBlock, TaskInput};
 use super::task::TextTask;
 use crate::error::{Error, Result};
 use crate::options::RunOptions;
-use crate::pipeline::conversion::EngineUse;
+use crate::pipeline::job::EngineUse;
 use crate::pipeline::predict::{
     Prediction, SampleRun, SampleTask, Stratum, StratumUnit, UnitPart, UnitParts, check_sample,
     chunks_in_order, total_length,

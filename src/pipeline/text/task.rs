@@ -2,7 +2,7 @@
 
 use super::duplicates_file::Duplicates;
 use super::section_reader::TaskInput;
-use crate::pipeline::conversion::EngineUse;
+use crate::pipeline::job::EngineUse;
 
 /// A task of a conversion of text.
 pub(in crate::pipeline) struct TextTask {
