@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use common::{images_job, path_or_fixture, run_options, text_job, tokenizer};
 use dsconvert::format::Format;
-use dsconvert::pipeline::{Job, Progress, Stop};
+use dsconvert::options::RunOptions;
+use dsconvert::pipeline::{Progress, Stop};
 use dsconvert::transform::image::ImageOptions;
 
 /// Number of pairs of runs.
@@ -31,11 +32,15 @@ fn main() {
     one_measurement(threads);
     let images = path_or_fixture("DSCONVERT_BENCH_IMAGES", "photos");
     let options = ImageOptions { resize: "shorter:256".parse().unwrap(), ..ImageOptions::default() };
-    pairs("images, shorter:256", &images_job(&images, options, Format::Parquet), threads);
-    pairs("images, unchanged", &images_job(&images, ImageOptions::default(), Format::Parquet), threads);
+    for (name, options) in [("images, shorter:256", options), ("images, unchanged", ImageOptions::default())]
+    {
+        let job = images_job(&images, options, Format::Parquet);
+        pairs(name, &|run, progress| drop(job.run(run, progress, &Stop::default()).unwrap()), threads);
+    }
     let text = path_or_fixture("DSCONVERT_BENCH_CORPUS", "corpus/stories.jsonl");
     let tokenizer = tokenizer(&path_or_fixture("DSCONVERT_BENCH_TOKENIZER", "tokenizers/bpe.json"));
-    pairs("text", &text_job(&text, tokenizer, Format::Parquet), threads);
+    let job = text_job(&text, tokenizer, Format::Parquet);
+    pairs("text", &|run, progress| drop(job.run(run, progress, &Stop::default()).unwrap()), threads);
 }
 
 /// Prints the duration of one measurement: two clock reads, and an addition to a sum that all threads share.
@@ -58,7 +63,7 @@ fn one_measurement(threads: usize) {
 }
 
 /// Converts alternately with and without activity times, and prints the ratios of the time with to the time without.
-fn pairs(name: &str, job: &impl Job, threads: usize) {
+fn pairs(name: &str, convert: &dyn Fn(&RunOptions, &Progress), threads: usize) {
     let dir = tempfile::tempdir().unwrap();
     let options = run_options(&dir.path().join("out"), threads);
     let mut repeats = 1;
@@ -66,7 +71,7 @@ fn pairs(name: &str, job: &impl Job, threads: usize) {
         let (cpu, started) = (cpu_seconds(), Instant::now());
         for _ in 0..repeats {
             let progress = if measured { Progress::default() } else { Progress::without_activity_times() };
-            job.run(&options, &progress, &Stop::default()).unwrap();
+            convert(&options, &progress);
         }
         (cpu_seconds() - cpu, started.elapsed().as_secs_f64())
     };

@@ -12,7 +12,7 @@ use super::{Ending, lengths, print, summary};
 use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec};
 use crate::panics;
-use crate::pipeline::{Job, PlanSummary, check_inputs, check_output};
+use crate::pipeline::{Conversion, Job, PlanSummary, check_inputs, check_output};
 use crate::reader::batch::BatchSize;
 use crate::report::RunReport;
 use crate::storage::ObjectUrl;
@@ -35,9 +35,9 @@ pub(super) struct ConversionCommand<'a> {
 
 impl ConversionCommand<'_> {
     /// Plans with `plan`, then previews, stores or runs the job.
-    pub(super) fn exec<J: Job + Sync>(
+    pub(super) fn exec<C: Conversion>(
         mut self,
-        plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
+        plan: impl FnOnce(Vec<SourceSpec>) -> Result<Job<C>>,
     ) -> Result<Ending> {
         let options = self.run.options(self.out)?;
         self.run.check_report(self.out)?;
@@ -65,7 +65,12 @@ impl ConversionCommand<'_> {
     }
 
     /// Prints what would be done and, as a warning, why it would be refused. With `--sample`, prints a prediction.
-    fn preview(&self, job: &impl Job, plan: &PlanSummary, options: &RunOptions) -> Result<Ending> {
+    fn preview<C: Conversion>(
+        &self,
+        job: &Job<C>,
+        plan: &PlanSummary,
+        options: &RunOptions,
+    ) -> Result<Ending> {
         print::out(&summary::plan(plan))?;
         if self.out.is_some()
             && let Err(error) = check_inputs(options, &self.inputs).and_then(|()| job.check_start(options))
@@ -80,7 +85,7 @@ impl ConversionCommand<'_> {
     }
 
     /// Stores the plan for other processes.
-    fn store(&self, job: &(impl Job + Sync), plan: &PlanSummary, options: &RunOptions) -> Result<Ending> {
+    fn store<C: Conversion>(&self, job: &Job<C>, plan: &PlanSummary, options: &RunOptions) -> Result<Ending> {
         let level = self.run.verbosity.level();
         let units = with_progress(plan.items, level, self.watch, |progress, stop| {
             job.store(options, progress, stop)
@@ -95,9 +100,9 @@ impl ConversionCommand<'_> {
     }
 
     /// Converts everything and commits the dataset. The `planning` took that long.
-    fn convert(
+    fn convert<C: Conversion>(
         &self,
-        job: &(impl Job + Sync),
+        job: &Job<C>,
         plan: &PlanSummary,
         options: &RunOptions,
         planning: Duration,

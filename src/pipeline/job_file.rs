@@ -4,13 +4,13 @@
 //!
 //! 1. the [`JobHeader`]: identity of the plan, options, schema, splits, sources;
 //! 2. the source files in plan order, as blocks of a [`FileList`], each a JSON string of hexadecimal digits;
-//! 3. the lines specific to the kind of conversion, images or text ([`StoredJob::write`]);
-//! 4. the SHA-256 of all previous lines, in hexadecimal, as a JSON string.
+//! 3. the units and the splits of the files;
+//! 4. the lines of the kind of conversion, images or text ([`Conversion::write`]);
+//! 5. the SHA-256 of all previous lines, in hexadecimal, as a JSON string.
 //!
 //! The `tokenizer.json` of a text conversion is stored next to it. Both are written before the plan itself, so a
 //! directory with a plan has them. `job.jsonl` is read only by the version of dsconvert that wrote it.
 
-use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
@@ -20,9 +20,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::job::{Conversion, Job};
 use super::layout::PLAN_NAME;
 use super::output::OutputDir;
-use super::plan::Plan;
+use super::plan::{Plan, PlanSummary};
 use super::remote::Remote;
 use super::remote_units::PlanId;
 use super::stop::Stop;
@@ -33,11 +34,10 @@ use crate::manifest::{Sources, TOKENIZER_NAME};
 use crate::numbers::listed;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::printable::{printable, printable_path};
-use crate::schema::{Kind, Schema};
+use crate::schema::Schema;
 use crate::source::file_list::{FileList, SourceFiles};
 use crate::source::read_file;
 use crate::source::skipped::SkippedTypes;
-use crate::source::source_file::SourceFile;
 use crate::storage::{NewFile, ObjectUrl, create_dir, from_hex, hex, lstat, write_shared_file};
 
 /// Name of the stored job in the working directory.
@@ -52,7 +52,6 @@ pub(super) struct JobHeader {
     pub plan: String,
     /// Digest of the names and sizes of the files, as in the manifest; empty until the plan is written.
     pub listing: String,
-    pub kind: Kind,
     /// Options that affect the dataset, as shown in the manifest.
     pub options: serde_json::Value,
     pub output: OutputOptions,
@@ -77,6 +76,28 @@ pub(super) struct JobHeader {
 }
 
 impl JobHeader {
+    /// Returns the header of a job with this schema, without files and units.
+    pub(super) fn new(schema: Schema) -> Self {
+        Self {
+            build: BUILD_ID.to_owned(),
+            plan: String::new(),
+            listing: String::new(),
+            options: serde_json::Value::Null,
+            output: OutputOptions::default(),
+            sources: Vec::new(),
+            walked: false,
+            follow_symlinks: false,
+            files: 0,
+            skipped: SkippedTypes::default(),
+            units: 0,
+            unit_bytes: 0,
+            unit_pieces: 0,
+            tokenizer: None,
+            schema,
+            splits: Vec::new(),
+        }
+    }
+
     /// Returns the plan of the run, which determines whether finished units can be reused.
     pub(super) fn plan_of<'a>(&'a self, files: SourceFiles<'a>) -> Plan<'a> {
         Plan { options: &self.options, units: self.units, files }
@@ -154,26 +175,6 @@ impl JobHeader {
     }
 }
 
-/// A planned conversion that can be stored and read back.
-pub(super) trait StoredJob: Sized {
-    fn header(&self) -> Result<JobHeader>;
-
-    /// Returns the source files, in plan order.
-    fn files(&self) -> SourceFiles<'_>;
-
-    /// Returns the files that a unit reads, entirely or in part; none if there is no such unit.
-    fn files_of_unit(&self, unit: u32) -> Vec<SourceFile>;
-
-    /// Returns the bytes of the `tokenizer.json`, if there is one.
-    fn tokenizer_json(&self) -> Option<&[u8]>;
-
-    /// Writes the data that is not in the header and the listing.
-    fn write(&self, file: &mut JobWriter) -> Result<()>;
-
-    /// Reads what [`StoredJob::write`] wrote.
-    fn read(opened: OpenedJob, file: &mut JobReader) -> Result<Self>;
-}
-
 /// The part of a stored job that is common to all conversions.
 pub(super) struct OpenedJob {
     pub header: JobHeader,
@@ -182,11 +183,11 @@ pub(super) struct OpenedJob {
 }
 
 /// Stores `job` in the working directory, with the identity `plan`.
-pub(super) fn store<J: StoredJob>(job: &J, plan: &str, work: &Path) -> Result<()> {
-    if let Some(json) = job.tokenizer_json() {
+pub(super) fn store<C: Conversion>(job: &Job<C>, plan: &str, work: &Path) -> Result<()> {
+    if let Some(json) = job.conversion.tokenizer_json() {
         write_shared_file(&work.join(TOKENIZER_NAME), json)?;
     }
-    let mut header = job.header()?;
+    let mut header = job.header.clone();
     plan.clone_into(&mut header.plan);
     header.listing = header.plan_of(job.files()).listing();
     // Parts may run in another current directory.
@@ -197,13 +198,18 @@ pub(super) fn store<J: StoredJob>(job: &J, plan: &str, work: &Path) -> Result<()
     let path = work.join(JOB_NAME);
     let mut file = JobWriter { file: NewFile::create_shared(&path)?, path, hash: Sha256::new() };
     file.line(&header)?;
-    let list = match job.files() {
-        SourceFiles::List(list) => Cow::Borrowed(list),
-        SourceFiles::Slice(files) => Cow::Owned(files.iter().cloned().collect::<FileList>()),
-    };
-    list.blocks().try_for_each(|block| file.line(&hex(&block)))?;
-    job.write(&mut file)?;
+    job.files.blocks().try_for_each(|block| file.line(&hex(&block)))?;
+    file.line(&(&job.units, &job.named_splits))?;
+    job.conversion.write(&mut file)?;
     file.finish()
+}
+
+/// Reads the rest of a stored job, after [`open`].
+pub(super) fn read<C: Conversion>(opened: OpenedJob, file: &mut JobReader) -> Result<Job<C>> {
+    let OpenedJob { header, files, tokenizer_json } = opened;
+    let (units, named_splits) = file.line()?;
+    let conversion = C::read(tokenizer_json, file)?;
+    Ok(Job::new(header, files, units, named_splits, PlanSummary::default(), conversion))
 }
 
 /// Refuses a working directory without a stored job and its plan. The plan is written last: if it is missing, planning
@@ -292,7 +298,7 @@ fn no_plan(place: &Path, which: &str) -> Error {
         .help("create one with `dsconvert plan images|text … --out DIR`")
 }
 
-/// Opens the stored job in the working directory, and reads it up to the lines specific to its kind.
+/// Opens the stored job in the working directory, and reads what is needed to commit its units.
 ///
 /// # Errors
 ///
@@ -381,7 +387,7 @@ fn damaged(path: &Path) -> Error {
 }
 
 /// Writer of the lines of a stored job.
-pub(super) struct JobWriter {
+pub struct JobWriter {
     path: PathBuf,
     file: NewFile,
     hash: Sha256,
@@ -396,6 +402,12 @@ impl JobWriter {
         self.file.write_all(&json).map_err(|e| Error::io("write", &self.path, e))
     }
 
+    /// Writes a list of any length, one line each.
+    pub(super) fn list(&mut self, values: &[impl Serialize]) -> Result<()> {
+        self.line(&values.len())?;
+        values.iter().try_for_each(|value| self.line(value))
+    }
+
     fn finish(mut self) -> Result<()> {
         let digest = digest_line(self.hash);
         self.file.write_all(digest.as_bytes()).map_err(|e| Error::io("write", &self.path, e))?;
@@ -405,7 +417,7 @@ impl JobWriter {
 }
 
 /// Reader of the lines of a stored job.
-pub(super) struct JobReader {
+pub struct JobReader {
     path: PathBuf,
     lines: Lines<BufReader<File>>,
 }
@@ -423,8 +435,9 @@ impl JobReader {
         serde_json::from_str(&line).map_err(|e| self.damaged().caused_by(e))
     }
 
-    /// Reads the next `count` lines.
-    pub(super) fn lines<T: DeserializeOwned>(&mut self, count: usize) -> Result<Vec<T>> {
+    /// Reads a list.
+    pub(super) fn list<T: DeserializeOwned>(&mut self) -> Result<Vec<T>> {
+        let count: usize = self.line()?;
         (0..count).map(|_| self.line()).collect()
     }
 

@@ -3,41 +3,37 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::SORT_BYTES;
-use crate::options::MIN_MEMORY_BYTES;
+use crate::options::{MIN_MEMORY_BYTES, RunOptions};
 
 /// Sorting happens before and after the conversion, when nothing else is reserved.
 const _: () = assert!(SORT_BYTES as u64 <= MIN_MEMORY_BYTES, "a sort may use the minimum value of `memory`");
 
 /// The division of `--memory` while units are converted. Tasks and images have separate shares because their sizes
 /// become known at different times: that of a task before it is read, that of an image from its header.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Shares(u64);
+#[derive(Debug, Clone)]
+pub struct Shares {
+    /// A quarter for tasks: files and records, from being read to being written.
+    pub(super) tasks: MemoryPool,
+    /// Half for images while they are decoded and resized.
+    pub(super) images: MemoryPool,
+    /// Bytes per thread of the buffers that are kept for the next image: a quarter, divided among all threads.
+    pub(super) kept_by_thread: u64,
+}
 
 impl Shares {
-    pub(super) fn of(memory_bytes: u64) -> Self {
-        Self(memory_bytes)
-    }
-
-    /// Returns the share of tasks, a quarter: files and records, from being read to being written.
-    pub(super) fn tasks(self) -> MemoryPool {
-        MemoryPool::new(self.0 / 4)
-    }
-
-    /// Returns the share of images while they are decoded and resized: half.
-    pub(super) fn images(self) -> MemoryPool {
-        MemoryPool::new(self.0 / 2)
-    }
-
-    /// Returns the share per thread of the buffers that are kept for the next image: a quarter, divided among all
-    /// threads.
-    pub(super) fn kept_by_thread(self, threads: usize) -> u64 {
-        self.0 / 4 / threads.max(1) as u64
+    pub(super) fn of(run: &RunOptions) -> Self {
+        let memory = run.memory_bytes;
+        Self {
+            tasks: MemoryPool::new(memory / 4),
+            images: MemoryPool::new(memory / 2),
+            kept_by_thread: memory / 4 / run.threads.max(1) as u64,
+        }
     }
 }
 
 /// A memory pool: a limited number of bytes that can be reserved.
 #[derive(Debug, Clone)]
-pub(super) struct MemoryPool(Arc<PoolInner>);
+pub struct MemoryPool(Arc<PoolInner>);
 
 #[derive(Debug)]
 struct PoolInner {
@@ -113,6 +109,7 @@ impl Drop for Reservation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pipeline::predict::testing::run_options;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
@@ -152,9 +149,10 @@ mod tests {
     #[test]
     fn shares_add_up_to_the_memory() {
         for threads in [0, 1, 7] {
-            let shares = Shares::of(1 << 30);
-            let kept = shares.kept_by_thread(threads) * threads.max(1) as u64;
-            let sum = shares.tasks().0.limit + shares.images().0.limit + kept;
+            let shares =
+                Shares::of(&RunOptions { memory_bytes: 1 << 30, ..run_options("out".as_ref(), threads) });
+            let kept = shares.kept_by_thread * threads.max(1) as u64;
+            let sum = shares.tasks.0.limit + shares.images.0.limit + kept;
             assert!(sum <= 1 << 30 && sum > (1 << 30) - 8, "{sum}");
         }
     }

@@ -37,17 +37,19 @@ use dsconvert_writer::{
 
 pub use estimate::{Estimate, MIN_SAMPLE};
 pub use events::{Event, EventLevel};
-pub use images::{ImageField, ImageInput, ImagesJob, ImagesOptions, SidecarSummary};
+pub use images::{ImageConversion, ImageField, ImageInput, ImagesJob, ImagesOptions, SidecarSummary};
+pub(crate) use job::Conversion;
+pub use job::Job;
 pub use layout::{Existing, ResumeCheck};
 pub use parts::{PartOutcome, merge, run_units};
 pub use plan::PlanSummary;
 pub use predict::Prediction;
 pub use progress::{Progress, Snapshot};
-pub use run::{Job, Outcome, check_inputs, check_output};
+pub use run::{Outcome, check_inputs, check_output};
 pub use selection::{Selection, ranges};
 pub use status::{Status, status};
 pub use stop::Stop;
-pub use text::{TextInput, TextJob, TextOptions};
+pub use text::{TextConversion, TextInput, TextJob, TextOptions};
 pub use timing::{Activity, Phase};
 pub use units::{ConvertedUnits, Totals};
 

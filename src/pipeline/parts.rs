@@ -10,8 +10,8 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::DatasetWriter;
-use super::images::{ImageConversion, ImagesJob};
-use super::job_file::{self, OpenedJob, StoredJob};
+use super::images::ImageConversion;
+use super::job_file::{self, OpenedJob};
 use super::output::{OutputDir, OutputState, adapt_help, may_be_overtaken};
 use super::progress::Progress;
 use super::run::{Outcome, commit};
@@ -19,7 +19,7 @@ use super::run_units::{RunContext, Units};
 use super::selection::{Selection, ranges_of};
 use super::source_checks;
 use super::stop::{Continuation, Stop, restart};
-use super::text::{TextConversion, TextJob};
+use super::text::TextConversion;
 use super::timing::Phase;
 use super::units::{CheckLevel, UnitState};
 use super::workers::Workers;
@@ -129,15 +129,11 @@ fn convert_units(
             return Err(Error::usage("the conversion reads standard input, which cannot be read again")
                 .help(restart(&options.out)));
         }
-        let done = match header.kind {
+        let done = match header.schema.kind {
             Kind::Images => {
-                let job = ImagesJob::read(opened, &mut file)?;
-                units.convert(&ImageConversion::new(&job, options)?, todo, options)
+                units.convert(&job_file::read::<ImageConversion>(opened, &mut file)?, todo, options)
             }
-            Kind::Text => {
-                let job = TextJob::read(opened, &mut file)?;
-                units.convert(&TextConversion::new(&job), todo, options)
-            }
+            Kind::Text => units.convert(&job_file::read::<TextConversion>(opened, &mut file)?, todo, options),
         };
         if let Err(error) = done {
             if let Some(remote) = output.remote().filter(|_| may_be_overtaken(&error))
@@ -166,7 +162,7 @@ fn convert_units(
         converted,
         planned: header.units,
         was_committed: false,
-        kind: header.kind,
+        kind: header.schema.kind,
         plan: Some(header.plan),
         listing: Some(header.listing),
         options: header.options,

@@ -26,7 +26,7 @@ use crate::source::warning::Warning;
 use crate::storage::{NewFile, hex};
 
 /// Summary of a planned run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct PlanSummary {
     /// Name of the kind of dataset.
     pub kind: &'static str,

@@ -20,14 +20,15 @@ use self::sample_writer::SampleWriter;
 use self::stratum::{GROUPS, Group, Observation, ShardSum, SplitAmounts};
 use self::units::{packed_rows, shards};
 use super::estimate::{Estimate, MIN_SAMPLE};
-use super::job::{Conversion, Converting};
+use super::job::{Conversion, Converting, Job};
+use super::memory::Shares;
 use super::outcome::{ItemOutcome, Outcomes};
 use super::stop::Stop;
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{self, Format};
+use crate::format;
 use crate::numbers::plural;
-use crate::options::OutputOptions;
+use crate::options::RunOptions;
 use crate::schema::Schema;
 use crate::storage::NewFile;
 
@@ -59,13 +60,28 @@ pub struct Prediction {
     pub seconds: Estimate,
 }
 
-/// Refuses a sample that is too small for a meaningful spread.
-pub(super) fn check_sample(sample: u64) -> Result<()> {
-    if sample < MIN_SAMPLE {
-        return Err(Error::usage(format!("a sample of {} is too small", plural(sample, "item")))
-            .help(format!("use at least {MIN_SAMPLE}; 200 to 2,000 is typical")));
+impl<C: Conversion> Job<C> {
+    /// Predicts a run with `run`'s threads and memory from a sample of about `sample` items, converted in memory. Writes
+    /// nothing, and does not search for duplicates.
+    ///
+    /// # Errors
+    ///
+    /// If the sample has fewer than [`MIN_SAMPLE`] items, if sources cannot be read, or for standard input, which can be
+    /// read only once.
+    pub fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
+        if sample < MIN_SAMPLE {
+            return Err(Error::usage(format!("a sample of {} is too small", plural(sample, "item")))
+                .help(format!("use at least {MIN_SAMPLE}; 200 to 2,000 is typical")));
+        }
+        if self.header.reads_stdin() {
+            return Err(Error::usage(
+                "standard input can only be read once, so the run would not see a sample of it",
+            )
+            .help("write it to a file first"));
+        }
+        let workers = Workers::start(run.threads)?;
+        C::predict(self, sample, SampleRun::new(self, &workers, Shares::of(run))?, stop)
     }
-    Ok(())
 }
 
 /// Returns all chunks below `count`, in the order of a hash.
@@ -95,12 +111,11 @@ pub(super) struct SampleTask<T> {
 }
 
 /// Converter of a sample, one stratum after another.
-pub(super) struct SampleRun<'a, C> {
-    conversion: &'a C,
+pub struct SampleRun<'a, C> {
+    job: &'a Job<C>,
     workers: &'a Workers,
-    format: Format,
+    memory: Shares,
     schema: Arc<Schema>,
-    splits: usize,
     /// Number of tokens that fill a row, if records are packed.
     full_row: Option<u64>,
     /// Size of a shard without records, in bytes.
@@ -109,18 +124,11 @@ pub(super) struct SampleRun<'a, C> {
 }
 
 impl<'a, C: Conversion> SampleRun<'a, C> {
-    pub(super) fn new(
-        conversion: &'a C,
-        workers: &'a Workers,
-        format: Format,
-        schema: &Arc<Schema>,
-        splits: usize,
-    ) -> Result<Self> {
-        let schema = Arc::clone(schema);
-        let empty = format::writer(format, Arc::clone(&schema), NewFile::nowhere())?;
+    fn new(job: &'a Job<C>, workers: &'a Workers, memory: Shares) -> Result<Self> {
+        let schema = Arc::new(job.header.schema.clone());
+        let empty = format::writer(job.header.output.format, Arc::clone(&schema), NewFile::nowhere())?;
         let empty_shard = empty.finish()?.position();
-        let reject_codes = BTreeMap::new();
-        Ok(Self { conversion, workers, format, schema, splits, full_row: None, empty_shard, reject_codes })
+        Ok(Self { job, workers, memory, schema, full_row: None, empty_shard, reject_codes: BTreeMap::new() })
     }
 
     /// Sets the number of tokens that fill a row, if records are packed.
@@ -140,18 +148,14 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
     }
 
     fn writer(&self) -> Result<SampleWriter> {
-        let stages = self.conversion.stages(&std::env::temp_dir());
-        let writer = format::writer(self.format, Arc::clone(&self.schema), NewFile::nowhere())?;
-        Ok(SampleWriter::new(stages, writer, self.splits))
+        let header = &self.job.header;
+        let stages = C::stages(self.job, &std::env::temp_dir());
+        let writer = format::writer(header.output.format, Arc::clone(&self.schema), NewFile::nowhere())?;
+        Ok(SampleWriter::new(stages, writer, header.splits.len()))
     }
 
     /// Extrapolates the sample to the whole. `parts` are the expected records of all splits of all units.
-    pub(super) fn prediction(
-        self,
-        strata: &[&Stratum],
-        parts: &[UnitPart],
-        output: &OutputOptions,
-    ) -> Prediction {
+    pub(super) fn prediction(self, strata: &[&Stratum], parts: &[UnitPart]) -> Prediction {
         let all = |of: &dyn Fn(&Stratum) -> Estimate| total(strata, of);
         let records = match self.full_row {
             None => all(&Stratum::records),
@@ -165,7 +169,7 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
                 packed_rows(parts, rows)
             }
         };
-        let shards = shards(parts, all(&Stratum::bytes), records, output);
+        let shards = shards(parts, all(&Stratum::bytes), records, &self.job.header.output);
         let encoded = all(&Stratum::encoded);
         // A shard has records of one unit, most often of one stratum.
         let per_shard = records.value / shards.value.max(1.0);
@@ -227,15 +231,15 @@ impl<C: Conversion> StratumRun<'_, '_, C> {
         stop: &Stop,
     ) -> Result<u64> {
         let before = self.seen.len();
-        let (conversion, workers) = (self.run.conversion, self.run.workers);
+        let (job, workers, memory) = (self.run.job, self.run.workers, self.run.memory.clone());
         let samples = Mutex::new(samples.enumerate());
         let done = Mutex::new((&mut *self, ReorderBuffer::default()));
         workers.on_all("converting the sample", stop, || {
-            let mut scratch = conversion.scratch();
+            let mut scratch = C::scratch(job, &memory);
             loop {
                 let next = locked(&samples).next();
                 let Some((number, sample)) = next else { return Ok(()) };
-                let converted = sample.and_then(|sample| convert(conversion, sample, &mut scratch));
+                let converted = sample.and_then(|sample| convert(job, sample, &mut scratch));
                 let (stratum, order) = &mut *locked(&done);
                 if let Err(error) = converted.and_then(|one| stratum.in_order(order, number, one)) {
                     order.failure.get_or_insert(error);
@@ -266,7 +270,7 @@ impl<C: Conversion> StratumRun<'_, '_, C> {
     }
 
     fn observe(&mut self, outcomes: Outcomes, mut observation: Observation) -> Result<()> {
-        observation.splits = vec![SplitAmounts::default(); self.run.splits];
+        observation.splits = vec![SplitAmounts::default(); self.run.job.header.splits.len()];
         let mut records = Vec::new();
         for outcome in outcomes.list {
             observation.found += 1;
@@ -351,14 +355,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn convert<C: Conversion>(
-    conversion: &C,
+    job: &Job<C>,
     sample: SampleTask<C::Task>,
     scratch: &mut C::Scratch,
 ) -> Result<(Outcomes, Observation)> {
     let mut outcomes = Outcomes::default();
     let started = Instant::now();
     for task in sample.tasks {
-        if conversion.convert(task, scratch, &mut outcomes)? == Converting::RedoUnit {
+        if C::convert(job, task, scratch, &mut outcomes)? == Converting::RedoUnit {
             let message = "the fast and the reference engine disagreed while the sample was converted";
             return Err(Error::new(ErrorKind::NotCommitted, message).help("use `engine reference`"));
         }
@@ -373,10 +377,9 @@ pub(super) mod testing {
 
     use std::path::Path;
 
-    use super::{Estimate, Prediction, Stop};
-    use crate::error::Result;
+    use super::{Conversion, Estimate, Job, Prediction, Stop};
     use crate::options::{Existing, RunOptions};
-    use crate::pipeline::{Job, Outcome, Progress};
+    use crate::pipeline::{Outcome, Progress};
 
     pub(in crate::pipeline) fn run_options(out: &Path, threads: usize) -> RunOptions {
         RunOptions {
@@ -389,15 +392,13 @@ pub(super) mod testing {
         }
     }
 
-    /// Returns the prediction of `predict` and the outcome of the run. Checks that the prediction does not depend on the
-    /// number of threads and writes nothing.
-    pub(in crate::pipeline) fn compare<J: Job>(
-        job: &J,
-        predict: impl Fn(&J, &RunOptions, &Stop) -> Result<Prediction>,
-    ) -> (Prediction, Outcome) {
+    /// Returns the prediction from `sample` items and the outcome of the run. Checks that the prediction does not depend on
+    /// the number of threads and writes nothing.
+    pub(in crate::pipeline) fn compare<C: Conversion>(job: &Job<C>, sample: u64) -> (Prediction, Outcome) {
         let out = tempfile::tempdir().unwrap();
         let predict = |threads| {
-            let mut prediction = predict(job, &run_options(out.path(), threads), &Stop::default()).unwrap();
+            let options = run_options(out.path(), threads);
+            let mut prediction = job.predict(sample, &options, &Stop::default()).unwrap();
             assert!(prediction.seconds.value > 0.0);
             prediction.seconds = Estimate::default();
             prediction

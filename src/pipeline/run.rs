@@ -6,13 +6,12 @@ use std::time::Instant;
 
 use super::DatasetWriter;
 use super::commit::{CommitFailure, Committed, ManifestParts};
-use super::job::Conversion;
-use super::job_file::{self, JobHeader, StoredJob};
+use super::job::{Conversion, Job};
+use super::job_file::{self, JobHeader};
 use super::layout::{PLAN_NAME, WORK_NAME};
 use super::memory::Shares;
 use super::output::{self, CHOOSE_OR_REPLACE, OutputDir, OutputState, adapt_help, may_be_overtaken};
-use super::plan::{Plan, PlanSummary, differing_option};
-use super::predict::Prediction;
+use super::plan::{Plan, differing_option};
 use super::progress::Progress;
 use super::repair::{Repair, damaged_files, refuse_damaged};
 use super::run_units::{RunContext, Units};
@@ -32,43 +31,70 @@ use crate::source::skipped::SkippedTypes;
 use crate::storage::{ObjectUrl, lstat};
 use crate::testing::panic_point;
 
-/// A planned conversion: its sources are listed, but nothing is written yet.
-pub trait Job {
-    /// Returns what a run would do.
-    fn summary(&self) -> PlanSummary;
-
+impl<C: Conversion> Job<C> {
     /// Runs the conversion and commits the dataset.
     ///
     /// # Errors
     ///
     /// `ErrorKind::Usage` if the run is refused before anything is written. After `ErrorKind::NotCommitted`,
     /// `ErrorKind::Io` and `ErrorKind::Interrupted`, finished units are kept for `--resume`.
-    fn run(&self, run: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Outcome>;
+    pub fn run(&self, run: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Outcome> {
+        let is_stdin = self.header.reads_stdin();
+        if is_stdin && matches!(run.existing, Existing::Resume(_)) {
+            let out = shell_word(&run.out);
+            return Err(Error::usage("standard input cannot be read again, so there is nothing to resume")
+                .help(format!(
+                    "if everything was read, but not committed because of too many rejects, commit it with \
+                     `dsconvert merge {out} --max-rejects N`; otherwise, start again with `overwrite`, or write it to a \
+                     file first"
+                )));
+        }
+        stop.start_writing(match is_stdin {
+            true => Continuation::MergeOnly(run.out.clone()),
+            false => Continuation::Resume,
+        });
+        convert_and_commit(self, run, progress, stop).map_err(|error| adapt_help(error, &run.out))
+    }
 
     /// Stores the plan in the output directory, with everything that other processes need to run its units and commit
-    /// them: see [`run_units`](super::run_units) and [`merge`](super::merge). Returns the number of units.
+    /// them: see [`run_units`](super::run_units) and [`merge`](super::merge). Does the preparation that is shared by all
+    /// units. Returns the number of units.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Usage`](crate::error::ErrorKind) if the directory holds another plan or a dataset, or if the
     /// sources can be read only once.
-    fn store(&self, run: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32>;
+    pub fn store(&self, run: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32> {
+        if self.header.reads_stdin() {
+            return Err(Error::usage("standard input can only be read once, by one process")
+                .help("write it to a file first, or convert it with `dsconvert text`"));
+        }
+        stop.start_writing(Continuation::Resume);
+        write_plan(self, run, progress, stop).map_err(|error| adapt_help(error, &run.out))
+    }
 
     /// Checks that a run can use its output directory and, unless the output is in object storage, resume what is in it.
     ///
     /// # Errors
     ///
     /// The error with which the run would be refused.
-    fn check_start(&self, run: &RunOptions) -> Result<()>;
-
-    /// Predicts a run with `run`'s threads and memory from a sample of about `sample` items, converted in memory. Writes
-    /// nothing, and does not search for duplicates.
-    ///
-    /// # Errors
-    ///
-    /// If the sample has fewer than [`MIN_SAMPLE`](super::MIN_SAMPLE) items, if sources cannot be read, or for standard
-    /// input, which can be read only once.
-    fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction>;
+    pub fn check_start(&self, run: &RunOptions) -> Result<()> {
+        let (header, files, work) = (&self.header, self.files(), run.out.join(WORK_NAME));
+        check_job_output(header, files, run)?;
+        let Existing::Resume(check) = run.existing else { return Ok(()) };
+        if ObjectUrl::is_url(&run.out) {
+            return Ok(());
+        }
+        if lstat(&run.out.join(MANIFEST_NAME))?.is_some() {
+            let repairs = check == ResumeCheck::Repair;
+            return check_same(&Manifest::read(&run.out)?, &header.plan_of(files), &header.sources(files))
+                .map_err(|differs| differs.refused(&run.out, repairs));
+        }
+        match lstat(&work.join(PLAN_NAME))? {
+            Some(_) => job_file::check_stored_plan(&header.plan_of(files), &work, true),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Result of a run.
@@ -109,32 +135,13 @@ fn check_job_output(header: &JobHeader, files: SourceFiles<'_>, run: &RunOptions
     source_checks::refuse_files(&run.out, header, files)
 }
 
-/// Implements [`Job::check_start`].
-pub(super) fn check_start<J: StoredJob>(job: &J, run: &RunOptions) -> Result<()> {
-    let (header, files, work) = (job.header()?, job.files(), run.out.join(WORK_NAME));
-    check_job_output(&header, files, run)?;
-    let Existing::Resume(check) = run.existing else { return Ok(()) };
-    if ObjectUrl::is_url(&run.out) {
-        return Ok(());
-    }
-    if lstat(&run.out.join(MANIFEST_NAME))?.is_some() {
-        let repairs = check == ResumeCheck::Repair;
-        return check_same(&Manifest::read(&run.out)?, &header.plan_of(files), &header.sources(files))
-            .map_err(|differs| differs.refused(&run.out, repairs));
-    }
-    match lstat(&work.join(PLAN_NAME))? {
-        Some(_) => job_file::check_stored_plan(&header.plan_of(files), &work, true),
-        None => Ok(()),
-    }
-}
-
 /// The opened output directory of a job.
-pub(super) struct OpenedOutput {
-    pub(super) dir: OutputDir,
+struct OpenedOutput {
+    dir: OutputDir,
     /// The job header, with the identity of the plan.
-    pub(super) header: JobHeader,
+    header: JobHeader,
     /// State of the directory before. If it was empty, the plan is stored in it now.
-    pub(super) state: OutputState,
+    state: OutputState,
 }
 
 /// Opens the output directory of `job`, and stores the plan in it if it has none.
@@ -142,13 +149,13 @@ pub(super) struct OpenedOutput {
 /// # Errors
 ///
 /// [`ErrorKind::Usage`](crate::error::ErrorKind) if the directory cannot be used or holds another plan.
-pub(super) fn open_output<J: StoredJob>(
-    job: &J,
+fn open_output<C: Conversion>(
+    job: &Job<C>,
     run: &RunOptions,
     progress: &Progress,
     stop: &Stop,
 ) -> Result<OpenedOutput> {
-    let (mut header, files) = (job.header()?, job.files());
+    let (mut header, files) = (job.header.clone(), job.files());
     check_job_output(&header, files, run)?;
     progress.planned(header.files, files.bytes());
     let (dir, state) = OutputDir::open(&run.out, run.scratch.as_deref(), run.existing)?;
@@ -174,21 +181,8 @@ pub(super) fn open_output<J: StoredJob>(
     Ok(OpenedOutput { dir, header, state })
 }
 
-/// Stores the plan of `job` in the output directory, and does the preparation that is shared by all units.
-pub(super) fn store_plan<J: StoredJob, C: Conversion>(
-    job: &J,
-    conversion: &C,
-    run: &RunOptions,
-    progress: &Progress,
-    stop: &Stop,
-) -> Result<u32> {
-    stop.start_writing(Continuation::Resume);
-    write_plan(job, conversion, run, progress, stop).map_err(|error| adapt_help(error, &run.out))
-}
-
-fn write_plan<J: StoredJob, C: Conversion>(
-    job: &J,
-    conversion: &C,
+fn write_plan<C: Conversion>(
+    job: &Job<C>,
     run: &RunOptions,
     progress: &Progress,
     stop: &Stop,
@@ -212,24 +206,13 @@ fn write_plan<J: StoredJob, C: Conversion>(
     }
     let writer = DatasetWriter::new(dir, header.planned_units());
     let context = RunContext { workers: &workers, progress, stop };
-    Units { writer: &writer, context }.prepare(conversion, &Shares::of(run.memory_bytes).tasks())?;
+    Units { writer: &writer, context }.prepare(job, &Shares::of(run))?;
     Ok(header.units)
 }
 
 /// Converts all units and commits the dataset.
-pub(super) fn run<J: StoredJob, C: Conversion>(
-    job: &J,
-    conversion: &C,
-    run: &RunOptions,
-    progress: &Progress,
-    stop: &Stop,
-) -> Result<Outcome> {
-    convert_and_commit(job, conversion, run, progress, stop).map_err(|error| adapt_help(error, &run.out))
-}
-
-fn convert_and_commit<J: StoredJob, C: Conversion>(
-    job: &J,
-    conversion: &C,
+fn convert_and_commit<C: Conversion>(
+    job: &Job<C>,
     run: &RunOptions,
     progress: &Progress,
     stop: &Stop,
@@ -241,14 +224,13 @@ fn convert_and_commit<J: StoredJob, C: Conversion>(
     let writer = DatasetWriter::new(dir, header.planned_units());
     let dir = writer.dir();
     if let OutputState::Committed(manifest) = state {
-        return already_committed(&writer, &header, job, conversion, run, context, *manifest);
+        return already_committed(&writer, &header, job, run, context, *manifest);
     }
     dir.remove_leftovers()?;
     let units = Units { writer: &writer, context };
     let all = (0..header.units).collect();
-    let converted = units
-        .unfinished(all, CheckLevel::of(run.existing))
-        .and_then(|todo| units.convert(conversion, todo, run));
+    let converted =
+        units.unfinished(all, CheckLevel::of(run.existing)).and_then(|todo| units.convert(job, todo, run));
     if let Err(error) = converted {
         let committed =
             may_be_overtaken(&error).then(|| committed_by_another(dir, &header, files, progress)).flatten();
@@ -257,7 +239,8 @@ fn convert_and_commit<J: StoredJob, C: Conversion>(
     panic_point("commit");
     let card = dir.path().join(CARD_NAME);
     let has_card = run.existing == Existing::Overwrite && dir.remote().is_none() && lstat(&card)?.is_some();
-    let outcome = commit(writer, &header, files, job.tokenizer_json(), run.max_rejects, progress, stop)?;
+    let outcome =
+        commit(writer, &header, files, job.conversion.tokenizer_json(), run.max_rejects, progress, stop)?;
     if has_card {
         progress.note(format!(
             "{} describes the earlier dataset, and `datasets.load_dataset` reads class names from it: remove it, then \
@@ -346,11 +329,10 @@ fn note_leftovers(progress: &Progress, removed: Result<()>) {
 }
 
 /// Checks a dataset that is already committed with the same sources and options, and repairs it if requested.
-fn already_committed<J: StoredJob, C: Conversion>(
+fn already_committed<C: Conversion>(
     writer: &DatasetWriter,
     header: &JobHeader,
-    job: &J,
-    conversion: &C,
+    job: &Job<C>,
     options: &RunOptions,
     context: RunContext<'_>,
     manifest: Manifest,
@@ -365,11 +347,11 @@ fn already_committed<J: StoredJob, C: Conversion>(
             let write = |all: Vec<u32>| {
                 let units = Units { writer, context };
                 let todo = units.unfinished(all, CheckLevel::Hashes)?;
-                units.convert(conversion, todo, options)
+                units.convert(job, todo, options)
             };
             let made_from = |unit| listed(job.files_of_unit(unit).into_iter().map(|file| file.origin));
             let note = |note| progress.note(note);
-            let (tokenizer_json, write, made_from) = (job.tokenizer_json(), &write, &made_from);
+            let (tokenizer_json, write, made_from) = (job.conversion.tokenizer_json(), &write, &made_from);
             Repair { writer, tokenizer_json, write, made_from, note: &note, workers, stop }.run(&manifest)
         }
         false => {

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use super::DatasetWriter;
 use super::dedup::{DUPLICATE_PAIRS_HASH_NAME, DUPLICATE_PAIRS_NAME};
-use super::job::Conversion;
-use super::memory::{MemoryPool, Shares};
+use super::job::{Conversion, Job};
+use super::memory::Shares;
 use super::progress::Progress;
 use super::remote_units::UPLOADS;
 use super::schedule::{FailedUnits, SchedulerContext, run};
@@ -55,8 +55,8 @@ impl Units<'_> {
         Ok(todo)
     }
 
-    /// Does the preparation shared by all units, unless another process has done it.
-    pub(super) fn prepare<C: Conversion>(&self, conversion: &C, memory: &MemoryPool) -> Result<()> {
+    /// Does the preparation shared by all units, unless another process has done it: finds the duplicates.
+    pub(super) fn prepare<C: Conversion>(&self, job: &Job<C>, memory: &Shares) -> Result<C::Duplicates> {
         let RunContext { workers, stop, .. } = self.context;
         let (work, plan) = (&self.writer.dir().work(), &self.writer.units().plan);
         if let Some(remote) = self.writer.dir().remote()
@@ -64,14 +64,13 @@ impl Units<'_> {
         {
             remote.fetch_planned(work, plan, DUPLICATE_PAIRS_NAME)?;
         }
-        conversion.prepare(work, workers, memory, stop)?;
-        match self.writer.dir().remote() {
+        let duplicates = C::duplicates(job, work, workers, &memory.tasks, stop)?;
+        if let Some(remote) = self.writer.dir().remote() {
             // The hash comes last: it shows that the other file is complete.
-            Some(remote) => {
-                remote.store_planned(work, plan, &[DUPLICATE_PAIRS_NAME, DUPLICATE_PAIRS_HASH_NAME], stop)
-            }
-            None => Ok(()),
+            let names = [DUPLICATE_PAIRS_NAME, DUPLICATE_PAIRS_HASH_NAME];
+            remote.store_planned(work, plan, &names, stop)?;
         }
+        Ok(duplicates)
     }
 
     /// Converts the units in `todo`.
@@ -81,7 +80,7 @@ impl Units<'_> {
     /// [`ErrorKind::NotCommitted`] if sources of some units could not be read. The other units are finished.
     pub(super) fn convert<C: Conversion>(
         &self,
-        conversion: &C,
+        job: &Job<C>,
         todo: Vec<u32>,
         options: &RunOptions,
     ) -> Result<()> {
@@ -91,15 +90,15 @@ impl Units<'_> {
         }
         let count = todo.len();
         let started = Instant::now();
-        let memory = Shares::of(options.memory_bytes).tasks();
-        self.prepare(conversion, &memory)?;
+        let memory = Shares::of(options);
+        let duplicates = &self.prepare(job, &memory)?;
         progress.timing.end_phase(Phase::Prepare, started);
         let started = Instant::now();
         let (written, work) = (self.writer.start(), self.writer.dir().work());
-        let sink = |unit| UnitSink::create(unit, &written, conversion.stages(&work));
+        let sink = |unit| UnitSink::create(unit, &written, C::stages(job, &work));
         let uploads = self.writer.dir().remote().map(|_| UPLOADS);
         let failed = run(
-            &SchedulerContext { conversion, workers, memory, progress, stop, sink: &sink, uploads },
+            &SchedulerContext { job, duplicates, workers, memory, progress, stop, sink: &sink, uploads },
             todo,
         )?;
         written.check()?;

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::job_file::JobHeader;
 use super::output::{OUTPUT, overlap, refuse_overlap};
 use crate::error::{Error, Result};
-use crate::options::SourceSpec;
+use crate::options::{OutputOptions, SourceSpec};
 use crate::printable::printable_path;
 use crate::source::file_list::SourceFiles;
 use crate::source::named_files::{ENCODED_NAMES, names_nothing};
@@ -56,15 +56,19 @@ pub(super) fn check_origins(files: SourceFiles<'_>, sources: &[SourceSpec]) -> R
     })
 }
 
-/// Returns the error for `--split` on sources whose names already define splits. `--layout` with the value `other`
-/// ignores those names.
-pub(super) fn splits_twice(given: &Splits, other: &str) -> Error {
-    let names = given.names.join(", ");
-    Error::usage(format!(
+/// Returns the names of the splits: those of the option `split`, or those that the names of the sources define. The
+/// option is refused if there are both; `layout` with the value `other` ignores the names.
+pub(super) fn split_names(output: &OutputOptions, named: &Splits, other: &str) -> Result<Vec<String>> {
+    let Some(spec) = &output.split else { return Ok(named.names.clone()) };
+    if !named.are_given() {
+        return Ok(spec.names().map(str::to_owned).collect());
+    }
+    let names = named.names.join(", ");
+    Err(Error::usage(format!(
         "`split` cannot be used: the sources already define the splits {names} {}",
-        given.by
+        named.by
     ))
-    .help(format!("leave out `split`, or ignore the existing splits with `layout {other}`"))
+    .help(format!("leave out `split`, or ignore the existing splits with `layout {other}`")))
 }
 
 /// Refuses an output directory that overlaps the sources of a job, or contains one of their `files`.

@@ -3,28 +3,24 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::OnceLock;
 use std::time::Instant;
 
 use bytes::Bytes;
 
 use super::file_feed::FileFeed;
 use super::image_fields::ImageField;
-use super::job::ImagesJob;
+use super::job::{ImageConversion, ImagesJob};
 use super::record::ImageRecord;
 use super::sidecars::{self, FileField};
 use super::table_feed::TableFeed;
 use super::tar_feed::TarFeed;
 use super::task::{FilesTask, ImageTask};
 use crate::error::Result;
-use crate::options::RunOptions;
 use crate::panics::contained;
 use crate::pipeline::dedup::{DuplicateCandidate, duplicates};
-use crate::pipeline::job::{Conversion, Converting, EngineUse, Feed};
+use crate::pipeline::job::Feed;
 use crate::pipeline::memory::{MemoryPool, Shares};
 use crate::pipeline::outcome::{ItemOutcome, Outcomes};
-use crate::pipeline::shuffle::output_stages;
-use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
 use crate::printable::printable;
@@ -32,7 +28,6 @@ use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{FieldType, LABEL};
 use crate::source::broken::Broken;
 use crate::source::labels::unknown_class;
-use crate::source::metadata::Labels;
 use crate::source::named_files::Detail;
 use crate::source::opened::OpenedFile;
 use crate::source::skipped::SkippedTypes;
@@ -66,91 +61,68 @@ enum ImageRole<'a> {
     Further(Option<&'a Geometry>),
 }
 
-/// A running conversion of images.
-pub(in crate::pipeline) struct ImageConversion<'a> {
-    pub(super) job: &'a ImagesJob,
-    /// The classes, for labels in Parquet and tar files.
-    pub(super) classes: Labels,
+/// Ordinals of the files that are left out as duplicates, each with the ordinal of the file that is kept.
+pub(super) type DuplicateFiles = BTreeMap<usize, usize>;
+
+/// What a worker keeps from image to image.
+pub struct ImageWorker {
+    images: ImageScratch,
+    /// Memory for images while they are decoded and resized, shared with the other workers.
     pixels: MemoryPool,
-    /// Bytes of buffers that a worker keeps for the next image.
-    kept_bytes: usize,
-    /// Ordinals of the files that are excluded as duplicates, each with the ordinal of the file that is kept.
-    duplicates: OnceLock<BTreeMap<usize, usize>>,
+    /// Bytes of buffers that are kept for the next image.
+    kept_bytes: u64,
 }
 
-impl Conversion for ImageConversion<'_> {
-    type Task = ImageTask;
-    type Scratch = ImageScratch;
-
-    fn scratch(&self) -> ImageScratch {
-        ImageScratch::keeping(self.kept_bytes)
-    }
-
-    fn prepare(&self, work: &Path, workers: &Workers, _: &MemoryPool, stop: &Stop) -> Result<()> {
-        let job = self.job;
-        if job.options.recipe.dedup.is_some() {
-            // A file that will be rejected must not replace an equal one.
-            let is_usable = |(ordinal, file): &(usize, SourceFile)| {
-                let is_unknown = matches!(job.folders.label_of(file), Some((_, None)));
-                !is_unknown && job.details.get(*ordinal).is_none_or(|d| d.defect.is_none())
-            };
-            let candidates =
-                (0..).zip(&job.files).filter(|(_, file)| file.of_field.is_none()).filter(is_usable);
-            let candidate = |(ordinal, file): (usize, SourceFile)| DuplicateCandidate {
-                planned: job.planned(&file),
-                ordinal,
-                must_begin_as_image: !job.is_item(&file, job.details.get(ordinal)),
-            };
-            let candidates = candidates.map(candidate).collect();
-            let found = duplicates(candidates, work, workers, stop)?;
-            self.duplicates.get_or_init(|| found);
-        }
-        Ok(())
-    }
-
-    fn stages(&self, work: &Path) -> Stages {
-        output_stages(&self.job.options.recipe.output, work)
-    }
-
-    fn open(&self, unit: u32, _engine: EngineUse) -> Result<Box<dyn Feed<ImageTask> + '_>> {
-        feed(self.job, self.job.units[unit as usize].clone())
-    }
-
-    fn convert(&self, task: ImageTask, scratch: &mut ImageScratch, out: &mut Outcomes) -> Result<Converting> {
-        match task {
-            ImageTask::Files(task) => self.convert_files(task, scratch, out)?,
-            ImageTask::Tar(task) => self.convert_tar(task, scratch, out),
-            ImageTask::Table(task) => self.convert_table(task, scratch, out),
-        }
-        Ok(Converting::Done)
+impl ImageWorker {
+    pub(super) fn new(memory: &Shares) -> Self {
+        let kept_bytes = memory.kept_by_thread.min(DEFAULT_KEPT_BYTES as u64);
+        Self { images: ImageScratch::keeping(kept_bytes as usize), pixels: memory.images.clone(), kept_bytes }
     }
 }
 
-/// Returns the tasks of a unit, which consists of one container or of several files.
-pub(super) fn feed(job: &ImagesJob, files: Range<usize>) -> Result<Box<dyn Feed<ImageTask> + '_>> {
-    let first = job.file(files.start)?;
-    Ok(match job.is_container(&first) {
-        true if first.is_tar(&job.options.sources) => Box::new(TarFeed::open(job, files.start)?),
-        true => Box::new(TableFeed::open(job, files.start)?),
-        false => Box::new(FileFeed::new(job, files)),
-    })
-}
+impl ImagesJob {
+    /// Finds the files that are equal to an earlier one.
+    pub(super) fn find_duplicates(
+        &self,
+        work: &Path,
+        workers: &Workers,
+        stop: &Stop,
+    ) -> Result<DuplicateFiles> {
+        // A file that will be rejected must not replace an equal one.
+        let is_usable = |(ordinal, file): &(usize, SourceFile)| {
+            let is_unknown = matches!(self.conversion.folders.label_of(file), Some((_, None)));
+            !is_unknown && self.conversion.detail(*ordinal).is_none_or(|d| d.defect.is_none())
+        };
+        let candidate = |(ordinal, file): (usize, SourceFile)| DuplicateCandidate {
+            planned: self.planned(&file),
+            ordinal,
+            must_begin_as_image: !self.is_item(&file, self.conversion.detail(ordinal)),
+        };
+        duplicates(self.items().filter(is_usable).map(candidate).collect(), work, workers, stop)
+    }
 
-impl<'a> ImageConversion<'a> {
-    pub(in crate::pipeline) fn new(job: &'a ImagesJob, run: &RunOptions) -> Result<Self> {
-        let shares = Shares::of(run.memory_bytes);
-        Ok(Self {
-            job,
-            classes: Labels::new(job.schema.class_names.clone(), job.labels_are_ordinals)?,
-            pixels: shares.images(),
-            kept_bytes: shares.kept_by_thread(run.threads).min(DEFAULT_KEPT_BYTES as u64) as usize,
-            duplicates: OnceLock::new(),
+    /// Returns the tasks of a unit, which consists of one container or of several files.
+    pub(super) fn feed<'a>(
+        &'a self,
+        files: Range<usize>,
+        duplicates: Option<&'a DuplicateFiles>,
+    ) -> Result<Box<dyn Feed<ImageTask> + 'a>> {
+        let first = self.file(files.start)?;
+        Ok(match self.is_container(&first) {
+            true if first.is_tar(&self.header.sources) => Box::new(TarFeed::open(self, first)?),
+            true => Box::new(TableFeed::open(self, first)?),
+            false => Box::new(FileFeed::new(self, files, duplicates)),
         })
     }
 
     /// Converts the files of a task.
-    fn convert_files(&self, task: FilesTask, scratch: &mut ImageScratch, out: &mut Outcomes) -> Result<()> {
-        let FilesTask { first, files, opened } = task;
+    pub(super) fn convert_files(
+        &self,
+        task: FilesTask,
+        worker: &mut ImageWorker,
+        out: &mut Outcomes,
+    ) -> Result<()> {
+        let FilesTask { first, files, opened, duplicates } = task;
         let opened = |at: usize| opened.get(at).and_then(Option::as_ref);
         let mut next = 0;
         while let Some(file) = files.get(next) {
@@ -161,12 +133,12 @@ impl<'a> ImageConversion<'a> {
             next += more;
             out.source_bytes += files[at..next].iter().map(|file| file.bytes).sum::<u64>();
             let ordinal = first + at;
-            let detail = self.job.details.get(ordinal);
+            let detail = self.conversion.detail(ordinal);
             if let Some(defect) = detail.and_then(|d| d.defect.as_deref()) {
                 out.list.push(self.rejected(file, defect.clone()));
                 continue;
             }
-            let is_item = self.job.is_item(file, detail);
+            let is_item = self.is_item(file, detail);
             if !is_item && file.member.is_none() && file.bytes > MAX_FILE_BYTES {
                 out.skip(SkippedTypes::type_of(&file.origin));
                 continue;
@@ -183,9 +155,9 @@ impl<'a> ImageConversion<'a> {
                 out.skip(SkippedTypes::type_of(&file.origin));
                 continue;
             }
-            let split = self.job.split_of(file);
-            if let Some(&first) = self.duplicates.get().and_then(|found| found.get(&ordinal)) {
-                let (origin, of) = (file.origin.clone(), self.job.file(first)?.origin);
+            let split = self.split_of_file(file);
+            if let Some(&first) = duplicates.get(&ordinal) {
+                let (origin, of) = (file.origin.clone(), self.file(first)?.origin);
                 out.list.push(ItemOutcome::Duplicate { split, origin, of });
                 continue;
             }
@@ -203,7 +175,7 @@ impl<'a> ImageConversion<'a> {
             }
             let outcome = match damage {
                 Some(reject) => Err(reject),
-                None => self.convert_file(file, detail, split, &bytes, &contents, scratch, out),
+                None => self.convert_file(file, detail, split, &bytes, &contents, worker, out),
             };
             out.list.push(outcome.unwrap_or_else(|reject| self.rejected(file, reject)));
         }
@@ -223,16 +195,20 @@ impl<'a> ImageConversion<'a> {
             return Err(Broken::Damaged(Reject::new(RejectCode::TooLarge, message)));
         }
         let started = Instant::now();
-        let options = &self.job.options;
-        let read = file.read_opened(&options.sources, options.recipe.follow_symlinks, opened);
+        let read = file.read_opened(&self.header.sources, self.header.follow_symlinks, opened);
         out.reading += started.elapsed();
         let bytes = Bytes::from(read?);
         out.add_content(&bytes);
         Ok(bytes)
     }
 
+    /// Returns the split of a file that is one item. All records of one image are in the same split.
+    pub(super) fn split_of_file(&self, file: &SourceFile) -> u16 {
+        self.split_of(file).of(file.file_origin())
+    }
+
     fn rejected(&self, file: &SourceFile, reject: Reject) -> ItemOutcome {
-        ItemOutcome::Rejected { split: self.job.split_of(file), origin: file.origin.clone(), reject }
+        ItemOutcome::Rejected { split: self.split_of_file(file), origin: file.origin.clone(), reject }
     }
 
     /// Returns the outcome of a file, with the files of its fields and their `contents`.
@@ -244,23 +220,23 @@ impl<'a> ImageConversion<'a> {
         split: u16,
         bytes: &Bytes,
         contents: &[(&SourceFile, Bytes)],
-        scratch: &mut ImageScratch,
+        worker: &mut ImageWorker,
         out: &mut Outcomes,
     ) -> Result<ItemOutcome, Reject> {
-        let folder = self.job.folders.label_of(file);
+        let folder = self.conversion.folders.label_of(file);
         let label = match &folder {
             Some((class, None)) => return Err(unknown_class(class)),
             Some((_, Some(label))) => Value::Int(i64::from(*label)),
             None => detail.and_then(|d| d.label).map_or(Value::Null, |label| Value::Int(i64::from(label))),
         };
         let mut values = detail.map(|detail| detail.values.to_vec()).unwrap_or_default();
-        values.resize(self.job.value_count(), Value::Null);
-        if let Some(repeats) = self.job.repeats {
+        values.resize(self.conversion.values, Value::Null);
+        if let Some(repeats) = self.conversion.repeats {
             repeats.set(folder.as_ref().map(|(class, _)| class.as_str()), &mut values);
         }
-        let mut further = vec![None; self.job.image_fields.len()];
+        let mut further = vec![None; self.conversion.roles.fields.len()];
         for (file, bytes) in contents {
-            let field = file.of_field.and_then(|field| self.job.file_fields.get(field as usize));
+            let field = file.of_field.and_then(|field| self.conversion.file_fields.get(field as usize));
             let Some(FileField { ty, at }) = field else { continue };
             if *ty == FieldType::Image {
                 further[*at] = Some(bytes.clone());
@@ -277,7 +253,7 @@ impl<'a> ImageConversion<'a> {
             }
         }
         let item = ImageItem { origin: file.origin.clone(), bytes: bytes.clone(), label, values, further };
-        self.convert_image(item, split, scratch, out)
+        self.convert_image(item, split, worker, out)
     }
 
     /// Converts an image.
@@ -285,11 +261,13 @@ impl<'a> ImageConversion<'a> {
         &self,
         bytes: &Bytes,
         role: ImageRole<'_>,
-        scratch: &mut ImageScratch,
+        worker: &mut ImageWorker,
     ) -> Result<transform::ImageOutcome, Reject> {
         match role {
-            ImageRole::Further(like) => self.job.transform.convert_like(bytes, like, scratch),
-            ImageRole::Main => self.job.transform.convert(bytes, scratch),
+            ImageRole::Further(like) => {
+                self.conversion.transform.convert_like(bytes, like, &mut worker.images)
+            }
+            ImageRole::Main => self.conversion.transform.convert(bytes, &mut worker.images),
         }
     }
 
@@ -299,13 +277,13 @@ impl<'a> ImageConversion<'a> {
         bytes: &Bytes,
         header: &Header,
         role: ImageRole<'_>,
-        scratch: &mut ImageScratch,
+        worker: &mut ImageWorker,
     ) -> Result<transform::ImageOutcome, Reject> {
-        let _held = self.pixels.wait_for(header.memory_bytes);
-        if header.memory_bytes > self.kept_bytes as u64 {
-            threads::on_own_thread("large image", || self.convert_bytes(bytes, role, scratch))
+        let _held = worker.pixels.wait_for(header.memory_bytes);
+        if header.memory_bytes > worker.kept_bytes {
+            threads::on_own_thread("large image", || self.convert_bytes(bytes, role, worker))
         } else {
-            self.convert_bytes(bytes, role, scratch)
+            self.convert_bytes(bytes, role, worker)
         }
     }
 
@@ -317,18 +295,19 @@ impl<'a> ImageConversion<'a> {
         bytes: &Bytes,
         like: &Geometry,
         main: &Converted,
-        scratch: &mut ImageScratch,
+        worker: &mut ImageWorker,
         out: &mut Outcomes,
     ) -> Result<Bytes, Reject> {
         let ImageField { name, member, ty } = field;
-        let has_columns = self.job.image_tables || !self.job.details.is_empty();
+        let ImageConversion { transform, image_tables, details, recipe, .. } = &self.conversion;
+        let has_columns = *image_tables || !details.is_empty();
         let place = if has_columns { "column" } else { "member" };
         let of_member =
             |reject: Reject| Reject::new(reject.code, format!("the {place} {member:?}: {}", reject.message));
-        let header = self.job.transform.peek(bytes).map_err(of_member)?;
+        let header = transform.peek(bytes).map_err(of_member)?;
         if *ty == FieldType::Mask {
-            let _held = self.pixels.wait_for(header.memory_bytes);
-            return self.job.transform.convert_mask(bytes, like).map_err(|reject| {
+            let _held = worker.pixels.wait_for(header.memory_bytes);
+            return transform.convert_mask(bytes, like).map_err(|reject| {
                 let help = match reject.code {
                     RejectCode::InvalidValue | RejectCode::Unsupported => {
                         format!("; if it is no mask, name it with `image_fields {name}={member}:image`")
@@ -340,11 +319,11 @@ impl<'a> ImageConversion<'a> {
         }
         // Images of rows are unrelated files.
         let role = ImageRole::Further((!has_columns).then_some(like));
-        let converted = self.convert_with_reservation(bytes, &header, role, scratch);
+        let converted = self.convert_with_reservation(bytes, &header, role, worker);
         match converted.map_err(of_member)? {
             transform::ImageOutcome::Converted(image) => {
                 let (size, main) = ((image.width, image.height), (main.width, main.height));
-                if self.job.options.recipe.image.encode == Encode::Raw && size != main {
+                if recipe.image.encode == Encode::Raw && size != main {
                     let message = format!(
                         "it would have {}×{} pixels, but the image {}×{}, and samples of `encode raw` have no size of \
                          their own; use `resize exact:WxH` or another encoding",
@@ -366,7 +345,7 @@ impl<'a> ImageConversion<'a> {
         &self,
         item: ImageItem,
         split: u16,
-        scratch: &mut ImageScratch,
+        worker: &mut ImageWorker,
         out: &mut Outcomes,
     ) -> Result<ItemOutcome, Reject> {
         let ImageItem { origin, bytes, label, mut values, further } = item;
@@ -375,8 +354,8 @@ impl<'a> ImageConversion<'a> {
             item_panic_point(&origin);
             Ok(())
         })?;
-        let header = self.job.transform.peek(bytes)?;
-        let image = match self.convert_with_reservation(bytes, &header, ImageRole::Main, scratch)? {
+        let header = self.conversion.transform.peek(bytes)?;
+        let image = match self.convert_with_reservation(bytes, &header, ImageRole::Main, worker)? {
             transform::ImageOutcome::Filtered(reason) => {
                 return Ok(ItemOutcome::Filtered { split, origin, reason: reason.name().to_owned() });
             }
@@ -387,18 +366,18 @@ impl<'a> ImageConversion<'a> {
         }
         note_image(&image, out);
         // Fields that only other kinds of sources have.
-        values.resize(self.job.value_count(), Value::Null);
+        values.resize(self.conversion.values, Value::Null);
         let mut further = further.into_iter();
-        for field in &self.job.image_fields {
+        for field in &self.conversion.roles.fields {
             values.push(match further.next().flatten() {
                 Some(bytes) => {
                     let like = &header.geometry;
-                    Value::Bytes(self.convert_further_image(field, &bytes, like, &image, scratch, out)?)
+                    Value::Bytes(self.convert_further_image(field, &bytes, like, &image, worker, out)?)
                 }
                 None => Value::Null,
             });
         }
-        let has_labels = self.job.schema.index_of(LABEL).is_some();
+        let has_labels = self.header.schema.index_of(LABEL).is_some();
         let record = ImageRecord {
             origin,
             image: image.bytes,

@@ -2,29 +2,29 @@
 
 use bytes::Bytes;
 
-use super::convert::{ImageConversion, ImageItem};
+use super::convert::{ImageItem, ImageWorker};
+use super::job::ImagesJob;
 use super::task::{TableTask, TaskRows};
 use crate::pipeline::outcome::{ItemOutcome, Outcomes};
 use crate::sample::{Reject, Value};
 use crate::source::image_table::{ImageColumns, ImageRow};
-use crate::transform::image::ImageScratch;
 
-impl ImageConversion<'_> {
+impl ImagesJob {
     /// Converts the rows of a task.
-    pub(super) fn convert_table(&self, task: TableTask, scratch: &mut ImageScratch, out: &mut Outcomes) {
+    pub(super) fn convert_table(&self, task: TableTask, worker: &mut ImageWorker, out: &mut Outcomes) {
         out.source_bytes += task.source_bytes();
         let file = &*task.file;
         match task.found {
             TaskRows::Broken { row, reject } => {
                 let origin = row.map_or_else(|| file.origin.clone(), |row| format!("{}#{row}", file.origin));
-                let split = self.job.split_of_item(file, &origin);
+                let split = self.split_of(file).of(&origin);
                 out.list.push(ItemOutcome::Rejected { split, origin, reject });
             }
             TaskRows::Rows(batch) => {
                 for row in batch.rows() {
                     let origin = format!("{}#{}", file.origin, row.number);
-                    let split = self.job.split_of_item(file, &origin);
-                    let converted = self.convert_row(&origin, row, batch.columns(), split, scratch, out);
+                    let split = self.split_of(file).of(&origin);
+                    let converted = self.convert_row(&origin, row, batch.columns(), split, worker, out);
                     let outcome =
                         converted.unwrap_or_else(|reject| ItemOutcome::Rejected { split, origin, reject });
                     out.list.push(outcome);
@@ -39,7 +39,7 @@ impl ImageConversion<'_> {
         row: ImageRow,
         columns: &ImageColumns,
         split: u16,
-        scratch: &mut ImageScratch,
+        worker: &mut ImageWorker,
         out: &mut Outcomes,
     ) -> Result<ItemOutcome, Reject> {
         out.add_content(origin.as_bytes());
@@ -52,11 +52,11 @@ impl ImageConversion<'_> {
             out.count("images_left_out", row.left_out);
         }
         let label = match columns.class_of(&row.label)? {
-            Some(class) => Value::Int(self.classes.ordinal(&class)?.into()),
+            Some(class) => Value::Int(self.conversion.classes.ordinal(&class)?.into()),
             None => Value::Null,
         };
         let item = ImageItem { origin: origin.to_owned(), bytes, label, values: row.values, further };
-        self.convert_image(item, split, scratch, out)
+        self.convert_image(item, split, worker, out)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::convert::{ImageConversion, ImageItem};
-use super::image_fields::is_image;
-use super::job::ImagesJob;
+use super::convert::{ImageItem, ImageWorker};
+use super::image_fields::{ImageRoles, is_image};
+use super::job::{ImageConversion, ImagesJob};
 use super::tar_fields::{CLASS, text_of};
 use super::task::TarTask;
 use crate::pipeline::outcome::{ItemOutcome, MemberCount, Outcomes};
@@ -12,17 +12,17 @@ use crate::sample::{Reject, RejectCode, Value};
 use crate::source::skipped::{self, SkippedTypes};
 use crate::source::source_file::SourceFile;
 use crate::source::webdataset::{NextSample, Sample};
-use crate::transform::image::{self as transform, ImageScratch};
+use crate::transform::image as transform;
 
-impl ImageConversion<'_> {
+impl ImagesJob {
     /// Converts samples, and counts the converted ones with bytes from the last compressed member.
-    pub(super) fn convert_tar(&self, task: TarTask, scratch: &mut ImageScratch, out: &mut Outcomes) {
+    pub(super) fn convert_tar(&self, task: TarTask, worker: &mut ImageWorker, out: &mut Outcomes) {
         out.source_bytes += task.source_bytes;
         let mut member = MemberCount::new(task.member);
         for (start, found) in task.found {
             member.start_item(start);
             let before = out.list.len();
-            self.convert_tar_item(&task.file, found, scratch, out);
+            self.convert_tar_item(&task.file, found, worker, out);
             for outcome in &out.list[before..] {
                 if matches!(outcome, ItemOutcome::Converted(_)) {
                     member.add_converted();
@@ -37,7 +37,7 @@ impl ImageConversion<'_> {
         &self,
         file: &SourceFile,
         found: NextSample,
-        scratch: &mut ImageScratch,
+        worker: &mut ImageWorker,
         out: &mut Outcomes,
     ) {
         let origin_of = |name: &str| format!("{}#{name}", file.origin);
@@ -62,14 +62,14 @@ impl ImageConversion<'_> {
                         return;
                     }
                     Ok(Some(item)) => {
-                        let split = self.job.split_of_item(file, &origin);
-                        (origin, self.convert_image(item, split, scratch, out))
+                        let split = self.split_of(file).of(&origin);
+                        (origin, self.convert_image(item, split, worker, out))
                     }
                     Err(reject) => (origin, Err(reject)),
                 }
             }
         };
-        let split = self.job.split_of_item(file, &origin);
+        let split = self.split_of(file).of(&origin);
         out.list.push(converted.unwrap_or_else(|reject| ItemOutcome::Rejected { split, origin, reject }));
     }
 
@@ -83,7 +83,8 @@ impl ImageConversion<'_> {
         if let Some(defect) = sample.defect {
             return Err(defect);
         }
-        let ImagesJob { members, image_fields, main_image, .. } = self.job;
+        let ImageConversion { members, roles, classes, labels_in_samples, .. } = &self.conversion;
+        let ImageRoles { main, fields: image_fields } = roles;
         let mut values = vec![Value::Null; members.len()];
         let mut label = Value::Null;
         let mut images: Vec<(String, Bytes)> = Vec::new();
@@ -91,9 +92,8 @@ impl ImageConversion<'_> {
         let mut left_out = Vec::new();
         let mut has_fields = false;
         for (member, bytes) in sample.members {
-            if member == CLASS && self.job.labels_in_samples {
-                label =
-                    Value::Int(i64::from(self.classes.name_or_ordinal(text_of(&member, &bytes)?.trim())?));
+            if member == CLASS && *labels_in_samples {
+                label = Value::Int(i64::from(classes.name_or_ordinal(text_of(&member, &bytes)?.trim())?));
                 has_fields = true;
             } else if let Some(field) = members.iter().position(|field| field.member == member) {
                 values[field] = members[field].value(&bytes)?;
@@ -101,7 +101,7 @@ impl ImageConversion<'_> {
             } else if let Some(field) = image_fields.iter().position(|field| field.member == member) {
                 further[field] = Some(bytes);
                 has_fields = true;
-            } else if main_image.as_ref().map_or_else(
+            } else if main.as_ref().map_or_else(
                 || is_image(&member) || transform::sniff(&bytes).is_some(),
                 |main| *main == member,
             ) {

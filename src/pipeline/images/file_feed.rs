@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::convert::DuplicateFiles;
 use super::divide::divide;
 use super::job::ImagesJob;
 use super::task::{BYTES_HELD_PER_BYTE, FilesTask, ImageTask, TASK_BYTES};
@@ -19,10 +20,15 @@ pub(super) struct FileFeed<'a> {
     next: usize,
     files: Iter<'a>,
     tasks: std::vec::IntoIter<PlannedTask>,
+    duplicates: Option<&'a DuplicateFiles>,
 }
 
 impl<'a> FileFeed<'a> {
-    pub(super) fn new(job: &'a ImagesJob, files: Range<usize>) -> Self {
+    pub(super) fn new(
+        job: &'a ImagesJob,
+        files: Range<usize>,
+        duplicates: Option<&'a DuplicateFiles>,
+    ) -> Self {
         let tasks = divide(job.files.range(files.clone()), TASK_FILES, TASK_BYTES, |_| false);
         let mut sizes = job.files.range(files.clone()).map(|file| file.bytes);
         let tasks: Vec<_> = tasks
@@ -32,7 +38,7 @@ impl<'a> FileFeed<'a> {
                 files: task.len(),
             })
             .collect();
-        Self { job, next: files.start, files: job.files.range(files), tasks: tasks.into_iter() }
+        Self { job, next: files.start, files: job.files.range(files), tasks: tasks.into_iter(), duplicates }
     }
 }
 
@@ -54,10 +60,10 @@ impl Feed<ImageTask> for FileFeed<'_> {
             let files: Vec<_> = self.files.by_ref().take(task.files).collect();
             let first = self.next;
             self.next += files.len();
-            (
-                ImageTask::Files(FilesTask { first, opened: self.job.open_ahead(first, &files), files }),
-                task.held,
-            )
+            let duplicates = self.duplicates.into_iter().flat_map(|found| found.range(first..self.next));
+            let duplicates = duplicates.map(|(&file, &kept)| (file, kept)).collect();
+            let opened = self.job.open_all_ahead(first, &files);
+            (ImageTask::Files(FilesTask { first, files, opened, duplicates }), task.held)
         }))
     }
 }

@@ -38,7 +38,7 @@ impl ImageField {
 }
 
 /// Which images of a sample or row are the main image and fields.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ImageRoles {
     /// The member or column of the main image, if it is named; otherwise, it is the image that is not a field.
     pub(super) main: Option<String>,

@@ -1,32 +1,45 @@
 //! The plan of a conversion of images: its files, units and schema.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::convert::{DuplicateFiles, ImageWorker};
 use super::divide::divide;
 use super::find::{find, metadata_help};
-use super::image_fields::ImageField;
-use super::options::ImagesOptions;
+use super::image_fields::ImageRoles;
+use super::options::{ImageInput, ImagesOptions};
 use super::repeats::Repeats;
-use super::sidecars::{FileField, SidecarSummary};
+use super::sidecars::FileField;
 use super::tar_fields::MemberField;
+use super::task::ImageTask;
 use crate::error::{Error, Result};
 use crate::format::check_schema;
-use crate::options::{OutputOptions, check_sources, is_remote};
-use crate::pipeline::source_checks::splits_twice;
-use crate::recipe::ImageFields;
-use crate::schema::Schema;
-use crate::source::PlannedFile;
+use crate::options::{SourceSpec, check_sources, is_remote};
+use crate::pipeline::job::{Conversion, Converting, EngineUse, Feed, Job};
+use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter};
+use crate::pipeline::memory::{MemoryPool, Shares};
+use crate::pipeline::outcome::Outcomes;
+use crate::pipeline::plan::PlanSummary;
+use crate::pipeline::predict::{Prediction, SampleRun};
+use crate::pipeline::shuffle::output_stages;
+use crate::pipeline::source_checks::split_names;
+use crate::pipeline::stage::Stages;
+use crate::pipeline::stop::Stop;
+use crate::pipeline::workers::Workers;
+use crate::recipe::{ImageFields, ImagesRecipe};
+use crate::schema::{Field, LABEL, Schema};
 use crate::source::braces;
 use crate::source::file_list::FileList;
 use crate::source::image_table::{TableImages, is_image_table};
 use crate::source::labels::{Folders, class_ordinals};
+use crate::source::metadata::Labels;
 use crate::source::named_files::Detail;
 use crate::source::opened::OpenedFile;
-use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
 use crate::transform::image::{ImageTransform, has_image_extension};
 
@@ -39,58 +52,47 @@ const UNIT_BYTES: u64 = 2 << 30;
 const SHUFFLE_SALT: u64 = 0x5348_5546_464c_4531;
 
 /// A planned conversion of images.
-pub struct ImagesJob {
-    pub(super) options: ImagesOptions,
-    /// Options that affect the dataset, as shown in the manifest.
-    pub(super) described: serde_json::Value,
-    /// In record order.
-    pub(super) files: FileList,
+pub type ImagesJob = Job<ImageConversion>;
+
+/// What only a conversion of images needs of a plan.
+#[derive(Serialize, Deserialize)]
+pub struct ImageConversion {
+    pub(super) input: ImageInput,
+    pub(super) recipe: ImagesRecipe,
     /// One per file if files are named by a list or by rows, otherwise empty.
+    #[serde(skip)]
     pub(super) details: Vec<Detail>,
     /// Whether the files were found by walking the sources rather than named by a list or by rows.
     pub(super) walked: bool,
     /// Whether Parquet files among the files contain images.
     pub(super) image_tables: bool,
-    /// Whether labels in Parquet files are ordinals of classes rather than names.
-    pub(super) labels_are_ordinals: bool,
-    pub(super) skipped: SkippedTypes,
-    /// Metadata files whose rows name the items.
-    pub(super) tables: Vec<PathBuf>,
+    /// The classes, for labels in Parquet and tar files.
+    pub(super) classes: Labels,
     pub(super) folders: Folders,
-    pub(super) splits: Vec<String>,
-    /// Number of files per split that may be images, unless splits come from an option.
-    pub(super) split_files: Option<Vec<u64>>,
-    pub(super) units: Vec<Range<usize>>,
-    pub(super) schema: Arc<Schema>,
-    /// Number of fields beyond those of every image dataset.
-    pub(super) extra_fields: usize,
-    /// Additional images of samples and rows. They are the last of the fields.
-    pub(super) image_fields: Vec<ImageField>,
-    /// The member or column of the main image, if it is named.
-    pub(super) main_image: Option<String>,
+    /// Number of fields beyond those of every image dataset that are not additional images.
+    pub(super) values: usize,
+    /// Additional images of samples and rows are the last of the fields.
+    pub(super) roles: ImageRoles,
     /// Members of samples in tar files that become fields. They are the first of the fields.
     pub(super) members: Vec<MemberField>,
     /// Whether the classes of samples in tar files are labels.
     pub(super) labels_in_samples: bool,
     /// The images of the rows of Parquet files.
     pub(super) table_images: Option<TableImages>,
-    /// Columns that are left out.
-    pub(super) left_out: Vec<String>,
     /// Fields whose values are in files of their own, which follow those of their items.
     pub(super) file_fields: Vec<FileField>,
-    pub(super) sidecars: Vec<SidecarSummary>,
     /// The fields from the names of class folders, if there are any.
     pub(super) repeats: Option<Repeats>,
     pub(super) transform: ImageTransform,
 }
 
-impl ImagesJob {
-    /// Lists the sources and divides them into units.
-    ///
-    /// # Errors
-    ///
-    /// Fails if sources are missing or cannot be listed, two files have the same key, or options contradict each other.
-    pub fn plan(mut options: ImagesOptions) -> Result<Self> {
+impl Conversion for ImageConversion {
+    type Options = ImagesOptions;
+    type Task = ImageTask;
+    type Scratch = ImageWorker;
+    type Duplicates = DuplicateFiles;
+
+    fn plan(mut options: ImagesOptions) -> Result<ImagesJob> {
         check_sources(&options.sources)?;
         options.recipe.check()?;
         options.sources = braces::expand(&options.sources)?;
@@ -126,74 +128,167 @@ impl ImagesJob {
             let what = "`list_fields` lists columns of a table, but no table describes the images";
             return Err(Error::usage(what).help("give the table with `metadata`, or leave out `list_fields`"));
         }
+        let ImagesOptions { sources, input, recipe } = options;
         let class_names = found.class_names.or_else(|| folders.class_names.clone());
-        let extra_fields = found.fields.len();
-        let schema = Schema::images(class_names, found.fields);
-        let schema = Arc::new(if found.metadata_by_walk { schema.map_err(metadata_help)? } else { schema? });
-        check_schema(options.recipe.output.format, &schema)?;
-        let (mut files, mut details, skipped) = (found.files, found.details, found.skipped);
-        let splits: Vec<String> = match &options.recipe.output.split {
-            Some(_) if folders.splits.are_given() => return Err(splits_twice(&folders.splits, "labels")),
-            Some(spec) => spec.names().map(str::to_owned).collect(),
-            None => folders.splits.names.clone(),
+        let values = found.fields.len() - found.roles.fields.len();
+        let names = |fields: &[Field]| fields.iter().map(|field| field.name.clone()).collect();
+        let mut summary = PlanSummary {
+            metadata: found.tables,
+            fields: names(&found.fields[..values]),
+            sidecars: found.sidecars,
+            image_fields: found
+                .roles
+                .fields
+                .iter()
+                .map(|f| format!("{} ({})", f.name, f.ty.name()))
+                .collect(),
+            main_image: found.roles.main.clone(),
+            left_out: found.left_out,
+            dedup: recipe.dedup.is_some(),
+            warnings: std::mem::take(&mut folders.warnings),
+            split_files,
+            ..PlanSummary::default()
         };
-        if options.recipe.output.shuffle {
-            shuffle(&mut files, &mut details, options.recipe.output.seed ^ SHUFFLE_SALT);
+        let schema = Schema::images(class_names, found.fields);
+        let schema = if found.metadata_by_walk { schema.map_err(metadata_help)? } else { schema? };
+        check_schema(recipe.output.format, &Arc::new(schema.clone()))?;
+        summary.classes = schema.index_of(LABEL).map(|_| schema.class_names.clone());
+        let (mut files, mut details) = (found.files, found.details);
+        let splits = split_names(&recipe.output, &folders.splits, "labels")?;
+        if recipe.output.shuffle {
+            shuffle(&mut files, &mut details, recipe.output.seed ^ SHUFFLE_SALT);
         }
-        let mut job = Self {
-            described,
-            units: Vec::new(),
-            skipped,
-            tables: found.tables,
+        let header = JobHeader {
+            options: described,
+            output: recipe.output.clone(),
+            sources,
+            walked: input.walks(),
+            follow_symlinks: recipe.follow_symlinks,
+            skipped: found.skipped,
+            unit_bytes: recipe.output.unit_bytes.unwrap_or(UNIT_BYTES),
+            unit_pieces: UNIT_FILES as u64,
+            splits,
+            ..JobHeader::new(schema)
+        };
+        let conversion = ImageConversion {
+            classes: Labels::new(header.schema.class_names.clone(), found.labels_are_ordinals)?,
+            transform,
+            input,
+            recipe,
+            details,
             walked: found.walked,
             image_tables: found.image_tables,
-            labels_are_ordinals: found.labels_are_ordinals,
-            options,
-            files,
-            details,
-            folders,
-            splits,
-            split_files,
-            schema,
-            extra_fields,
-            image_fields: found.roles.fields,
-            main_image: found.roles.main,
+            values,
+            roles: found.roles,
             members: found.members,
             labels_in_samples: found.labels_in_samples,
             table_images: found.table_images,
-            left_out: found.left_out,
             file_fields: found.file_fields,
-            sidecars: found.sidecars,
             repeats,
-            transform,
+            folders,
         };
+        let is_container = |file: &SourceFile| conversion.is_container(file, &header.sources);
+        let units = divide(files.iter(), UNIT_FILES, header.unit_bytes, is_container);
+        if !files.iter().any(|file| is_container(&file)) {
+            summary.items = Some(files.iter().filter(|file| file.of_field.is_none()).count() as u64);
+        }
+        let named_splits = conversion.folders.splits.clone();
+        let job = Job::new(header, files, units, named_splits, summary, conversion);
         job.check_sample_keys()?;
         let is_part = |file: &SourceFile| file.member.is_some() || job.is_container(file);
-        if job.options.recipe.dedup.is_some() && job.files.iter().any(|file| is_part(&file)) {
+        if job.summary.dedup && job.files.iter().any(|file| is_part(&file)) {
             let message =
                 "`dedup` compares whole files, not the contents of tar, Parquet, Arrow or zip files";
             return Err(Error::usage(message).help("leave out `dedup`, or unpack the files"));
         }
-        let unit_bytes = unit_bytes(&job.options.recipe.output);
-        job.units = divide(job.files.iter(), UNIT_FILES, unit_bytes, |file| job.is_container(file));
         Ok(job)
     }
 
+    fn write(&self, file: &mut JobWriter) -> Result<()> {
+        file.line(self)?;
+        file.list(&self.details)
+    }
+
+    fn read(_: Option<Vec<u8>>, file: &mut JobReader) -> Result<Self> {
+        let conversion: Self = file.line()?;
+        Ok(Self { details: file.list()?, ..conversion })
+    }
+
+    fn files_of(&self, unit: Range<usize>) -> BTreeSet<usize> {
+        unit.collect()
+    }
+
+    fn duplicates(
+        job: &ImagesJob,
+        work: &Path,
+        workers: &Workers,
+        _: &MemoryPool,
+        stop: &Stop,
+    ) -> Result<DuplicateFiles> {
+        match job.conversion.recipe.dedup {
+            Some(_) => job.find_duplicates(work, workers, stop),
+            None => Ok(DuplicateFiles::new()),
+        }
+    }
+
+    fn feed<'a>(
+        job: &'a ImagesJob,
+        duplicates: &'a DuplicateFiles,
+        unit: u32,
+        _: EngineUse,
+    ) -> Result<Box<dyn Feed<ImageTask> + 'a>> {
+        job.feed(job.units[unit as usize].clone(), Some(duplicates))
+    }
+
+    fn scratch(_: &ImagesJob, memory: &Shares) -> ImageWorker {
+        ImageWorker::new(memory)
+    }
+
+    fn convert(
+        job: &ImagesJob,
+        task: ImageTask,
+        worker: &mut ImageWorker,
+        out: &mut Outcomes,
+    ) -> Result<Converting> {
+        match task {
+            ImageTask::Files(task) => job.convert_files(task, worker, out)?,
+            ImageTask::Tar(task) => job.convert_tar(task, worker, out),
+            ImageTask::Table(task) => job.convert_table(task, worker, out),
+        }
+        Ok(Converting::Done)
+    }
+
+    fn stages(job: &ImagesJob, work: &Path) -> Stages {
+        output_stages(&job.header.output, work)
+    }
+
+    fn predict(job: &ImagesJob, items: u64, sample: SampleRun<'_, Self>, stop: &Stop) -> Result<Prediction> {
+        job.prediction(items, sample, stop)
+    }
+}
+
+impl ImageConversion {
     /// Returns whether the file holds several items: a tar file, or a Parquet file with images. Files named by a list
     /// or by rows never do.
-    pub(super) fn is_container(&self, file: &SourceFile) -> bool {
-        let sources = &self.options.sources;
+    fn is_container(&self, file: &SourceFile, sources: &[SourceSpec]) -> bool {
         self.walked && (file.is_tar(sources) || (self.image_tables && is_image_table(file, sources)))
+    }
+
+    /// Returns what a list or a table says about the file with this ordinal.
+    pub(super) fn detail(&self, ordinal: usize) -> Option<&Detail> {
+        self.details.get(ordinal)
+    }
+}
+
+impl ImagesJob {
+    /// Returns whether the file holds several items: a tar file, or a Parquet file with images.
+    pub(super) fn is_container(&self, file: &SourceFile) -> bool {
+        self.conversion.is_container(file, &self.header.sources)
     }
 
     /// Returns whether a file is an item whatever its content: its name is that of an image, or a list or a row names it.
     pub(super) fn is_item(&self, file: &SourceFile, detail: Option<&Detail>) -> bool {
-        detail.is_some() || has_image_extension(&file.name(&self.options.sources))
-    }
-
-    /// Returns the file with this ordinal.
-    pub(super) fn file(&self, ordinal: usize) -> Result<SourceFile> {
-        self.files.get(ordinal).ok_or_else(|| Error::internal("a unit has a file that is not in the plan"))
+        detail.is_some() || has_image_extension(&file.name(&self.header.sources))
     }
 
     /// Returns the files that are not those of fields, with their ordinals.
@@ -209,46 +304,16 @@ impl ImagesJob {
         item
     }
 
-    /// Returns the number of fields beyond those of every image dataset that are not additional images.
-    pub(super) fn value_count(&self) -> usize {
-        self.extra_fields - self.image_fields.len()
-    }
-
-    pub(super) fn planned(&self, file: &SourceFile) -> PlannedFile {
-        file.planned(&self.options.sources, self.options.recipe.follow_symlinks)
-    }
-
     /// Requests the bytes of `files` in advance if the sources are in object storage. `first` is the ordinal of the
     /// first file.
-    pub(super) fn open_ahead(&self, first: usize, files: &[SourceFile]) -> Vec<Option<OpenedFile>> {
-        if !is_remote(&self.options.sources) {
+    pub(super) fn open_all_ahead(&self, first: usize, files: &[SourceFile]) -> Vec<Option<OpenedFile>> {
+        if !is_remote(&self.header.sources) {
             return Vec::new();
         }
-        let is_intact = |ordinal: usize| self.details.get(ordinal).is_none_or(|d| d.defect.is_none());
-        let open =
-            |file: &SourceFile| file.open_ahead(&self.options.sources, self.options.recipe.follow_symlinks);
-        let open = |(ordinal, file)| is_intact(ordinal).then(|| open(file)).flatten();
+        let is_intact = |ordinal: usize| self.conversion.detail(ordinal).is_none_or(|d| d.defect.is_none());
+        let open = |(ordinal, file)| is_intact(ordinal).then(|| self.open_ahead(file)).flatten();
         (first..).zip(files).map(open).collect()
     }
-
-    pub(super) fn split_of(&self, file: &SourceFile) -> u16 {
-        // All records of one image are in the same split.
-        self.split_of_item(file, file.file_origin())
-    }
-
-    /// Returns the split of the item with this `origin` in `file`.
-    pub(super) fn split_of_item(&self, file: &SourceFile, origin: &str) -> u16 {
-        let split = match &self.options.recipe.output.split {
-            Some(spec) => spec.split_of(origin, self.options.recipe.output.seed),
-            None => self.folders.splits.of(file),
-        };
-        split as u16
-    }
-}
-
-/// Returns the source bytes at which a unit is full.
-pub(super) fn unit_bytes(output: &OutputOptions) -> u64 {
-    output.unit_bytes.unwrap_or(UNIT_BYTES)
 }
 
 /// Shuffles the items, as determined by `seed`. Each keeps the files of its fields.

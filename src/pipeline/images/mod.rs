@@ -19,17 +19,14 @@ mod options;
 mod predict;
 mod record;
 mod repeats;
-mod run;
 mod sample_keys;
 mod sidecars;
-mod stored;
 mod table_feed;
 mod tar_feed;
 mod tar_fields;
 mod task;
 
-pub(super) use self::convert::ImageConversion;
 pub use self::image_fields::ImageField;
-pub use self::job::ImagesJob;
+pub use self::job::{ImageConversion, ImagesJob};
 pub use self::options::{ImageInput, ImagesOptions};
 pub use self::sidecars::SidecarSummary;

@@ -13,18 +13,14 @@ use std::time::Instant;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::convert::{ImageConversion, feed};
-use super::job::ImagesJob;
+use super::job::{ImageConversion, ImagesJob};
 use super::task::{FilesTask, ImageTask, TarTask};
 use crate::error::{Error, Result};
-use crate::options::RunOptions;
 use crate::pipeline::job::Feed;
 use crate::pipeline::predict::{
-    Prediction, SampleRun, SampleTask, Stratum, StratumRun, StratumUnit, UnitPart, UnitParts, check_sample,
-    chunks_in_order,
+    Prediction, SampleRun, SampleTask, Stratum, StratumRun, StratumUnit, UnitPart, UnitParts, chunks_in_order,
 };
 use crate::pipeline::stop::Stop;
-use crate::pipeline::workers::Workers;
 use crate::source::archive::ArchiveKind;
 use crate::source::source_file::SourceFile;
 use crate::source::webdataset::Samples;
@@ -71,15 +67,14 @@ struct FileCount {
 
 impl ImagesJob {
     /// See [`Job::predict`](crate::pipeline::Job::predict).
-    pub(super) fn prediction(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
-        check_sample(sample)?;
-        let workers = Workers::start(run.threads)?;
-        let conversion = ImageConversion::new(self, run)?;
-        let output = &self.options.recipe.output;
-        let mut sampled =
-            SampleRun::new(&conversion, &workers, output.format, &self.schema, self.splits.len())?;
+    pub(super) fn prediction(
+        &self,
+        items: u64,
+        mut sampled: SampleRun<'_, ImageConversion>,
+        stop: &Stop,
+    ) -> Result<Prediction> {
         let counts = self.counts();
-        let wanted = wanted(sample, counts);
+        let wanted = wanted(items, counts);
         let mut strata = Vec::new();
         for (stratum, (count, wanted)) in FileStratum::ALL.into_iter().zip(counts.into_iter().zip(wanted)) {
             let unit = stratum.unit();
@@ -93,13 +88,13 @@ impl ImagesJob {
             strata.push(sample.finish()?);
         }
         let strata: Vec<&Stratum> = strata.iter().collect();
-        Ok(sampled.prediction(&strata, &self.unit_parts(&strata), output))
+        Ok(sampled.prediction(&strata, &self.unit_parts(&strata)))
     }
 
     /// Converts the first `count` files of a stratum.
     fn sample_files(
         &self,
-        sample: &mut StratumRun<'_, '_, ImageConversion<'_>>,
+        sample: &mut StratumRun<'_, '_, ImageConversion>,
         stratum: FileStratum,
         count: u64,
         stop: &Stop,
@@ -116,7 +111,7 @@ impl ImagesJob {
     /// Converts at least `count` items of tar files, or all of them.
     fn sample_tars(
         &self,
-        sample: &mut StratumRun<'_, '_, ImageConversion<'_>>,
+        sample: &mut StratumRun<'_, '_, ImageConversion>,
         count: u64,
         stop: &Stop,
     ) -> Result<()> {
@@ -128,7 +123,7 @@ impl ImagesJob {
             (ordinal, parts)
         });
         let tars: Vec<(usize, u64)> = tars.collect();
-        let mut order = chunks_in_order(parts, self.options.recipe.output.seed);
+        let mut order = chunks_in_order(parts, self.header.output.seed);
         let (mut found, mut taken) = (0, 0);
         while found < count {
             let missing = (count - found) * taken as u64 / found.max(1);
@@ -166,7 +161,7 @@ impl ImagesJob {
     /// Converts at least `count` items of containers, or all of them.
     fn sample_containers(
         &self,
-        sample: &mut StratumRun<'_, '_, ImageConversion<'_>>,
+        sample: &mut StratumRun<'_, '_, ImageConversion>,
         count: u64,
         stop: &Stop,
     ) -> Result<()> {
@@ -183,9 +178,9 @@ impl ImagesJob {
     /// Returns the stratum of the file with this ordinal.
     fn stratum_of(&self, ordinal: usize, file: &SourceFile) -> FileStratum {
         match self.is_container(file) {
-            true if file.archive_kind(&self.options.sources) == Some(ArchiveKind::Tar) => FileStratum::Tars,
+            true if file.archive_kind(&self.header.sources) == Some(ArchiveKind::Tar) => FileStratum::Tars,
             true => FileStratum::Containers,
-            false if self.is_item(file, self.details.get(ordinal)) => FileStratum::Images,
+            false if self.is_item(file, self.conversion.detail(ordinal)) => FileStratum::Images,
             false => FileStratum::Others,
         }
     }
@@ -208,7 +203,7 @@ impl ImagesJob {
         }
         // Max-heap: the largest hash is on top.
         let mut first = BinaryHeap::new();
-        let seed = SAMPLE_SALT ^ self.options.recipe.output.seed;
+        let seed = SAMPLE_SALT ^ self.header.output.seed;
         for (ordinal, file) in
             self.items().filter(|(ordinal, file)| self.stratum_of(*ordinal, file) == stratum)
         {
@@ -224,14 +219,14 @@ impl ImagesJob {
     fn unit_parts(&self, strata: &[&Stratum]) -> Vec<UnitPart> {
         let rates: Vec<_> = strata.iter().map(|stratum| stratum.rates()).collect();
         let of_unit = |unit: &Range<usize>| {
-            let mut parts = UnitParts::new(self.splits.len());
+            let mut parts = UnitParts::new(self.header.splits.len());
             let files = unit.clone().zip(self.files.range(unit.clone()));
             for (ordinal, file) in files.filter(|(_, file)| file.of_field.is_none()) {
                 let stratum = self.stratum_of(ordinal, &file);
                 let is_container = stratum.unit() == StratumUnit::Bytes;
                 // A split by hash divides the items of a container.
-                let is_divided = is_container && self.options.recipe.output.split.is_some();
-                let split = (!is_divided).then(|| self.split_of(&file));
+                let is_divided = is_container && self.header.output.split.is_some();
+                let split = (!is_divided).then(|| self.split_of_file(&file));
                 let size = if is_container { file.bytes as f64 } else { 1.0 };
                 parts.add(&rates[stratum as usize], size, split);
             }
@@ -303,7 +298,7 @@ impl<'a> ContainerHeads<'a> {
             while self.open.len() < OPEN_CONTAINERS
                 && let Some(ordinal) = self.closed.next()
             {
-                self.open.push_back(feed(self.job, ordinal..ordinal + 1)?);
+                self.open.push_back(self.job.feed(ordinal..ordinal + 1, None)?);
             }
             let Some(mut container) = self.open.pop_front() else { return Ok(None) };
             let Some((task, _)) = container.next()? else { continue };

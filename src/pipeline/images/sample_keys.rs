@@ -46,7 +46,7 @@ impl ImagesJob {
         if self.is_container(file) {
             return true;
         }
-        let is_name = match self.image_tables {
+        let is_name = match self.conversion.image_tables {
             true => item.parse::<u64>().is_ok_and(|row| row.to_string() == item),
             // The name of a sample ends before the first dot of its last component.
             false => !item.is_empty() && !item.rsplit('/').next().unwrap_or_default().contains('.'),
@@ -56,7 +56,7 @@ impl ImagesJob {
     }
 
     fn repeated_key(&self, file: &SourceFile, container: &str) -> Error {
-        let sources = &self.options.sources;
+        let sources = &self.header.sources;
         let path = |file: &SourceFile| printable_path(&file.path(sources));
         let container = self.files.iter().find(|file| file.origin == container);
         let container = container.map(|file| path(&file)).unwrap_or_default();

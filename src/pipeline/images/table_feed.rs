@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::job::ImagesJob;
+use super::job::{ImageConversion, ImagesJob};
 use super::task::{BYTES_HELD_PER_BYTE, ImageTask, TASK_BYTES, TableTask, TaskRows};
 use crate::error::Result;
 use crate::pipeline::job::Feed;
@@ -22,11 +22,11 @@ pub(super) struct TableFeed {
 }
 
 impl TableFeed {
-    pub(super) fn open(job: &ImagesJob, ordinal: usize) -> Result<Self> {
-        let file = job.file(ordinal)?;
+    pub(super) fn open(job: &ImagesJob, file: SourceFile) -> Result<Self> {
+        let ImageConversion { table_images, recipe, .. } = &job.conversion;
         let opened = TableFile::open(job.planned(&file)).and_then(|table| {
-            let Some(images) = &job.table_images else { return Ok(None) };
-            Ok(table.table(images, job.options.recipe.keep_fields.as_deref())?)
+            let Some(images) = table_images else { return Ok(None) };
+            Ok(table.table(images, recipe.keep_fields.as_deref())?)
         });
         let (table, broken) = match opened {
             Ok(Some(table)) => (Some(table), None),

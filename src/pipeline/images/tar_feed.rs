@@ -21,8 +21,7 @@ pub(super) struct TarFeed {
 }
 
 impl TarFeed {
-    pub(super) fn open(job: &ImagesJob, ordinal: usize) -> Result<Self> {
-        let file = job.file(ordinal)?;
+    pub(super) fn open(job: &ImagesJob, file: SourceFile) -> Result<Self> {
         let samples = Samples::open(&job.planned(&file))?;
         Ok(Self { file: Arc::new(file), samples, fed: 0 })
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::convert::DuplicateFiles;
 use crate::sample::Reject;
 use crate::source::image_table::ImageBatch;
 use crate::source::opened::OpenedFile;
@@ -14,7 +15,7 @@ pub(super) const TASK_BYTES: u64 = 1 << 20;
 pub(super) const BYTES_HELD_PER_BYTE: u64 = 2;
 
 /// A task of a conversion of images.
-pub(in crate::pipeline) enum ImageTask {
+pub enum ImageTask {
     Files(FilesTask),
     Tar(TarTask),
     Table(TableTask),
@@ -22,17 +23,19 @@ pub(in crate::pipeline) enum ImageTask {
 
 /// A task with whole files.
 #[derive(Default)]
-pub(in crate::pipeline) struct FilesTask {
+pub struct FilesTask {
     /// Ordinal of the first file.
     pub(super) first: usize,
     pub(super) files: Vec<SourceFile>,
     /// One per file, or empty: opened files in object storage, whose bytes are downloaded while other tasks are
     /// converted.
     pub(super) opened: Vec<Option<OpenedFile>>,
+    /// The duplicates among the files, each with the file that is kept.
+    pub(super) duplicates: DuplicateFiles,
 }
 
 /// A task with adjacent samples of a tar file.
-pub(in crate::pipeline) struct TarTask {
+pub struct TarTask {
     pub(super) file: Arc<SourceFile>,
     /// Samples, and rejected or skipped parts, each with its start offset in the decompressed data.
     pub(super) found: Vec<(u64, NextSample)>,
@@ -45,7 +48,7 @@ pub(in crate::pipeline) struct TarTask {
 }
 
 /// A task with adjacent rows of a Parquet or Arrow file.
-pub(in crate::pipeline) struct TableTask {
+pub struct TableTask {
     pub(super) file: Arc<SourceFile>,
     pub(super) found: TaskRows,
 }

@@ -35,8 +35,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use self::finalizer::Finalizer;
 use self::state::SchedulerState;
 use self::worker::Scheduler;
-use super::job::Conversion;
-use super::memory::MemoryPool;
+use super::job::{Conversion, Job};
+use super::memory::Shares;
 use super::progress::Progress;
 use super::stop::Stop;
 use super::timing::Activity;
@@ -47,10 +47,10 @@ use crate::panics::caught;
 
 /// Settings and resources shared by all workers.
 pub(super) struct SchedulerContext<'a, C: Conversion> {
-    pub conversion: &'a C,
+    pub job: &'a Job<C>,
+    pub duplicates: &'a C::Duplicates,
     pub workers: &'a Workers,
-    /// Memory that tasks hold from being fed to being written.
-    pub memory: MemoryPool,
+    pub memory: Shares,
     pub progress: &'a Progress,
     pub stop: &'a Stop,
     /// Creates the sink of a unit.

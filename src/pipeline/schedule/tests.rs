@@ -1,5 +1,7 @@
 //! Tests that panics and invalid results of a conversion end the run instead of hanging it.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -8,12 +10,20 @@ use dsconvert_writer::{DatasetWriter, WriterOptions};
 use super::*;
 use crate::error::ErrorKind;
 use crate::format::Format;
+use crate::options::RunOptions;
 use crate::pipeline::job::{Converting, EngineUse, Feed};
+use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter};
+use crate::pipeline::memory::MemoryPool;
 use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
+use crate::pipeline::plan::PlanSummary;
+use crate::pipeline::predict::testing::run_options;
+use crate::pipeline::predict::{Prediction, SampleRun};
 use crate::pipeline::stage::Stages;
 use crate::pipeline::unit::UnitSink;
 use crate::sample::{Ids, Record, Value};
 use crate::schema::{IdWidth, Schema};
+use crate::source::file_list::FileList;
+use crate::source::splits::Splits;
 
 /// Number of tasks per unit.
 const TASKS: u64 = 20;
@@ -57,36 +67,64 @@ impl Feed<u64> for NumberFeed {
 }
 
 impl Conversion for FaultyConversion<'_> {
+    type Options = ();
     type Task = u64;
     type Scratch = ();
+    type Duplicates = ();
 
-    fn scratch(&self) {
-        assert_ne!(self.fails, Fails::InScratch, "the scratch fails");
+    fn plan((): ()) -> Result<Job<Self>> {
+        Err(Error::internal("the test creates the job"))
     }
 
-    fn stages(&self, _: &Path) -> Stages {
+    fn write(&self, _: &mut JobWriter) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(_: Option<Vec<u8>>, _: &mut JobReader) -> Result<Self> {
+        Err(Error::internal("the test does not store the job"))
+    }
+
+    fn files_of(&self, _: Range<usize>) -> BTreeSet<usize> {
+        BTreeSet::new()
+    }
+
+    fn duplicates(_: &Job<Self>, _: &Path, _: &Workers, _: &MemoryPool, _: &Stop) -> Result<()> {
+        Ok(())
+    }
+
+    fn scratch(job: &Job<Self>, _: &Shares) {
+        assert_ne!(job.conversion.fails, Fails::InScratch, "the scratch fails");
+    }
+
+    fn stages(_: &Job<Self>, _: &Path) -> Stages {
         Stages::default()
     }
 
-    fn open(&self, _: u32, _: EngineUse) -> Result<Box<dyn Feed<u64> + '_>> {
-        assert_ne!(self.fails, Fails::InOpen, "the unit fails");
-        Ok(Box::new(NumberFeed { fails: self.fails, next: 0 }))
+    fn predict(_: &Job<Self>, _: u64, _: SampleRun<'_, Self>, _: &Stop) -> Result<Prediction> {
+        Err(Error::internal("the test predicts nothing"))
     }
 
-    fn convert(&self, task: u64, (): &mut (), out: &mut Outcomes) -> Result<Converting> {
-        let fails = task == 7 && matches!(self.fails, Fails::InConvert | Fails::WhileOthersWork);
+    fn feed<'a>(job: &'a Job<Self>, (): &'a (), _: u32, _: EngineUse) -> Result<Box<dyn Feed<u64> + 'a>> {
+        let fails = job.conversion.fails;
+        assert_ne!(fails, Fails::InOpen, "the unit fails");
+        Ok(Box::new(NumberFeed { fails, next: 0 }))
+    }
+
+    fn convert(job: &Job<Self>, task: u64, (): &mut (), out: &mut Outcomes) -> Result<Converting> {
+        let Self { fails: place, stop } = job.conversion;
+        let fails = task == 7 && matches!(place, Fails::InConvert | Fails::WhileOthersWork);
         assert!(!fails, "the task fails");
-        if task == 8 && self.fails == Fails::WhileOthersWork {
+        if task == 8 && place == Fails::WhileOthersWork {
             let started = Instant::now();
-            while !self.stop.is_set() && started.elapsed() < Duration::from_secs(20) {
+            while !stop.is_set() && started.elapsed() < Duration::from_secs(20) {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        if self.fails == Fails::AlwaysRedoes {
+        if place == Fails::AlwaysRedoes {
             return Ok(Converting::RedoUnit);
         }
         let name = || Value::Text(task.to_string().into());
-        let length = if self.fails == Fails::InWrite { Value::Null } else { Value::UInt(1) };
+        let length = if place == Fails::InWrite { Value::Null } else { Value::UInt(1) };
         let ids = Ids::pack(IdWidth::U16, &[1]).unwrap();
         let record = Record { values: vec![name(), Value::Ids(ids), length, name()] };
         out.list.push(ItemOutcome::Converted(ConvertedRecord::new(0, record, 1)));
@@ -101,13 +139,21 @@ fn run_with(fails: Fails, threads: usize) -> (Result<FailedUnits>, u64) {
     let options = WriterOptions { format: Format::Msgpack, shard_bytes: 100, ..WriterOptions::new(3, "x") };
     let writer = DatasetWriter::open(&out, &schema, &options).unwrap();
     let (stop, progress) = (Stop::default(), Progress::default());
-    let conversion = FaultyConversion { fails, stop: &stop };
+    let job = Job::new(
+        JobHeader::new(schema),
+        FileList::default(),
+        Vec::new(),
+        Splits::none(),
+        PlanSummary::default(),
+        FaultyConversion { fails, stop: &stop },
+    );
     let written = writer.start();
     let sink = |unit| UnitSink::create(unit, &written, Stages::default());
     let context = SchedulerContext {
-        conversion: &conversion,
+        job: &job,
+        duplicates: &(),
         workers: &Workers::start(threads).unwrap(),
-        memory: MemoryPool::new(100),
+        memory: Shares::of(&RunOptions { memory_bytes: 400, ..run_options(dir.path(), threads) }),
         progress: &progress,
         stop: &stop,
         sink: &sink,

@@ -84,12 +84,12 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
 
     fn run_actions<'s>(&'s self, scope: &Scope<'s>) {
         let kept = self.scratches().pop();
-        let mut scratch = kept.unwrap_or_else(|| self.context.conversion.scratch());
+        let mut scratch = kept.unwrap_or_else(|| C::scratch(self.context.job, &self.context.memory));
         loop {
             let mut state = self.lock();
             let action = match self.context.stop.is_set() {
                 true => None,
-                false => state.next_action(&self.context.memory),
+                false => state.next_action(&self.context.memory.tasks),
             };
             let Some(action) = action else {
                 // Before the state is unlocked: the next change to it starts another worker.
@@ -131,7 +131,8 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
 
     fn open(&self, unit: u32, engine: EngineUse) -> Result<()> {
         let timer = self.timing().start();
-        let opened = (self.context.sink)(unit).map(|sink| (sink, self.context.conversion.open(unit, engine)));
+        let SchedulerContext { job, duplicates, .. } = self.context;
+        let opened = (self.context.sink)(unit).map(|sink| (sink, C::feed(job, duplicates, unit, engine)));
         self.timing().end_activity(Activity::Read, timer);
         let mut state = self.lock();
         state.opening -= 1;
@@ -166,7 +167,7 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
         let Some(open) = state.open.iter_mut().find(|u| u.unit == unit) else { return };
         match next {
             Ok(Some((task, bytes))) if open.failure.is_none() => {
-                let held = self.context.memory.hold(bytes);
+                let held = self.context.memory.tasks.hold(bytes);
                 open.waiting.push_back(NumberedTask { number: open.fed, task, held });
                 open.fed += 1;
                 open.feed = Some(feed);
@@ -185,7 +186,7 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
         panic_point("convert");
         let mut outcomes = Outcomes::default();
         let timer = self.timing().start();
-        let converted = self.context.conversion.convert(task, scratch, &mut outcomes);
+        let converted = C::convert(self.context.job, task, scratch, &mut outcomes);
         self.timing().add(Activity::Transform, timer.elapsed().saturating_sub(outcomes.reading));
         self.timing().add(Activity::Read, outcomes.reading);
         // The outcomes may be larger than their input.

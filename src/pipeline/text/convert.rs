@@ -1,89 +1,41 @@
 //! Conversion of documents to records: normalization, token ids, lengths.
 
 use std::ops::Range;
-use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::TextJob;
-use super::dedup;
-use super::duplicates_file::{Duplicates, DuplicatesFile};
-use super::feed::SectionFeed;
+use super::duplicates_file::Duplicates;
 use super::items::{ItemSink, SourceDocument};
-use super::options::TextInput;
-use super::pack::PackDocuments;
 use super::position::DocumentPosition;
 use super::record::{TextRecord, piece_name};
 use super::task::TextTask;
-use crate::error::{Error, ErrorKind, Result};
+use super::{TextConversion, TextJob};
+use crate::error::Result;
 use crate::panics::caught;
-use crate::pipeline::job::{Conversion, Converting, EngineUse, Feed};
-use crate::pipeline::memory::MemoryPool;
+use crate::pipeline::job::{Converting, EngineUse, ItemSplit};
 use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, MemberSummary, Outcomes};
-use crate::pipeline::shuffle::output_stages;
-use crate::pipeline::stage::Stages;
-use crate::pipeline::stop::Stop;
-use crate::pipeline::workers::Workers;
 use crate::recipe::Overflow;
 use crate::sample::{Ids, PackedIds, Reject, RejectCode, Text, Value};
+use crate::source::source_file::SourceFile;
 use crate::testing::item_panic_point;
-use crate::transform::text::{EncodeStats, PackedIdSink, Scratch, StoredIds, id_width, rejected};
-
-/// A running conversion of text.
-pub(in crate::pipeline) struct TextConversion<'a> {
-    job: &'a TextJob,
-    /// The duplicates, with `--dedup`, once they are found.
-    duplicates: OnceLock<DuplicatesFile>,
-}
-
-impl<'a> TextConversion<'a> {
-    pub(in crate::pipeline) fn new(job: &'a TextJob) -> Self {
-        Self { job, duplicates: OnceLock::new() }
-    }
-}
+use crate::transform::text::{EncodeStats, PackedIdSink, Scratch, StoredIds, Tokenizer, id_width, rejected};
 
 /// State that a worker keeps from task to task.
-pub(in crate::pipeline) struct TextScratch {
+pub struct TextScratch {
     tokens: Scratch,
     ids: PackedIds,
 }
 
-impl Conversion for TextConversion<'_> {
-    type Task = TextTask;
-    type Scratch = TextScratch;
-
-    fn scratch(&self) -> TextScratch {
-        let tokenizer = &self.job.options.tokenizer;
-        let tokens = tokenizer.scratch();
-        TextScratch { tokens, ids: PackedIds::new(id_width(tokenizer)) }
+impl TextScratch {
+    pub(super) fn new(tokenizer: &Tokenizer) -> Self {
+        Self { tokens: tokenizer.scratch(), ids: PackedIds::new(id_width(tokenizer)) }
     }
+}
 
-    fn prepare(&self, work: &Path, workers: &Workers, memory: &MemoryPool, stop: &Stop) -> Result<()> {
-        if self.job.options.recipe.dedup.is_some() {
-            let found = dedup::find(self.job, work, workers, memory, stop)?;
-            self.duplicates.get_or_init(|| found);
-        }
-        Ok(())
-    }
-
-    fn stages(&self, work: &Path) -> Stages {
-        let recipe = &self.job.options.recipe;
-        output_stages(&recipe.output, work).and(recipe.shape().pack.map(PackDocuments::new))
-    }
-
-    fn open(&self, unit: u32, engine: EngineUse) -> Result<Box<dyn Feed<TextTask> + '_>> {
-        if engine == EngineUse::Reference && self.job.options.input == TextInput::Stdin {
-            let message =
-                "the fast and the reference engine disagreed, and standard input cannot be read again";
-            return Err(Error::new(ErrorKind::NotCommitted, message).help("use `engine reference`"));
-        }
-        let duplicates = self.duplicates.get().map(|file| file.unit(unit)).transpose()?;
-        let sections = self.job.units[unit as usize].clone();
-        Ok(Box::new(SectionFeed::new(self.job, sections, engine, duplicates)))
-    }
-
-    fn convert(
+impl TextJob {
+    /// Converts the documents of a task.
+    pub(super) fn convert_documents(
         &self,
         mut task: TextTask,
         scratch: &mut TextScratch,
@@ -92,16 +44,19 @@ impl Conversion for TextConversion<'_> {
         if task.engine == EngineUse::Reference && task.is_first {
             out.note("units_redone");
         }
-        let duplicates = std::mem::take(&mut task.duplicates);
-        let TextScratch { tokens, ids } = scratch;
-        let member = MemberCount::new(task.member);
-        let mut converter =
-            DocumentConverter { job: self.job, tokens, ids, engine: task.engine, duplicates, member };
+        let mut converter = DocumentConverter {
+            conversion: &self.conversion,
+            file: Arc::clone(&task.file),
+            split: self.split_of(&task.file),
+            scratch,
+            engine: task.engine,
+            duplicates: std::mem::take(&mut task.duplicates),
+            member: MemberCount::new(task.member),
+        };
         let is_damaged = task.input.is_corrupt();
-        let detail = self.job.detail_of(task.section);
-        let is_member = self.job.file_of(task.section).member.is_some();
-        let is_compressed = detail.kind.compression.is_some() || is_member;
-        let converting = self.job.for_each_item(task, &mut converter, out)?;
+        let kind = self.conversion.detail_of(task.section).kind;
+        let is_compressed = kind.compression.is_some() || task.file.member.is_some();
+        let converting = self.for_each_item(task, &mut converter, out)?;
         out.member = match is_compressed {
             true => converter.member.summary(is_damaged),
             false => MemberSummary { starts: true, ..MemberSummary::default() },
@@ -112,9 +67,10 @@ impl Conversion for TextConversion<'_> {
 
 /// Converter of documents to records.
 struct DocumentConverter<'a> {
-    job: &'a TextJob,
-    tokens: &'a mut Scratch,
-    ids: &'a mut PackedIds,
+    conversion: &'a TextConversion,
+    file: Arc<SourceFile>,
+    split: ItemSplit<'a>,
+    scratch: &'a mut TextScratch,
     engine: EngineUse,
     duplicates: Duplicates,
     member: MemberCount,
@@ -128,15 +84,11 @@ impl ItemSink for DocumentConverter<'_> {
         out: &mut Outcomes,
     ) -> Converting {
         self.member.start_item(position.mark.unwrap_or(0));
-        let origin = self.job.origin(position);
+        let origin = position.origin_in(&self.file);
         let document = match item {
             Ok(document) => document,
             Err(reject) => {
-                out.list.push(ItemOutcome::Rejected {
-                    split: self.job.split_of(position.section, &origin),
-                    origin,
-                    reject,
-                });
+                out.list.push(ItemOutcome::Rejected { split: self.split.of(&origin), origin, reject });
                 return Converting::Done;
             }
         };
@@ -145,16 +97,16 @@ impl ItemSink for DocumentConverter<'_> {
         }
         let key = document.key;
         let named = key.as_deref().unwrap_or(&origin);
-        let split = self.job.split_of(position.section, named);
-        if let Some(first) = self.duplicates.of(position) {
-            let of = self.job.origin(first);
+        let split = self.split.of(named);
+        if let Some(kept) = self.duplicates.of(position) {
+            let of = kept.to_owned();
             out.list.push(ItemOutcome::Duplicate { split, origin, of });
             return Converting::Done;
         }
-        let options = &self.job.options;
+        let recipe = &self.conversion.recipe;
         let encoded = self.contained(|converter| {
             item_panic_point(&origin);
-            let text = options.recipe.normalize.apply(&document.text, options.recipe.max_document_bytes)?;
+            let text = recipe.normalize.apply(&document.text, recipe.max_document_bytes)?;
             converter.encode(&text).map(|encoded| (text, encoded))
         });
         let (text, (ids, stats)) = match encoded {
@@ -188,7 +140,7 @@ impl ItemSink for DocumentConverter<'_> {
             split,
             key: key.map_or_else(|| origin.clone(), Text::from),
             origin,
-            key_may_repeat: options.recipe.key_field.is_some() || options.recipe.shape().has_pieces(),
+            key_may_repeat: recipe.key_field.is_some() || recipe.shape().has_pieces(),
         };
         match self.add_records(&identity, ids, document.kept, out) {
             Err(reject) => {
@@ -219,15 +171,15 @@ impl DocumentConverter<'_> {
     /// Runs `work` on one document. A panic rejects the document.
     fn contained<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Reject>) -> Result<T, Reject> {
         caught(|| work(self)).unwrap_or_else(|panic| {
-            self.tokens.renew();
-            *self.ids = PackedIds::new(id_width(&self.job.options.tokenizer));
+            self.scratch.tokens.renew();
+            self.scratch.ids = PackedIds::new(id_width(&self.conversion.tokenizer));
             Err(panic.into_reject())
         })
     }
 
     fn encode(&mut self, text: &str) -> Result<(Ids, EncodeStats), Reject> {
-        let tokenizer = &self.job.options.tokenizer;
-        let (tokens, ids) = (&mut *self.tokens, &mut *self.ids);
+        let tokenizer = &self.conversion.tokenizer;
+        let TextScratch { tokens, ids } = &mut *self.scratch;
         // If the previous document was rejected because it had only added tokens, its ids are still in the buffer.
         ids.truncate(0);
         if text.is_empty() {
@@ -258,7 +210,8 @@ impl DocumentConverter<'_> {
             return Converting::Done;
         }
         let hash = xxh3_64_with_seed(key.as_bytes(), VERIFY_SEED);
-        let verified = self.job.options.tokenizer.verify(hash, text, &StoredIds(ids), stats, self.tokens);
+        let tokens = &mut self.scratch.tokens;
+        let verified = self.conversion.tokenizer.verify(hash, text, &StoredIds(ids), stats, tokens);
         if verified.bytes > 0 {
             out.note("verified_documents");
             out.count("verified_bytes", verified.bytes);
@@ -277,7 +230,7 @@ impl DocumentConverter<'_> {
         kept: Vec<Value>,
         out: &mut Outcomes,
     ) -> Result<(), Reject> {
-        let shape = self.job.options.recipe.shape();
+        let shape = self.conversion.recipe.shape();
         if let Some(range) = shape.filter_length
             && !(range.min..=range.max).contains(&(ids.len() as u64))
         {

@@ -27,6 +27,7 @@ use crate::pipeline::memory::MemoryPool;
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
+use crate::recipe::TextRecipe;
 use crate::sample::Reject;
 use crate::storage::NewFile;
 use crate::threads;
@@ -69,7 +70,7 @@ pub(super) fn find(
             drop(held);
             held = reserve(bytes);
         }
-        let mut hashes = TextHashes { job, rows: Vec::new() };
+        let mut hashes = TextHashes { recipe: &job.conversion.recipe, rows: Vec::new() };
         job.for_each_item(task, &mut hashes, &mut Outcomes::default())?;
         drop(held);
         let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +81,7 @@ pub(super) fn find(
         // The size of a block is known after it was read. Until then, it is assumed to be as large as the last one, and
         // the first to be as large as possible. So a thread reads more than it has reserved only where short documents
         // are followed by a long one.
-        let mut expected = job.options.recipe.max_document_bytes.saturating_mul(BYTES_HELD_PER_BYTE);
+        let mut expected = job.conversion.recipe.max_document_bytes.saturating_mul(BYTES_HELD_PER_BYTE);
         while let Some(sections) = job.units.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut feed = SectionFeed::new(job, sections.clone(), EngineUse::Selected, None);
             loop {
@@ -169,7 +170,7 @@ impl<'a> UnitStarts<'a> {
 
 /// Collector of the hashes of the texts of a task.
 struct TextHashes<'a> {
-    job: &'a TextJob,
+    recipe: &'a TextRecipe,
     rows: Vec<[u8; TEXT_BYTES]>,
 }
 
@@ -181,10 +182,9 @@ impl ItemSink for TextHashes<'_> {
         _: &mut Outcomes,
     ) -> Converting {
         // Rejected items are not duplicates of anything.
-        let options = &self.job.options;
+        let TextRecipe { normalize, max_document_bytes, .. } = self.recipe;
         if let Ok(document) = item
-            && let Ok(text) =
-                options.recipe.normalize.apply(&document.text, options.recipe.max_document_bytes)
+            && let Ok(text) = normalize.apply(&document.text, *max_document_bytes)
             && !text.is_empty()
         {
             let mut row = [0; TEXT_BYTES];

@@ -12,20 +12,21 @@ pub(super) const POSITION_BYTES: usize = 4 + 8;
 /// Size of a pair: the positions of a duplicate and of the document that is kept.
 pub(super) const PAIR_BYTES: usize = 2 * POSITION_BYTES;
 
-/// Duplicates, ascending, each with the document that is kept.
+/// Duplicates, ascending, each with the origin of the document that is kept.
 #[derive(Default)]
-pub(in crate::pipeline) struct Duplicates(Vec<(DocumentPosition, DocumentPosition)>);
+pub(super) struct Duplicates(Vec<(DocumentPosition, String)>);
 
 impl Duplicates {
-    /// Returns the document that is kept instead of the one at `position`; `None` if that is not a duplicate.
-    pub(super) fn of(&self, position: DocumentPosition) -> Option<DocumentPosition> {
+    /// Returns the origin of the document that is kept instead of the one at `position`; `None` if that is not a
+    /// duplicate.
+    pub(super) fn of(&self, position: DocumentPosition) -> Option<&str> {
         let at = self.0.binary_search_by_key(&position, |(duplicate, _)| *duplicate).ok()?;
-        self.0.get(at).map(|(_, first)| *first)
+        self.0.get(at).map(|(_, kept)| kept.as_str())
     }
 }
 
 /// The file with the duplicates of all units.
-pub(super) struct DuplicatesFile {
+pub struct DuplicatesFile {
     pub(super) path: PathBuf,
     /// Index of the first pair of each unit, and the number of all pairs.
     pub(super) starts: Vec<u64>,
@@ -54,8 +55,12 @@ pub(super) struct DuplicatesReader {
 }
 
 impl DuplicatesReader {
-    /// Returns the duplicates before `end` that were not returned yet.
-    pub(super) fn before(&mut self, end: DocumentPosition) -> Result<Duplicates> {
+    /// Returns the duplicates before `end` that were not returned yet. `origin` returns the origin of a document.
+    pub(super) fn before(
+        &mut self,
+        end: DocumentPosition,
+        mut origin: impl FnMut(DocumentPosition) -> Result<String>,
+    ) -> Result<Duplicates> {
         let mut found = Vec::new();
         loop {
             let pair = match self.next.take() {
@@ -67,7 +72,7 @@ impl DuplicatesReader {
                 self.next = Some(pair);
                 break;
             }
-            found.push(pair);
+            found.push((pair.0, origin(pair.1)?));
         }
         Ok(Duplicates(found))
     }

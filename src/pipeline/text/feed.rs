@@ -1,16 +1,19 @@
 //! The feed of a unit: blocks of its files, in order.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use super::TextJob;
 use super::duplicates_file::{Duplicates, DuplicatesReader};
 use super::position::DocumentPosition;
 use super::section_reader::{self, SectionReader, TaskBlock};
 use super::task::TextTask;
+use super::{TextConversion, TextJob};
 use crate::error::Result;
 use crate::options::is_remote;
 use crate::pipeline::job::{EngineUse, Feed};
+use crate::source::file_list::FileCursor;
 use crate::source::opened::OpenedFile;
+use crate::source::source_file::SourceFile;
 
 /// Limits on the files in object storage that are opened in advance: their number, and the bytes that they may hold.
 const FILES_AHEAD: usize = 32;
@@ -20,13 +23,25 @@ const BYTES_AHEAD: u64 = 32 << 20;
 pub(super) struct SectionFeed<'a> {
     job: &'a TextJob,
     sections: std::ops::Range<usize>,
-    /// Opened files of the next `sections`, with the bytes that they may hold.
-    ahead: VecDeque<(Option<OpenedFile>, u64)>,
-    open: Option<(usize, SectionReader<'a>)>,
+    files: FileCursor<'a>,
+    /// The first of the next `sections`.
+    ahead: VecDeque<NextSection>,
+    open: Option<(NextSection, SectionReader<'a>)>,
     engine: EngineUse,
     is_first: bool,
     duplicates: Option<DuplicatesReader>,
+    /// Files of documents that are kept.
+    kept: FileCursor<'a>,
     is_remote: bool,
+}
+
+/// A section that is read now or next.
+struct NextSection {
+    ordinal: usize,
+    file: Arc<SourceFile>,
+    /// Its file, if its bytes were requested in advance, and the bytes that it may hold.
+    opened: Option<OpenedFile>,
+    bytes: u64,
 }
 
 impl<'a> SectionFeed<'a> {
@@ -36,59 +51,69 @@ impl<'a> SectionFeed<'a> {
         engine: EngineUse,
         duplicates: Option<DuplicatesReader>,
     ) -> Self {
-        let (ahead, is_remote) = (VecDeque::new(), is_remote(&job.sources));
-        Self { job, sections, ahead, open: None, engine, is_first: true, duplicates, is_remote }
+        let (files, kept) = (FileCursor::new(&job.files), FileCursor::new(&job.files));
+        let (ahead, open, is_first) = (VecDeque::new(), None, true);
+        let is_remote = is_remote(&job.header.sources);
+        Self { job, sections, files, ahead, open, engine, is_first, duplicates, kept, is_remote }
     }
 
-    fn next_block(&mut self) -> Result<Option<(usize, TaskBlock)>> {
+    /// Reads the next block, which is one of the open section.
+    fn next_block(&mut self) -> Result<Option<TaskBlock>> {
         loop {
-            if let Some((section, reader)) = &mut self.open {
+            if let Some((_, reader)) = &mut self.open {
                 if let Some(block) = reader.next()? {
-                    return Ok(Some((*section, block)));
+                    return Ok(Some(block));
                 }
                 reader.check_unchanged()?;
                 self.open = None;
             }
-            let opened = self.open_ahead();
-            let Some(section) = self.sections.next() else { return Ok(None) };
-            self.open = Some((
-                section,
-                SectionReader::open_or_reject(self.job, &self.job.sections[section], opened)?,
-            ));
+            let Some(mut next) = self.next_section()? else { return Ok(None) };
+            let section = &self.job.conversion.sections[next.ordinal];
+            let reader = SectionReader::open_or_reject(self.job, section, &next.file, next.opened.take())?;
+            self.open = Some((next, reader));
         }
     }
 
-    /// Returns the opened file of the next section, and opens the files of further sections in advance.
-    fn open_ahead(&mut self) -> Option<OpenedFile> {
-        if !self.is_remote {
-            return None;
-        }
-        let mut held: u64 = self.ahead.iter().map(|(_, bytes)| bytes).sum();
-        while self.ahead.len() < FILES_AHEAD && (held < BYTES_AHEAD || self.ahead.is_empty()) {
-            let Some(section) = self.sections.clone().nth(self.ahead.len()) else { break };
-            let section = &self.job.sections[section];
-            let opened = self.job.open_ahead(section);
+    /// Returns the next section, and opens the files of further sections in advance.
+    fn next_section(&mut self) -> Result<Option<NextSection>> {
+        let at_most = if self.is_remote { FILES_AHEAD } else { 1 };
+        let mut held: u64 = self.ahead.iter().map(|next| next.bytes).sum();
+        while self.ahead.len() < at_most && (held < BYTES_AHEAD || self.ahead.is_empty()) {
+            let Some(ordinal) = self.sections.next() else { break };
+            let section = &self.job.conversion.sections[ordinal];
+            let file = self.files.get(section.file)?;
+            let opened = self.is_remote.then(|| self.job.open_section_ahead(section, &file)).flatten();
             let bytes = if opened.is_some() { section.source_bytes } else { 0 };
-            self.ahead.push_back((opened, bytes));
+            self.ahead.push_back(NextSection { ordinal, file, opened, bytes });
             held = held.saturating_add(bytes);
         }
-        self.ahead.pop_front()?.0
+        Ok(self.ahead.pop_front())
     }
 }
 
 impl Feed<TextTask> for SectionFeed<'_> {
     fn next_bytes(&self) -> u64 {
-        self.job.options.recipe.shape().bytes_with_overlap(section_reader::NEXT_BYTES)
+        self.job.conversion.recipe.shape().bytes_with_overlap(section_reader::NEXT_BYTES)
     }
 
     fn next(&mut self) -> Result<Option<(TextTask, u64)>> {
-        let Some((section, block)) = self.next_block()? else { return Ok(None) };
+        let Some(block) = self.next_block()? else { return Ok(None) };
+        let Some((NextSection { ordinal: section, file, .. }, _)) = &self.open else { return Ok(None) };
+        let (section, file) = (*section, Arc::clone(file));
+        let TextConversion { recipe, sections, .. } = &self.job.conversion;
         let duplicates = match &mut self.duplicates {
-            Some(reader) => reader.before(DocumentPosition { section, mark: Some(block.input.end()) })?,
+            Some(reader) => {
+                let end = DocumentPosition { section, mark: Some(block.input.end()) };
+                reader.before(end, |kept| {
+                    let file = self.kept.get(sections[kept.section].file)?;
+                    Ok(kept.origin_in(&file))
+                })?
+            }
             None => Duplicates::default(),
         };
         let task = TextTask {
             section,
+            file,
             input: block.input,
             member: block.member,
             source_bytes: block.source_bytes,
@@ -96,6 +121,6 @@ impl Feed<TextTask> for SectionFeed<'_> {
             is_first: std::mem::take(&mut self.is_first),
             duplicates,
         };
-        Ok(Some((task, self.job.options.recipe.shape().bytes_with_overlap(block.held))))
+        Ok(Some((task, recipe.shape().bytes_with_overlap(block.held))))
     }
 }

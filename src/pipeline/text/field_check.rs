@@ -16,9 +16,9 @@ use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::options::SourceSpec;
 use crate::sampling;
+use crate::source::file_list::FileList;
 use crate::source::json_line::{MemberPath, parse};
 use crate::source::missing_field::{quoted, suggestion};
-use crate::source::source_file::SourceFile;
 use crate::source::stream::Stream;
 use crate::source::text::kind::TextFormat;
 use crate::source::text::rows;
@@ -80,7 +80,7 @@ struct FieldSearch<'a> {
 /// cannot be read.
 pub(super) fn check(
     options: &TextOptions,
-    files: &[SourceFile],
+    files: &FileList,
     sources: &[SourceSpec],
     details: &[TextFile],
     stdin: Option<&mut Stream>,
@@ -115,14 +115,15 @@ pub(super) fn check(
         return search.into_warnings(options, Some(Path::new("-")));
     }
     for at in sampling::sample(with_fields.len() as u64, FILES as u64) {
-        let Some(&file) = usize::try_from(at).ok().and_then(|at| with_fields.get(at)) else { continue };
+        let Some(&ordinal) = usize::try_from(at).ok().and_then(|at| with_fields.get(at)) else { continue };
+        let Some(file) = files.get(ordinal) else { continue };
         // The run reads unreadable files again, and reports the error.
-        let kind = details[file].kind;
-        let read = files[file]
+        let kind = details[ordinal].kind;
+        let read = file
             .stream_start(sources, options.recipe.follow_symlinks, kind.compression)
             .and_then(|stream| search.read(&mut kind.reads(stream, options.recipe.encoding), kind.format));
         search.complete &= read.unwrap_or(false);
-        first.get_or_insert_with(|| files[file].path(sources));
+        first.get_or_insert_with(|| file.path(sources));
     }
     search.into_warnings(options, first.as_deref())
 }

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::TextJob;
 use super::position::DocumentPosition;
 use super::section_reader::TaskInput;
 use super::task::TextTask;
+use super::{TextConversion, TextJob};
 use crate::error::Result;
 use crate::panics::contained;
 use crate::pipeline::job::Converting;
@@ -19,6 +19,7 @@ use crate::source::compression::Compression;
 use crate::source::encoding::to_utf8;
 use crate::source::lines::LinePiece;
 use crate::source::opened::OpenedFile;
+use crate::source::source_file::SourceFile;
 use crate::source::table::delimited::unclosed_quote;
 use crate::source::text::cut::{Rule, lines};
 use crate::source::text::kind::{Documents, TextFormat};
@@ -44,16 +45,6 @@ pub(super) trait ItemSink {
 }
 
 impl TextJob {
-    /// Returns the origin of the item at `position`.
-    pub(super) fn origin(&self, position: DocumentPosition) -> String {
-        let origin = &self.file_of(position.section).origin;
-        match position.mark {
-            None => origin.clone(),
-            // Allocates once; `format!` would grow the string twice.
-            Some(mark) => [origin, "#", &mark.to_string()].concat(),
-        }
-    }
-
     /// Passes the items of a task to `sink`.
     ///
     /// # Errors
@@ -66,7 +57,9 @@ impl TextJob {
         out: &mut Outcomes,
     ) -> Result<Converting> {
         out.source_bytes += task.source_bytes;
+        let TextConversion { recipe, fields, .. } = &self.conversion;
         let section = task.section;
+        let format = self.conversion.detail_of(section).kind.format;
         let position = |mark| DocumentPosition { section, mark };
         Ok(match task.input {
             TaskInput::Defect { mark, reject } => sink.item(position(mark), Err(reject), out),
@@ -76,7 +69,7 @@ impl TextJob {
             }
             TaskInput::Lines(LinePiece::Overlong { offset, bytes }) => {
                 let mark = self.mark(section, offset);
-                let what = match self.detail_of(section).kind.format {
+                let what = match format {
                     TextFormat::JsonLines => "line",
                     TextFormat::Json => "element",
                     _ => "document",
@@ -85,7 +78,7 @@ impl TextJob {
             }
             TaskInput::Lines(LinePiece::Lines { offset, bytes }) => {
                 out.add_content(&bytes);
-                match self.detail_of(section).kind.format {
+                match format {
                     TextFormat::JsonLines | TextFormat::Json => {
                         self.json_lines(section, offset, &bytes, sink, out)
                     }
@@ -95,7 +88,7 @@ impl TextJob {
             TaskInput::Rows { header, offset, bytes } => {
                 out.add_content(&bytes);
                 let mut converting = Converting::Done;
-                header.rows(&bytes, &self.fields, self.options.recipe.replaces_invalid_utf8(), |at, row| {
+                header.rows(&bytes, fields, recipe.replaces_invalid_utf8(), |at, row| {
                     let row = row.and_then(|row| {
                         self.check_length(row.text.len())?;
                         Ok(SourceDocument { key: row.key, text: row.text, kept: row.kept })
@@ -105,12 +98,12 @@ impl TextJob {
                 });
                 converting
             }
-            TaskInput::File(opened) => self.file(section, opened.as_ref(), sink, out)?,
+            TaskInput::File(opened) => self.file_item(section, &task.file, opened.as_ref(), sink, out)?,
             TaskInput::Batch { columns, rows } => {
                 let mut hash = Xxh3::new();
                 let mut converting = Converting::Done;
-                let lossy = self.options.recipe.replaces_invalid_utf8();
-                for (at, row) in columns.documents(&rows, &self.fields, lossy).enumerate() {
+                let lossy = recipe.replaces_invalid_utf8();
+                for (at, row) in columns.documents(&rows, fields, lossy).enumerate() {
                     let mark = rows.first().saturating_add(at as u64);
                     hash.update(&[u8::from(row.is_ok())]);
                     let document = row.and_then(|row| {
@@ -138,26 +131,24 @@ impl TextJob {
 
     /// Returns the mark of the document at `offset` in a text file.
     fn mark(&self, section: usize, offset: u64) -> Option<u64> {
-        let is_whole = self.detail_of(section).kind.format == TextFormat::Text
-            && self.options.recipe.documents == Documents::File;
-        (!is_whole).then_some(offset)
+        (!self.conversion.is_document(self.conversion.detail_of(section))).then_some(offset)
     }
 
     /// Passes on a file that is one document.
-    fn file(
+    fn file_item(
         &self,
         section: usize,
+        file: &SourceFile,
         opened: Option<&OpenedFile>,
         sink: &mut impl ItemSink,
         out: &mut Outcomes,
     ) -> Result<Converting> {
         let position = DocumentPosition { section, mark: None };
-        let file = self.file_of(section);
         if let Err(reject) = self.check_length(file.bytes as usize) {
             return Ok(sink.item(position, Err(reject), out));
         }
         let started = Instant::now();
-        let bytes = match file.read_opened(&self.sources, self.options.recipe.follow_symlinks, opened) {
+        let bytes = match file.read_opened(&self.header.sources, self.header.follow_symlinks, opened) {
             Ok(bytes) => bytes,
             Err(Broken::Damaged(reject)) => return Ok(sink.item(position, Err(reject), out)),
             Err(Broken::Failed(error)) => return Err(error),
@@ -166,7 +157,7 @@ impl TextJob {
         out.reading += started.elapsed();
         let text = match Compression::sniff(&bytes) {
             Some(found) => Err(found.unexpected()),
-            None => to_utf8(bytes, self.options.recipe.encoding),
+            None => to_utf8(bytes, self.conversion.recipe.encoding),
         };
         let text = text.and_then(|text| self.check_length(text.len()).map(|()| text));
         let document =
@@ -183,10 +174,11 @@ impl TextJob {
         sink: &mut impl ItemSink,
         out: &mut Outcomes,
     ) -> Converting {
-        for (at, document) in self.rule.documents(bytes) {
+        let rule = &self.conversion.rule;
+        for (at, document) in rule.documents(bytes) {
             let start = offset + at as u64;
             let mut document = without_bom_at(start, document);
-            if start == 0 && matches!(self.rule, Rule::BlankLines) {
+            if start == 0 && matches!(rule, Rule::BlankLines) {
                 // The byte order mark was part of a blank line.
                 document = without_blank_lines(document);
                 if document.is_empty() {
@@ -204,7 +196,7 @@ impl TextJob {
 
     fn text<'a>(&self, bytes: &'a [u8], out: &mut Outcomes) -> Result<SourceDocument<'a>, Reject> {
         let text = self.utf8(bytes, "the document", out)?;
-        Ok(SourceDocument { key: None, text, kept: vec![Value::Null; self.fields.len()] })
+        Ok(SourceDocument { key: None, text, kept: vec![Value::Null; self.conversion.fields.len()] })
     }
 
     fn json_lines(
@@ -216,7 +208,7 @@ impl TextJob {
         out: &mut Outcomes,
     ) -> Converting {
         // An empty array, or a comma after the last element, leaves a line that is not an element.
-        let is_array = self.detail_of(section).kind.format == TextFormat::Json;
+        let is_array = self.conversion.detail_of(section).kind.format == TextFormat::Json;
         for (at, line) in lines(bytes).filter(|(_, line)| !(is_array && line.trim_ascii().is_empty())) {
             let start = offset + at as u64;
             let position = DocumentPosition { section, mark: Some(start) };
@@ -241,7 +233,7 @@ impl TextJob {
         sink: &mut impl ItemSink,
         out: &mut Outcomes,
     ) -> Converting {
-        let replaced = match self.options.recipe.replaces_invalid_utf8() {
+        let replaced = match self.conversion.recipe.replaces_invalid_utf8() {
             true => self.utf8(line, "the line", out),
             // The parser validates the line itself.
             false => Ok(Cow::Borrowed("")),
@@ -250,7 +242,7 @@ impl TextJob {
             Ok(Cow::Owned(replaced)) => replaced.as_bytes(),
             _ => line,
         };
-        let document = contained(|| self.wanted.find(line));
+        let document = contained(|| self.conversion.wanted.find(line));
         let document =
             document.map(|found| SourceDocument { key: found.key, text: found.text, kept: found.kept });
         sink.item(position, document, out)
@@ -260,7 +252,7 @@ impl TextJob {
     fn utf8<'a>(&self, bytes: &'a [u8], what: &str, out: &mut Outcomes) -> Result<Cow<'a, str>, Reject> {
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(Cow::Borrowed(text)),
-            Err(_) if self.options.recipe.replaces_invalid_utf8() => {
+            Err(_) if self.conversion.recipe.replaces_invalid_utf8() => {
                 out.note("invalid_utf8_replaced");
                 Ok(String::from_utf8_lossy(bytes))
             }
@@ -269,14 +261,14 @@ impl TextJob {
     }
 
     fn check_length(&self, bytes: usize) -> Result<(), Reject> {
-        match bytes as u64 > self.options.recipe.max_document_bytes {
+        match bytes as u64 > self.conversion.recipe.max_document_bytes {
             true => Err(self.too_long("document", bytes as u64)),
             false => Ok(()),
         }
     }
 
     fn too_long(&self, what: &str, bytes: u64) -> Reject {
-        let limit = self.options.recipe.max_document_bytes;
+        let limit = self.conversion.recipe.max_document_bytes;
         Reject::new(
             RejectCode::TooLarge,
             format!("the {what} has {bytes} bytes, more than `max_document_bytes {limit}`"),

@@ -11,10 +11,12 @@ use super::options::{TextInput, TextOptions};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::pipeline::source_checks::check_origins;
+use crate::recipe::TextRecipe;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType, Kind};
 use crate::source::archive::{ArchiveKind, Archives, ExpandedListing};
 use crate::source::broken::Broken;
+use crate::source::file_list::{FileList, NearbyFiles};
 use crate::source::named_files::nothing;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
@@ -83,7 +85,7 @@ impl Extent {
 pub(super) struct PlannedText {
     /// Sources after expansion of patterns and ranges.
     pub(super) sources: Vec<SourceSpec>,
-    pub(super) files: Vec<SourceFile>,
+    pub(super) files: FileList,
     /// One per file.
     pub(super) details: Vec<TextFile>,
     pub(super) skipped: SkippedTypes,
@@ -102,7 +104,7 @@ pub(super) struct PlannedText {
 /// Lists the sources and divides them into units of about `unit_bytes`.
 pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText> {
     let ListedText { sources, files, defects, skipped, unusable, warnings } = list_sources(options)?;
-    check_origins(files[..].into(), &sources)?;
+    check_origins((&files).into(), &sources)?;
     let mut types: Vec<Option<FieldType>> = options.recipe.keep_fields.iter().map(|k| k.ty).collect();
     let shuffle = options.recipe.output.shuffle;
     let section_bytes = if shuffle { unit_bytes.min(SHUFFLE_SECTION_BYTES) } else { unit_bytes };
@@ -111,7 +113,7 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
     let mut defects = defects.into_iter();
     for (ordinal, file) in files.iter().enumerate() {
         let path = file.path(&sources);
-        let detail = examiner.examine(ordinal, file, &sources, defects.next().flatten());
+        let detail = examiner.examine(ordinal, &file, &sources, defects.next().flatten());
         details.push(detail.map_err(|e| if e.place().path.is_none() { e.at_path(path) } else { e })?);
     }
     let is_text = |file: &TextFile| file.kind.format == TextFormat::Text;
@@ -129,8 +131,10 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
     let mut sections = examiner.sections;
     if shuffle {
         let seed = options.recipe.output.seed ^ SHUFFLE_SALT;
+        let mut nearby = NearbyFiles::new(&files);
         sections.sort_by_cached_key(|section| {
-            let name = format!("{}#{}", files[section.file].origin, section.extent.start());
+            let origin = nearby.get(section.file).map_or("", |file| &file.origin);
+            let name = format!("{origin}#{}", section.extent.start());
             (xxh3_64_with_seed(name.as_bytes(), seed), name)
         });
     }
@@ -143,7 +147,7 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
 /// The files of the sources, before they are divided.
 struct ListedText {
     sources: Vec<SourceSpec>,
-    files: Vec<SourceFile>,
+    files: FileList,
     /// One per file if a list names the files, otherwise empty.
     defects: Vec<Option<Reject>>,
     skipped: SkippedTypes,
@@ -163,7 +167,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
             let (relative, origin) = (std::path::PathBuf::new(), source.label.clone());
             Ok(ListedText {
                 sources: options.sources.clone(),
-                files: vec![nothing(relative, origin)],
+                files: std::iter::once(nothing(relative, origin)).collect(),
                 defects: Vec::new(),
                 skipped: SkippedTypes::default(),
                 unusable: Vec::new(),
@@ -177,6 +181,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
             let (files, details) = from.list(folder, options.recipe.follow_symlinks)?;
             let defects = details.into_iter().map(|d| d.defect.map(|defect| *defect)).collect();
             let (sources, skipped) = (options.sources.clone(), SkippedTypes::default());
+            let files = files.into_iter().collect();
             Ok(ListedText { sources, files, defects, skipped, unusable: Vec::new(), warnings: Vec::new() })
         }
         TextInput::Walk => {
@@ -212,15 +217,14 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
                 expanded.unwrap_or_else(|| ExpandedListing::unchanged(listing));
             let mut skipped = listing.skipped;
             skipped.extend(&matches.skipped);
-            let (files, unusable) = (listing.files.iter().collect(), listing.unusable);
             let left_out = left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Text, example });
             let warnings = left_out.into_iter().collect();
             Ok(ListedText {
                 sources: matches.sources,
-                files,
+                files: listing.files,
                 defects: Vec::new(),
                 skipped,
-                unusable,
+                unusable: listing.unusable,
                 warnings,
             })
         }
@@ -351,7 +355,7 @@ impl FileExaminer<'_> {
 
     /// Finds the requested columns, and records their types.
     fn find_columns(&mut self, schema: &Schema) -> Result<TextColumns> {
-        let (columns, found) = wanted_columns(self.options).columns(schema)?;
+        let (columns, found) = wanted_columns(&self.options.recipe).columns(schema)?;
         for ((known, found), keep) in self.types.iter_mut().zip(found).zip(&self.options.recipe.keep_fields) {
             let known = *known.get_or_insert(found);
             check_type(&keep.name, found, known)?;
@@ -361,11 +365,11 @@ impl FileExaminer<'_> {
 }
 
 /// Returns the columns to request from tables.
-pub(super) fn wanted_columns(options: &TextOptions) -> WantedColumns {
+pub(super) fn wanted_columns(recipe: &TextRecipe) -> WantedColumns {
     WantedColumns {
-        text: options.recipe.text_field.clone(),
-        key: options.recipe.key_field.clone(),
-        keep: options.recipe.keep_fields.clone(),
+        text: recipe.text_field.clone(),
+        key: recipe.key_field.clone(),
+        keep: recipe.keep_fields.clone(),
     }
 }
 

@@ -6,26 +6,24 @@
 //! smaller one.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
-use super::TextJob;
-use super::convert::TextConversion;
 use super::duplicates_file::Duplicates;
-use super::options::TextInput;
 use super::plan::{Extent, FileSection};
 use super::section_reader::{SectionReader, TaskBlock, TaskInput};
 use super::task::TextTask;
-use crate::error::{Error, Result};
-use crate::options::RunOptions;
+use super::{TextConversion, TextJob};
+use crate::error::Result;
 use crate::pipeline::job::EngineUse;
 use crate::pipeline::predict::{
-    Prediction, SampleRun, SampleTask, Stratum, StratumUnit, UnitPart, UnitParts, check_sample,
-    chunks_in_order, total_length,
+    Prediction, SampleRun, SampleTask, Stratum, StratumUnit, UnitPart, UnitParts, chunks_in_order,
+    total_length,
 };
 use crate::pipeline::stop::Stop;
-use crate::pipeline::workers::Workers;
 use crate::source::broken::Broken;
 use crate::source::encoding::{MARK_BYTES, is_marked};
+use crate::source::source_file::SourceFile;
 use crate::source::table::parquet::ParquetFile;
 use crate::source::text::kind::{FileKind, TextFormat};
 
@@ -53,29 +51,23 @@ struct SectionGroup {
 
 impl TextJob {
     /// See [`Job::predict`](crate::pipeline::Job::predict).
-    pub(super) fn prediction(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
-        check_sample(sample)?;
-        if self.options.input == TextInput::Stdin {
-            return Err(Error::usage(
-                "standard input can only be read once, so the run would not see a sample of it",
-            )
-            .help("write it to a file first"));
-        }
-        let workers = Workers::start(run.threads)?;
-        let conversion = TextConversion::new(self);
-        let output = &self.options.recipe.output;
-        let full_row = self.options.recipe.shape().pack.map(|(tokens, _)| u64::from(tokens));
-        let sampled = SampleRun::new(&conversion, &workers, output.format, &self.schema, self.splits.len())?;
+    pub(super) fn prediction(
+        &self,
+        items: u64,
+        sampled: SampleRun<'_, TextConversion>,
+        stop: &Stop,
+    ) -> Result<Prediction> {
+        let full_row = self.conversion.recipe.shape().pack.map(|(tokens, _)| u64::from(tokens));
         let mut sampled = sampled.packing(full_row);
         let groups = self.groups();
         let source_bytes: u64 = groups.iter().map(|group| group.source_bytes).sum();
         let mut strata = Vec::new();
         for group in &groups {
             let share = group.source_bytes as f64 / source_bytes.max(1) as f64;
-            let wanted = (sample as f64 * share).ceil() as u64;
+            let wanted = (items as f64 * share).ceil() as u64;
             let mut stratum = sampled.stratum(StratumUnit::Bytes, group.size)?;
             let chunks = group.ends.last().copied().unwrap_or(0);
-            let mut order = chunks_in_order(chunks, output.seed);
+            let mut order = chunks_in_order(chunks, self.header.output.seed);
             let (mut found, mut taken) = (0, 0);
             let mut next = MIN_BYTES * share / (group.size / chunks.max(1) as f64).max(1.0);
             while next > 0.0 {
@@ -98,7 +90,7 @@ impl TextJob {
             strata.push(stratum.finish()?);
         }
         let strata: Vec<&Stratum> = strata.iter().collect();
-        let mut prediction = sampled.prediction(&strata, &self.unit_parts(&groups, &strata), output);
+        let mut prediction = sampled.prediction(&strata, &self.unit_parts(&groups, &strata));
         prediction.tokens = Some(total_length(&strata));
         Ok(prediction)
     }
@@ -106,8 +98,8 @@ impl TextJob {
     /// Groups the sections by the kind of their file.
     fn groups(&self) -> Vec<SectionGroup> {
         let mut groups: Vec<SectionGroup> = Vec::new();
-        for (ordinal, section) in self.sections.iter().enumerate() {
-            let kind = self.details[section.file].kind;
+        for (ordinal, section) in self.conversion.sections.iter().enumerate() {
+            let kind = self.conversion.details[section.file].kind;
             let at = groups.iter().position(|group| group.kind == kind).unwrap_or_else(|| {
                 groups.push(SectionGroup {
                     kind,
@@ -129,7 +121,7 @@ impl TextJob {
 
     /// Returns the size of a section in its stratum: bytes of the file or, for Parquet, decoded bytes of the columns.
     fn size(&self, section: &FileSection) -> f64 {
-        match self.details[section.file].kind.format {
+        match self.conversion.details[section.file].kind.format {
             TextFormat::Parquet => section.weight as f64,
             _ => section.source_bytes as f64,
         }
@@ -139,33 +131,34 @@ impl TextJob {
     fn tasks(&self, group: &SectionGroup, chunk: u64) -> Result<Vec<SampleTask<TextTask>>> {
         let at = group.ends.partition_point(|&end| end <= chunk);
         let ordinal = group.sections[at];
-        let section = &self.sections[ordinal];
+        let section = &self.conversion.sections[ordinal];
         let number = chunk - at.checked_sub(1).map_or(0, |before| group.ends[before]);
         let started = Instant::now();
+        let file = &Arc::new(self.file(section.file)?);
         match &section.extent {
             Extent::Lines(bytes) => {
                 let start = bytes.start + number * CHUNK_BYTES;
                 let range = start..(start + CHUNK_BYTES).min(bytes.end);
                 let size = (range.end - range.start) as f64;
-                if is_marked(&self.planned(section.file).start(MARK_BYTES as u64)?) {
+                if is_marked(&self.planned(file).start(MARK_BYTES as u64)?) {
                     // It is read as a whole, by its first section.
                     return match range.start {
-                        0 => self.first_blocks(ordinal, section, BLOCKS),
+                        0 => self.first_blocks(ordinal, section, file, BLOCKS),
                         _ => Ok(Vec::new()),
                     };
                 }
                 let mut reader =
-                    self.reader(&FileSection { extent: Extent::Lines(range), ..section.clone() })?;
+                    self.reader(&FileSection { extent: Extent::Lines(range), ..section.clone() }, file)?;
                 let mut tasks = Vec::new();
                 while let Some(block) = reader.next()? {
-                    tasks.push(task(ordinal, block));
+                    tasks.push(task(ordinal, file, block));
                 }
                 Ok(vec![SampleTask { size, seconds: started.elapsed().as_secs_f64(), tasks }])
             }
-            Extent::Groups(groups) => self.row_group(ordinal, section, groups.start + number as usize),
+            Extent::Groups(groups) => self.row_group(ordinal, section, file, groups.start + number as usize),
             Extent::Whole => {
                 let blocks = MIN_BLOCKS.max(BLOCKS / group.sections.len().max(1) as u64);
-                self.first_blocks(ordinal, section, blocks)
+                self.first_blocks(ordinal, section, file, blocks)
             }
         }
     }
@@ -175,18 +168,19 @@ impl TextJob {
         &self,
         ordinal: usize,
         section: &FileSection,
+        file: &Arc<SourceFile>,
         group: usize,
     ) -> Result<Vec<SampleTask<TextTask>>> {
         let started = Instant::now();
-        let sizes =
-            match (ParquetFile::open(&self.planned(section.file)), &self.details[section.file].columns) {
-                (Ok(table), Some(columns)) => table.groups(&columns.alone().0).get(group).copied(),
-                (Err(Broken::Failed(error)), _) => return Err(error),
-                _ => None,
-            };
+        let columns = &self.conversion.details[section.file].columns;
+        let sizes = match (ParquetFile::open(&self.planned(file)), columns) {
+            (Ok(table), Some(columns)) => table.groups(&columns.alone().0).get(group).copied(),
+            (Err(Broken::Failed(error)), _) => return Err(error),
+            _ => None,
+        };
         let (rows, bytes) = sizes.unwrap_or((0, section.weight));
         let mut reader =
-            self.reader(&FileSection { extent: Extent::Groups(group..group + 1), ..section.clone() })?;
+            self.reader(&FileSection { extent: Extent::Groups(group..group + 1), ..section.clone() }, file)?;
         let Some(block) = reader.next()? else { return Ok(Vec::new()) };
         let size = match &block.input {
             TaskInput::Batch { rows: taken, .. } if rows > 0 => {
@@ -195,7 +189,7 @@ impl TextJob {
             _ => bytes as f64,
         };
         let seconds = started.elapsed().as_secs_f64();
-        Ok(vec![SampleTask { size, seconds, tasks: vec![task(ordinal, block)] }])
+        Ok(vec![SampleTask { size, seconds, tasks: vec![task(ordinal, file, block)] }])
     }
 
     /// Returns the first `limit` blocks of a file that is read from its start. Blocks without source bytes belong to
@@ -204,9 +198,10 @@ impl TextJob {
         &self,
         ordinal: usize,
         section: &FileSection,
+        file: &Arc<SourceFile>,
         limit: u64,
     ) -> Result<Vec<SampleTask<TextTask>>> {
-        let mut reader = self.reader(section)?;
+        let mut reader = self.reader(section, file)?;
         let mut tasks: Vec<SampleTask<TextTask>> = Vec::new();
         loop {
             let started = Instant::now();
@@ -216,31 +211,32 @@ impl TextJob {
             match tasks.last_mut().filter(|_| block.source_bytes == 0) {
                 Some(last) => {
                     last.seconds += seconds;
-                    last.tasks.push(task(ordinal, block));
+                    last.tasks.push(task(ordinal, file, block));
                 }
                 None if count == limit => return Ok(tasks),
-                None => tasks.push(SampleTask { size, seconds, tasks: vec![task(ordinal, block)] }),
+                None => tasks.push(SampleTask { size, seconds, tasks: vec![task(ordinal, file, block)] }),
             }
         }
     }
 
-    fn reader(&self, section: &FileSection) -> Result<SectionReader<'_>> {
-        SectionReader::open_or_reject(self, section, None)
+    fn reader(&self, section: &FileSection, file: &SourceFile) -> Result<SectionReader<'_>> {
+        SectionReader::open_or_reject(self, section, file, None)
     }
 
     /// Returns the expected records of all splits of all units.
     fn unit_parts(&self, groups: &[SectionGroup], strata: &[&Stratum]) -> Vec<UnitPart> {
-        let mut stratum_of = vec![0; self.sections.len()];
+        let sections = &self.conversion.sections;
+        let mut stratum_of = vec![0; sections.len()];
         for (stratum, group) in groups.iter().enumerate() {
             group.sections.iter().for_each(|&section| stratum_of[section] = stratum);
         }
         let rates: Vec<_> = strata.iter().map(|stratum| stratum.rates()).collect();
+        let splits: Vec<_> = self.files.iter().map(|file| self.split_of(&file).of_file()).collect();
         let of_unit = |unit: &Range<usize>| {
-            let mut parts = UnitParts::new(self.splits.len());
+            let mut parts = UnitParts::new(self.header.splits.len());
             for ordinal in unit.clone() {
-                let section = &self.sections[ordinal];
-                let split = self.file_splits.get(section.file).copied();
-                parts.add(&rates[stratum_of[ordinal]], self.size(section), split);
+                let section = &sections[ordinal];
+                parts.add(&rates[stratum_of[ordinal]], self.size(section), splits[section.file]);
             }
             parts.into_parts()
         };
@@ -257,9 +253,10 @@ fn chunks(section: &FileSection) -> u64 {
     }
 }
 
-fn task(section: usize, block: TaskBlock) -> TextTask {
+fn task(section: usize, file: &Arc<SourceFile>, block: TaskBlock) -> TextTask {
     TextTask {
         section,
+        file: Arc::clone(file),
         input: block.input,
         member: block.member,
         source_bytes: block.source_bytes,

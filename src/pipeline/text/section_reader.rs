@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use super::TextJob;
 use super::options::TextInput;
 use super::plan::{Extent, FileSection, check_type, wanted_columns};
+use super::{TextConversion, TextJob};
 use crate::error::{Error, Result};
+use crate::pipeline::job_file::JobHeader;
 use crate::sample::{Reject, RejectCode};
 use crate::source::broken::Broken;
 use crate::source::compression::Compression;
 use crate::source::encoding::{MAX_GROWTH, is_marked};
 use crate::source::lines::{LinePiece, LineReader};
 use crate::source::opened::OpenedFile;
+use crate::source::source_file::SourceFile;
 use crate::source::table::arrow::Batches;
 use crate::source::table::delimited::Dialect;
 use crate::source::table::parquet::{Groups, ParquetFile};
@@ -179,19 +181,25 @@ impl BatchSource {
 }
 
 impl<'a> SectionReader<'a> {
-    /// Opens a section. `opened` is its file, if [`TextJob::open_ahead`] has opened it.
-    fn open(job: &'a TextJob, section: &FileSection, mut opened: Option<OpenedFile>) -> Result<Self, Broken> {
-        let (options, file, detail) = (&job.options, &job.files[section.file], &job.details[section.file]);
+    /// Opens a section. `opened` is its `file`, if [`TextJob::open_section_ahead`] has opened it.
+    fn open(
+        job: &'a TextJob,
+        section: &FileSection,
+        file: &SourceFile,
+        mut opened: Option<OpenedFile>,
+    ) -> Result<Self, Broken> {
+        let TextConversion { recipe, fields, details, rule, .. } = &job.conversion;
+        let detail = &details[section.file];
         let once = |input, source_bytes, held| {
             Ok(Self::Once(Some(TaskBlock { input, member: None, source_bytes, held })))
         };
         if let Some(reject) = detail.defect.clone() {
             return once(TaskInput::Defect { mark: None, reject }, section.source_bytes, 0);
         }
-        let planned = job.planned(section.file);
+        let planned = job.planned(file);
         let kind = detail.kind;
-        let stdin = options.input == TextInput::Stdin;
-        let max_bytes = options.recipe.max_document_bytes;
+        let stdin = job.conversion.input == TextInput::Stdin;
+        let max_bytes = recipe.max_document_bytes;
         if let Extent::Lines(bytes) = &section.extent {
             let lines = opened.map_or_else(|| planned.open(), Ok)?;
             let mut head = [0; Compression::SNIFFED_BYTES];
@@ -212,29 +220,29 @@ impl<'a> SectionReader<'a> {
             opened = Some(lines);
         }
         let mut stream = || match stdin {
-            true => job.take_stdin().map_or_else(|| kind.stdin(options.recipe.encoding), Ok),
+            true => job.conversion.take_stdin().map_or_else(|| kind.stdin(recipe.encoding), Ok),
             false => {
-                let follow_symlinks = options.recipe.follow_symlinks;
-                let stream = file.stream(&job.sources, follow_symlinks, opened.take(), kind.compression);
-                stream.map(|stream| kind.reads(stream, options.recipe.encoding))
+                let JobHeader { sources, follow_symlinks, .. } = &job.header;
+                let stream = file.stream(sources, *follow_symlinks, opened.take(), kind.compression);
+                stream.map(|stream| kind.reads(stream, recipe.encoding))
             }
         };
         let mut cut = |rule| stream().map(|stream| DocumentCutter::new(stream, rule, max_bytes));
         match kind.format {
             TextFormat::Text
-                if options.recipe.documents == Documents::File && kind.compression.is_none() && !stdin =>
+                if recipe.documents == Documents::File && kind.compression.is_none() && !stdin =>
             {
-                let text_bytes = file.bytes.saturating_mul(options.recipe.encoding.map_or(1, |_| MAX_GROWTH));
+                let text_bytes = file.bytes.saturating_mul(recipe.encoding.map_or(1, |_| MAX_GROWTH));
                 let held = text_bytes.min(max_bytes).saturating_mul(BYTES_HELD_PER_BYTE);
                 once(TaskInput::File(opened), file.bytes, held)
             }
-            TextFormat::Text => Ok(Self::Cuts { cutter: cut(job.rule.clone())?, read: 0 }),
+            TextFormat::Text => Ok(Self::Cuts { cutter: cut(rule.clone())?, read: 0 }),
             TextFormat::JsonLines | TextFormat::Json => Ok(Self::Cuts { cutter: cut(Rule::Lines)?, read: 0 }),
             TextFormat::Delimited(dialect) => {
                 let wanted = rows::RequestedColumns {
-                    text: &options.recipe.text_field,
-                    key: options.recipe.key_field.as_deref(),
-                    fields: &job.fields,
+                    text: &recipe.text_field,
+                    key: recipe.key_field.as_deref(),
+                    fields,
                 };
                 let cutter = cut(rows::rule(dialect))?;
                 let table = DelimitedTable { cutter, dialect, wanted, header: None, ended: false };
@@ -252,9 +260,9 @@ impl<'a> SectionReader<'a> {
             }
             TextFormat::Arrow => {
                 let mut batches = Batches::open(stream()?)?;
-                let found = wanted_columns(options).columns(batches.schema());
+                let found = wanted_columns(recipe).columns(batches.schema());
                 let (columns, types) = found?;
-                for (field, ty) in job.fields.iter().zip(types) {
+                for (field, ty) in fields.iter().zip(types) {
                     check_type(&field.name, ty, field.ty)?;
                 }
                 let (roots, columns) = columns.alone();
@@ -268,12 +276,13 @@ impl<'a> SectionReader<'a> {
     pub(super) fn open_or_reject(
         job: &'a TextJob,
         section: &FileSection,
+        file: &SourceFile,
         opened: Option<OpenedFile>,
     ) -> Result<Self> {
-        match Self::open(job, section, opened) {
+        match Self::open(job, section, file, opened) {
             Ok(reader) => Ok(reader),
             Err(Broken::Damaged(reject)) => {
-                job.planned(section.file).open()?.check_unchanged()?;
+                job.planned(file).open()?.check_unchanged()?;
                 Ok(Self::Once(Some(TaskBlock::defect(None, reject))))
             }
             Err(Broken::Failed(error)) => Err(error),

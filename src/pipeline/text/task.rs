@@ -1,13 +1,17 @@
 //! Tasks of a conversion of text.
 
+use std::sync::Arc;
+
 use super::duplicates_file::Duplicates;
 use super::section_reader::TaskInput;
 use crate::pipeline::job::EngineUse;
+use crate::source::source_file::SourceFile;
 
 /// A task of a conversion of text.
-pub(in crate::pipeline) struct TextTask {
+pub struct TextTask {
     /// Ordinal of the section.
     pub(super) section: usize,
+    pub(super) file: Arc<SourceFile>,
     pub(super) input: TaskInput,
     /// Start of a compressed member, as in [`TaskBlock`](super::section_reader::TaskBlock).
     pub(super) member: Option<u64>,

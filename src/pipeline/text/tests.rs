@@ -1,8 +1,8 @@
 //! Tests of wrong tokenizer output, and of refused URLs.
 
 use super::*;
-use crate::options::{DEFAULT_MEMORY_BYTES, MaxRejects, OutputOptions};
-use crate::pipeline::{ImageInput, ImagesJob, ImagesOptions};
+use crate::options::{DEFAULT_MEMORY_BYTES, Existing, MaxRejects, OutputOptions, RunOptions, SourceSpec};
+use crate::pipeline::{ImageInput, ImagesJob, ImagesOptions, Progress};
 use crate::recipe::ImagesRecipe;
 use crate::source::files_from::FilesFrom;
 use crate::source::metadata::MetadataFile;

@@ -9,9 +9,11 @@ mod block;
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use self::block::{BlockReader, CompressedBlock, OpenBlock};
 use super::source_file::SourceFile;
+use crate::error::{Error, Result};
 
 /// Number of files that are compressed together. More files would compress better, but make access to single files
 /// slower.
@@ -221,6 +223,44 @@ impl<'a> NearbyFiles<'a> {
         }
         self.blocks.last()?.1.get(ordinal % BLOCK_FILES)
     }
+}
+
+/// Access to single files, most often the same one again or the next one.
+pub struct FileCursor<'a> {
+    files: Iter<'a>,
+    /// The last file, with its ordinal.
+    last: Option<(usize, Arc<SourceFile>)>,
+}
+
+impl<'a> FileCursor<'a> {
+    /// Starts to access the files of `list`.
+    pub fn new(list: &'a FileList) -> Self {
+        Self { files: list.iter(), last: None }
+    }
+
+    /// Returns the file with this ordinal.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the list is shorter.
+    pub fn get(&mut self, ordinal: usize) -> Result<Arc<SourceFile>> {
+        if let Some((last, file)) = &self.last
+            && *last == ordinal
+        {
+            return Ok(Arc::clone(file));
+        }
+        if self.files.next != ordinal {
+            (self.files.next, self.files.started) = (ordinal.min(self.files.end), false);
+        }
+        let file = Arc::new(self.files.next().ok_or_else(not_in_list)?);
+        self.last = Some((ordinal, Arc::clone(&file)));
+        Ok(file)
+    }
+}
+
+/// Returns the error for an ordinal that is too large.
+pub fn not_in_list() -> Error {
+    Error::internal("a unit has a file that is not in the plan")
 }
 
 /// Source files, compressed or not.

@@ -34,7 +34,7 @@ struct DecodedImage {
 }
 
 /// Converts image files to encoded images, one at a time, from any number of threads.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct ImageTransform {
     options: ImageOptions,
 }

@@ -5,7 +5,7 @@ use crate::error::ErrorKind;
 use crate::format::Format;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::predict::testing::{self, run_options};
-use crate::pipeline::{Estimate, ImageInput, ImagesOptions, Job, Outcome, Progress};
+use crate::pipeline::{Estimate, ImageInput, ImagesOptions, Outcome, Progress};
 use crate::recipe::ImagesRecipe;
 use crate::sample::RejectCode;
 use std::path::Path;
@@ -51,7 +51,7 @@ fn job(source: &Path, output: OutputOptions) -> ImagesJob {
 
 /// Returns a prediction and the outcome of the run.
 fn compare(source: &Path, output: OutputOptions, sample: u64) -> (Prediction, Outcome) {
-    testing::compare(&job(source, output), |job, options, stop| job.predict(sample, options, stop))
+    testing::compare(&job(source, output), sample)
 }
 
 fn totals(outcome: &Outcome) -> (f64, f64) {

@@ -15,7 +15,7 @@ use crate::format::Format;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::packing::Packing;
 use crate::pipeline::predict::testing::{self, run_options};
-use crate::pipeline::{Estimate, Job, Outcome, Progress, TextOptions, TextShape};
+use crate::pipeline::{Estimate, Outcome, Progress, TextOptions, TextShape};
 use crate::transform::text::{Tokenizer, TokenizerOptions};
 
 /// Creates documents of different lengths.
@@ -40,7 +40,7 @@ fn job(source: &Path, shape: TextShape, output: OutputOptions) -> TextJob {
 
 /// Returns a prediction and the outcome of the run.
 fn compare(source: &Path, shape: TextShape, output: OutputOptions, sample: u64) -> (Prediction, Outcome) {
-    testing::compare(&job(source, shape, output), |job, options, stop| job.predict(sample, options, stop))
+    testing::compare(&job(source, shape, output), sample)
 }
 
 /// Returns records, tokens, bytes and shards of a run.
