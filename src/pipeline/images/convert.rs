@@ -7,31 +7,30 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::file_feed::FileFeed;
-use super::image_fields::ImageField;
+use super::feed::{FileFeed, FilesTask, ImageTask, TableFeed, TableTask, TarFeed, TarTask, TaskRows};
+use super::image_fields::{ImageField, ImageRoles, is_image};
 use super::job::{ImageConversion, ImagesJob};
-use super::record::ImageRecord;
 use super::sidecars::{self, FileField};
-use super::table_feed::TableFeed;
-use super::tar_feed::TarFeed;
-use super::task::{FilesTask, ImageTask};
+use super::tar_fields::{CLASS, text_of};
 use crate::error::Result;
 use crate::panics::contained;
 use crate::pipeline::dedup::{DuplicateCandidate, duplicates};
 use crate::pipeline::job::Feed;
 use crate::pipeline::memory::{MemoryPool, Shares};
-use crate::pipeline::outcome::{ItemOutcome, Outcomes};
+use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, Outcomes};
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
 use crate::printable::printable;
-use crate::sample::{Reject, RejectCode, Value};
+use crate::sample::{Record, Reject, RejectCode, Value};
 use crate::schema::{FieldType, LABEL};
 use crate::source::broken::Broken;
+use crate::source::image_table::{ImageColumns, ImageRow};
 use crate::source::labels::unknown_class;
 use crate::source::named_files::Detail;
 use crate::source::opened::OpenedFile;
-use crate::source::skipped::SkippedTypes;
+use crate::source::skipped::{self, SkippedTypes};
 use crate::source::source_file::SourceFile;
+use crate::source::webdataset::{NextSample, Sample};
 use crate::testing::item_panic_point;
 use crate::threads;
 use crate::transform::image::{
@@ -402,5 +401,220 @@ fn note_image(image: &Converted, out: &mut Outcomes) {
     }
     if image.lacks_exif {
         out.note("exif_dropped");
+    }
+}
+
+impl ImagesJob {
+    /// Converts samples, and counts the converted ones with bytes from the last compressed member.
+    pub(super) fn convert_tar(&self, task: TarTask, worker: &mut ImageWorker, out: &mut Outcomes) {
+        out.source_bytes += task.source_bytes;
+        let mut member = MemberCount::new(task.member);
+        for (start, found) in task.found {
+            member.start_item(start);
+            let before = out.list.len();
+            self.convert_tar_item(&task.file, found, worker, out);
+            for outcome in &out.list[before..] {
+                if matches!(outcome, ItemOutcome::Converted(_)) {
+                    member.add_converted();
+                }
+            }
+        }
+        out.member = member.summary(task.damaged);
+    }
+
+    /// Adds the outcome of a sample, or of a rejected or skipped part of the file.
+    fn convert_tar_item(
+        &self,
+        file: &SourceFile,
+        found: NextSample,
+        worker: &mut ImageWorker,
+        out: &mut Outcomes,
+    ) {
+        let origin_of = |name: &str| format!("{}#{name}", file.origin);
+        let (origin, converted) = match found {
+            NextSample::Skipped => {
+                out.skip(skipped::MEMBER.to_owned());
+                return;
+            }
+            NextSample::Rejected(name, reject) => {
+                (name.map_or_else(|| file.origin.clone(), |name| origin_of(&name)), Err(reject))
+            }
+            NextSample::Sample(sample) => {
+                let origin = origin_of(&sample.name);
+                out.add_content(origin.as_bytes());
+                for (extension, bytes) in &sample.members {
+                    out.add_content(extension.as_bytes());
+                    out.add_content(bytes);
+                }
+                match self.image_item(&origin, sample, out) {
+                    Ok(None) => {
+                        out.skip(skipped::MEMBER.to_owned());
+                        return;
+                    }
+                    Ok(Some(item)) => {
+                        let split = self.split_of(file).of(&origin);
+                        (origin, self.convert_image(item, split, worker, out))
+                    }
+                    Err(reject) => (origin, Err(reject)),
+                }
+            }
+        };
+        let split = self.split_of(file).of(&origin);
+        out.list.push(converted.unwrap_or_else(|reject| ItemOutcome::Rejected { split, origin, reject }));
+    }
+
+    /// Returns the image of a sample and its fields; `None` if it has neither. Counts members that are left out.
+    fn image_item(
+        &self,
+        origin: &str,
+        sample: Sample,
+        out: &mut Outcomes,
+    ) -> Result<Option<ImageItem>, Reject> {
+        if let Some(defect) = sample.defect {
+            return Err(defect);
+        }
+        let ImageConversion { members, roles, classes, labels_in_samples, .. } = &self.conversion;
+        let ImageRoles { main, fields: image_fields } = roles;
+        let mut values = vec![Value::Null; members.len()];
+        let mut label = Value::Null;
+        let mut images: Vec<(String, Bytes)> = Vec::new();
+        let mut further: Vec<Option<Bytes>> = vec![None; image_fields.len()];
+        let mut left_out = Vec::new();
+        let mut has_fields = false;
+        for (member, bytes) in sample.members {
+            if member == CLASS && *labels_in_samples {
+                label = Value::Int(i64::from(classes.name_or_ordinal(text_of(&member, &bytes)?.trim())?));
+                has_fields = true;
+            } else if let Some(field) = members.iter().position(|field| field.member == member) {
+                values[field] = members[field].value(&bytes)?;
+                has_fields = true;
+            } else if let Some(field) = image_fields.iter().position(|field| field.member == member) {
+                further[field] = Some(bytes);
+                has_fields = true;
+            } else if main.as_ref().map_or_else(
+                || is_image(&member) || transform::sniff(&bytes).is_some(),
+                |main| *main == member,
+            ) {
+                images.push((member, bytes));
+            } else {
+                has_fields |= is_image(&member);
+                left_out.push(member);
+            }
+        }
+        let mut images = images.into_iter();
+        match (images.next(), images.next()) {
+            (Some((_, bytes)), None) => {
+                for member in left_out {
+                    out.skip(SkippedTypes::type_of(&format!("x.{member}")));
+                    out.note("members_left_out");
+                }
+                Ok(Some(ImageItem { origin: origin.to_owned(), bytes, label, values, further }))
+            }
+            (Some((one, _)), Some((other, _))) => Err(Reject::new(
+                RejectCode::Unsupported,
+                format!(
+                    "the sample has more than one image: {one:?} and {other:?}; list those that are fields in \
+                     `image_fields`"
+                ),
+            )),
+            _ if has_fields => Err(Reject::new(
+                RejectCode::MissingField,
+                "the sample has no image; if it is elsewhere in the tar file, write the members of a sample next to each \
+                 other, with `tar --sort=name`",
+            )),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl ImagesJob {
+    /// Converts the rows of a task.
+    pub(super) fn convert_table(&self, task: TableTask, worker: &mut ImageWorker, out: &mut Outcomes) {
+        out.source_bytes += task.source_bytes();
+        let file = &*task.file;
+        match task.found {
+            TaskRows::Broken { row, reject } => {
+                let origin = row.map_or_else(|| file.origin.clone(), |row| format!("{}#{row}", file.origin));
+                let split = self.split_of(file).of(&origin);
+                out.list.push(ItemOutcome::Rejected { split, origin, reject });
+            }
+            TaskRows::Rows(batch) => {
+                for row in batch.rows() {
+                    let origin = format!("{}#{}", file.origin, row.number);
+                    let split = self.split_of(file).of(&origin);
+                    let converted = self.convert_row(&origin, row, batch.columns(), split, worker, out);
+                    let outcome =
+                        converted.unwrap_or_else(|reject| ItemOutcome::Rejected { split, origin, reject });
+                    out.list.push(outcome);
+                }
+            }
+        }
+    }
+
+    fn convert_row(
+        &self,
+        origin: &str,
+        row: ImageRow,
+        columns: &ImageColumns,
+        split: u16,
+        worker: &mut ImageWorker,
+        out: &mut Outcomes,
+    ) -> Result<ItemOutcome, Reject> {
+        out.add_content(origin.as_bytes());
+        out.add_content(row.label.to_string().as_bytes());
+        row.values.iter().for_each(|value| out.add_content(&bytes_of(value)));
+        let (bytes, further) = row.images?;
+        out.add_content(&bytes);
+        further.iter().flatten().for_each(|bytes| out.add_content(bytes));
+        if row.left_out > 0 {
+            out.count("images_left_out", row.left_out);
+        }
+        let label = match columns.class_of(&row.label)? {
+            Some(class) => Value::Int(self.conversion.classes.ordinal(&class)?.into()),
+            None => Value::Null,
+        };
+        let item = ImageItem { origin: origin.to_owned(), bytes, label, values: row.values, further };
+        self.convert_image(item, split, worker, out)
+    }
+}
+
+/// Returns the bytes of a value that are added to the content hash.
+fn bytes_of(value: &Value) -> Bytes {
+    match value {
+        Value::Bytes(bytes) => bytes.clone(),
+        Value::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
+        Value::Int(number) => Bytes::copy_from_slice(&number.to_le_bytes()),
+        Value::UInt(number) => Bytes::copy_from_slice(&number.to_le_bytes()),
+        Value::Float(number) => Bytes::copy_from_slice(&number.to_le_bytes()),
+        Value::Bool(flag) => Bytes::copy_from_slice(&[u8::from(*flag)]),
+        _ => Bytes::new(),
+    }
+}
+
+/// A converted image. The order of the fields of its record is defined only here.
+pub(super) struct ImageRecord {
+    /// Used as the key and the origin.
+    pub(super) origin: String,
+    pub(super) image: Bytes,
+    pub(super) width: u32,
+    pub(super) height: u32,
+    /// The class, or null for an unlabeled image; `None` if the dataset has no labels.
+    pub(super) label: Option<Value>,
+    /// Fields that only some datasets have, in the order of the schema.
+    pub(super) extra_values: Vec<Value>,
+}
+
+impl ImageRecord {
+    /// Creates the record, for the split with the ordinal `split`. Its length is the number of pixels.
+    pub(super) fn converted(self, split: u16) -> ConvertedRecord {
+        let Self { origin, image, width, height, label, extra_values } = self;
+        let name = || Value::Text(origin.as_str().into());
+        let mut values =
+            vec![name(), Value::Bytes(image), Value::UInt(u64::from(width)), Value::UInt(u64::from(height))];
+        values.extend(label);
+        values.push(name());
+        values.extend(extra_values);
+        let pixels = u64::from(width) * u64::from(height);
+        ConvertedRecord { width, height, ..ConvertedRecord::new(split, Record { values }, pixels) }
     }
 }

@@ -1,6 +1,6 @@
-//! The plan of a conversion of images: its files, units and schema.
+//! The plan of a conversion of images: its files, units, schema and keys.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,14 +9,12 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::convert::{DuplicateFiles, ImageWorker};
-use super::divide::divide;
+use super::feed::{ImageTask, divide};
 use super::find::{find, metadata_help};
 use super::image_fields::ImageRoles;
 use super::options::{ImageInput, ImagesOptions};
-use super::repeats::Repeats;
 use super::sidecars::FileField;
 use super::tar_fields::MemberField;
-use super::task::ImageTask;
 use crate::error::{Error, Result};
 use crate::format::check_schema;
 use crate::options::{SourceSpec, check_sources, is_remote};
@@ -31,16 +29,20 @@ use crate::pipeline::source_checks::split_names;
 use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
+use crate::printable::printable_path;
 use crate::recipe::{ImageFields, ImagesRecipe};
-use crate::schema::{Field, LABEL, Schema};
-use crate::source::braces;
+use crate::sample::Value;
+use crate::schema::{Field, FieldType, LABEL, Schema};
 use crate::source::file_list::FileList;
 use crate::source::image_table::{TableImages, is_image_table};
 use crate::source::labels::{Folders, class_ordinals};
+use crate::source::layout::FolderLayout;
 use crate::source::metadata::Labels;
 use crate::source::named_files::Detail;
 use crate::source::opened::OpenedFile;
 use crate::source::source_file::SourceFile;
+use crate::source::warning::Warning;
+use crate::source::{begins_as_any_image, braces};
 use crate::transform::image::{ImageTransform, has_image_extension};
 
 /// Maximum number of files per unit. With [`UNIT_BYTES`], a unit takes seconds for thumbnails and minutes for camera
@@ -335,5 +337,140 @@ fn shuffle(files: &mut FileList, details: &mut Vec<Detail>, seed: u64) {
     (*files, *details) = items.into_iter().flatten().unzip();
     if !detailed {
         details.clear();
+    }
+}
+
+/// Names of the fields.
+const CONCEPT: &str = "concept";
+const REPEATS: &str = "repeats";
+
+/// The fields from the names of class folders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Repeats {
+    /// Position of the first one among the fields that only some datasets have.
+    at: usize,
+}
+
+impl Repeats {
+    /// Adds the fields before the `images` additional images, which are last, if all class folders have such names.
+    pub(super) fn find(
+        folders: &mut Folders,
+        fields: &mut Vec<Field>,
+        images: usize,
+        layout: FolderLayout,
+    ) -> Option<Self> {
+        let names = folders.class_names.as_deref().filter(|_| layout == FolderLayout::Auto)?;
+        let example = names.first()?.clone();
+        if !names.iter().all(|name| number_and_concept(name).is_some()) {
+            return None;
+        }
+        let in_splits = folders.splits.are_folders();
+        folders.warnings.push(Warning::RepeatFolders { example, in_splits });
+        let at = fields.len() - images;
+        let added =
+            [Field::nullable(CONCEPT, FieldType::String), Field::nullable(REPEATS, FieldType::UInt32)];
+        fields.splice(at..at, added);
+        Some(Self { at })
+    }
+
+    /// Sets the values of an image in the folder `class`.
+    pub(super) fn set(self, class: Option<&str>, values: &mut [Value]) {
+        let Some((repeats, concept)) = class.and_then(number_and_concept) else { return };
+        if let Some([name, number]) = values.get_mut(self.at..self.at + 2) {
+            *name = Value::Text(concept.into());
+            *number = Value::UInt(repeats.into());
+        }
+    }
+}
+
+/// Returns the number and the name of a folder such as `10_cat`.
+fn number_and_concept(name: &str) -> Option<(u32, &str)> {
+    let (number, concept) = name.split_once('_')?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && !concept.is_empty()).then_some((number.parse().ok()?, concept))
+}
+
+/// Separator between the origin of a file and the name of an item in it.
+const SEPARATOR: char = '#';
+
+impl ImagesJob {
+    /// Refuses two items that may have the same key because one of them is in a container. The names of samples are not
+    /// known when a run is planned, so every file is refused that has the key of a possible sample.
+    pub(super) fn check_sample_keys(&self) -> Result<()> {
+        let containers: HashSet<String> = self
+            .files
+            .iter()
+            .filter(|file| self.is_container(file))
+            .map(|file| file.origin.clone())
+            .collect();
+        if containers.is_empty() {
+            return Ok(());
+        }
+        let has_separator = |file: &SourceFile| {
+            file.member.is_none() && file.of_field.is_none() && file.origin.contains(SEPARATOR)
+        };
+        for file in self.files.iter().filter(has_separator) {
+            let container = containers_of(&file.origin)
+                .find(|(container, item)| containers.contains(*container) && self.may_share_key(&file, item));
+            if let Some((container, _)) = container {
+                return Err(self.repeated_key(&file, container));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the key of `file`, or of an item in it, may be that of an item in another file, whose origin is
+    /// followed by `item` in the origin of `file`.
+    fn may_share_key(&self, file: &SourceFile, item: &str) -> bool {
+        if self.is_container(file) {
+            return true;
+        }
+        let is_name = match self.conversion.image_tables {
+            true => item.parse::<u64>().is_ok_and(|row| row.to_string() == item),
+            // The name of a sample ends before the first dot of its last component.
+            false => !item.is_empty() && !item.rsplit('/').next().unwrap_or_default().contains('.'),
+        };
+        // Without an extension, only the content shows whether it is an image. A file that cannot be read may be one.
+        is_name && begins_as_any_image(&self.planned(file)).unwrap_or(true)
+    }
+
+    fn repeated_key(&self, file: &SourceFile, container: &str) -> Error {
+        let sources = &self.header.sources;
+        let path = |file: &SourceFile| printable_path(&file.path(sources));
+        let container = self.files.iter().find(|file| file.origin == container);
+        let container = container.map(|file| path(&file)).unwrap_or_default();
+        let key = match self.is_container(file) {
+            true => format!("keys that start with {:?}", format!("{}{SEPARATOR}", file.origin)),
+            false => format!("the key {:?}", file.origin),
+        };
+        Error::usage(format!("{key} may occur twice: for {} and for an item in {container}", path(file)))
+            .help("rename the file, or convert it separately: keys must be unique in a dataset")
+    }
+}
+
+/// Returns the ways to divide `origin` into the origin of a container and the name of an item in it.
+fn containers_of(origin: &str) -> impl Iterator<Item = (&str, &str)> {
+    origin.match_indices(SEPARATOR).map(|(at, separator)| (&origin[..at], &origin[at + separator.len()..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_have_a_number_and_a_name() {
+        for (name, expected) in [
+            ("10_cat", Some((10, "cat"))),
+            ("3_a red_dog", Some((3, "a red_dog"))),
+            ("007_x", Some((7, "x"))),
+            ("10", None),
+            ("10_", None),
+            ("_cat", None),
+            ("a1_cat", None),
+            ("+1_cat", None),
+            ("99999999999_cat", None),
+        ] {
+            assert_eq!(number_and_concept(name), expected, "{name}");
+        }
     }
 }

@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::feed::{FilesTask, ImageTask, TarTask};
 use super::job::{ImageConversion, ImagesJob};
-use super::task::{FilesTask, ImageTask, TarTask};
 use crate::error::{Error, Result};
 use crate::pipeline::job::Feed;
 use crate::pipeline::predict::{

@@ -3,20 +3,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 
-use super::duplicates_file::Duplicates;
-use super::items::{ItemSink, SourceDocument};
-use super::position::DocumentPosition;
-use super::record::{TextRecord, piece_name};
-use super::task::TextTask;
+use super::dedup::Duplicates;
+use super::feed::TextTask;
+use super::items::{DocumentPosition, ItemSink, SourceDocument};
 use super::{TextConversion, TextJob};
 use crate::error::Result;
 use crate::panics::caught;
 use crate::pipeline::job::{Converting, EngineUse, ItemSplit};
 use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, MemberSummary, Outcomes};
 use crate::recipe::Overflow;
-use crate::sample::{Ids, PackedIds, Reject, RejectCode, Text, Value};
+use crate::sample::{Ids, PackedIds, Record, Reject, RejectCode, Text, Value};
 use crate::source::source_file::SourceFile;
 use crate::testing::item_panic_point;
 use crate::transform::text::{EncodeStats, PackedIdSink, Scratch, StoredIds, Tokenizer, id_width, rejected};
@@ -319,3 +317,44 @@ fn copy_range(ids: &Ids, range: Range<usize>) -> Result<Ids, Reject> {
 
 /// Decorrelates the choice of documents to verify from other hashes of the key.
 const VERIFY_SEED: u64 = 0x5645_5249_4659_3031;
+
+/// A document, a piece of one, or a row of several. The order of the fields of its record is defined only here.
+pub(super) struct TextRecord {
+    pub(super) key: Text,
+    pub(super) ids: Ids,
+    pub(super) origin: Text,
+    /// Fields that only some datasets have, in the order of the schema.
+    pub(super) extra_values: Vec<Value>,
+}
+
+impl TextRecord {
+    /// Returns the fields of `record`; `None` if it is not a text record.
+    pub(super) fn of(record: Record) -> Option<Self> {
+        let mut values = record.values.into_iter();
+        match (values.next(), values.next(), values.next(), values.next()) {
+            (
+                Some(Value::Text(key)),
+                Some(Value::Ids(ids)),
+                Some(Value::UInt(_)),
+                Some(Value::Text(origin)),
+            ) => Some(Self { key, ids, origin, extra_values: values.collect() }),
+            _ => None,
+        }
+    }
+
+    /// Creates the record, for the split with the ordinal `split`. `key_may_repeat` states whether another record may
+    /// have the same key.
+    pub(super) fn converted(self, split: u16, key_may_repeat: bool) -> ConvertedRecord {
+        let Self { key, ids, origin, extra_values } = self;
+        let length = ids.len() as u64;
+        let key_hash = key_may_repeat.then(|| xxh3_128(key.as_bytes()));
+        let mut values = vec![Value::Text(key), Value::Ids(ids), Value::UInt(length), Value::Text(origin)];
+        values.extend(extra_values);
+        ConvertedRecord { key_hash, ..ConvertedRecord::new(split, Record { values }, length) }
+    }
+}
+
+/// Returns the key or origin of the piece of a document that starts at token `start`.
+pub(super) fn piece_name(name: &str, start: u64) -> String {
+    format!("{name}@{start}")
+}

@@ -3,10 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::duplicates_file::{Duplicates, DuplicatesReader};
-use super::position::DocumentPosition;
-use super::section_reader::{self, SectionReader, TaskBlock};
-use super::task::TextTask;
+use super::dedup::{Duplicates, DuplicatesReader};
+use super::items::DocumentPosition;
+use super::section_reader::{self, SectionReader, TaskBlock, TaskInput};
 use super::{TextConversion, TextJob};
 use crate::error::Result;
 use crate::options::is_remote;
@@ -123,4 +122,21 @@ impl Feed<TextTask> for SectionFeed<'_> {
         };
         Ok(Some((task, recipe.shape().bytes_with_overlap(block.held))))
     }
+}
+
+/// A task of a conversion of text.
+pub struct TextTask {
+    /// Ordinal of the section.
+    pub(super) section: usize,
+    pub(super) file: Arc<SourceFile>,
+    pub(super) input: TaskInput,
+    /// Start of a compressed member, as in [`TaskBlock`](super::section_reader::TaskBlock).
+    pub(super) member: Option<u64>,
+    /// Bytes of the file attributed to the task.
+    pub(super) source_bytes: u64,
+    pub(super) engine: EngineUse,
+    /// Whether it is the first task of its unit.
+    pub(super) is_first: bool,
+    /// The duplicates among its documents, with `--dedup`.
+    pub(super) duplicates: Duplicates,
 }

@@ -6,18 +6,14 @@
 
 mod convert;
 mod dedup;
-mod duplicates_file;
 mod feed;
 mod field_check;
 mod items;
 mod options;
 mod pack;
 mod plan;
-mod position;
 mod predict;
-mod record;
 mod section_reader;
-mod task;
 #[cfg(test)]
 mod tests;
 
@@ -27,12 +23,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use self::convert::TextScratch;
-use self::duplicates_file::DuplicatesFile;
+use self::dedup::DuplicatesFile;
 use self::feed::SectionFeed;
+use self::feed::TextTask;
 pub use self::options::{TextInput, TextOptions};
 use self::pack::PackDocuments;
 use self::plan::{Extent, FileSection, TextFile};
-use self::task::TextTask;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::check_schema;
 use crate::pipeline::job::{Conversion, Converting, EngineUse, Feed, Job};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::record::{TextRecord, piece_name};
+use super::convert::{TextRecord, piece_name};
 use crate::error::{Error, Result};
 use crate::packing::{Document, Packing, Row, Window};
 use crate::pipeline::outcome::ConvertedRecord;

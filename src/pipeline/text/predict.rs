@@ -9,10 +9,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::duplicates_file::Duplicates;
+use super::dedup::Duplicates;
+use super::feed::TextTask;
 use super::plan::{Extent, FileSection};
 use super::section_reader::{SectionReader, TaskBlock, TaskInput};
-use super::task::TextTask;
 use super::{TextConversion, TextJob};
 use crate::error::Result;
 use crate::pipeline::job::EngineUse;
