@@ -15,7 +15,7 @@ use super::workers::Workers;
 use crate::error::Result;
 use crate::options::SplitSpec;
 use crate::source::PlannedFile;
-use crate::source::file_list::{FileList, SourceFiles, not_in_list};
+use crate::source::file_list::{FileList, not_in_list};
 use crate::source::opened::OpenedFile;
 use crate::source::source_file::SourceFile;
 use crate::source::splits::Splits;
@@ -102,11 +102,6 @@ impl<C: Conversion> Job<C> {
     /// Returns what a run would do.
     pub fn summary(&self) -> PlanSummary {
         self.summary.clone()
-    }
-
-    /// Returns the source files, in the order of the plan.
-    pub(super) fn files(&self) -> SourceFiles<'_> {
-        (&self.files).into()
     }
 
     /// Returns the file with this ordinal.

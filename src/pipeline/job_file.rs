@@ -35,7 +35,7 @@ use crate::numbers::listed;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::printable::{printable, printable_path};
 use crate::schema::Schema;
-use crate::source::file_list::{FileList, SourceFiles};
+use crate::source::file_list::FileList;
 use crate::source::read_file;
 use crate::source::skipped::SkippedTypes;
 use crate::storage::{NewFile, ObjectUrl, create_dir, from_hex, hex, lstat, write_shared_file};
@@ -99,7 +99,7 @@ impl JobHeader {
     }
 
     /// Returns the plan of the run, which determines whether finished units can be reused.
-    pub(super) fn plan_of<'a>(&'a self, files: SourceFiles<'a>) -> Plan<'a> {
+    pub(super) fn plan_of<'a>(&'a self, files: &'a FileList) -> Plan<'a> {
         Plan { options: &self.options, units: self.units, files }
     }
 
@@ -164,7 +164,7 @@ impl JobHeader {
     }
 
     /// Returns the sources entry of the manifest, without the content hash.
-    pub(super) fn sources(&self, files: SourceFiles<'_>) -> Sources {
+    pub(super) fn sources(&self, files: &FileList) -> Sources {
         Sources {
             labels: self.sources.iter().map(|s| s.label.clone()).collect(),
             files: files.len() as u64,
@@ -189,7 +189,7 @@ pub(super) fn store<C: Conversion>(job: &Job<C>, plan: &str, work: &Path) -> Res
     }
     let mut header = job.header.clone();
     plan.clone_into(&mut header.plan);
-    header.listing = header.plan_of(job.files()).listing();
+    header.listing = header.plan_of(&job.files).listing();
     // Parts may run in another current directory.
     for source in header.sources.iter_mut().filter(|source| !ObjectUrl::is_url(&source.path)) {
         source.path =

@@ -106,7 +106,7 @@ fn convert_units(
     let (mut opened, mut file) = job_file::open(&work)?;
     if !sources.is_empty() {
         opened.header.replace_sources(sources)?;
-        source_checks::refuse_sources(&options.out, &opened.header, (&opened.files).into())?;
+        source_checks::refuse_sources(&options.out, &opened.header, &opened.files)?;
     }
     output.share_lock()?;
     let header = opened.header.clone();
@@ -258,7 +258,7 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
         });
     }
     stop.check()?;
-    commit(writer, &header, (&files).into(), tokenizer_json.as_deref(), options.max_rejects, progress, stop)
+    commit(writer, &header, &files, tokenizer_json.as_deref(), options.max_rejects, progress, stop)
 }
 
 /// Returns the outcome if another process has meanwhile committed the dataset in object storage and deleted its plan and

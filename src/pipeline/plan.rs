@@ -18,7 +18,7 @@ use super::layout::PLAN_NAME;
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::printable::printable;
-use crate::source::file_list::SourceFiles;
+use crate::source::file_list::FileList;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
 use crate::source::split_by::SplitBy;
@@ -73,7 +73,7 @@ pub struct PlanSummary {
 pub(super) struct Plan<'a> {
     pub options: &'a Value,
     pub units: u32,
-    pub files: SourceFiles<'a>,
+    pub files: &'a FileList,
 }
 
 /// The line of a source file in the plan.
@@ -305,6 +305,10 @@ fn difference(old: &Value, new: &Value, prefix: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn list(files: &[SourceFile]) -> FileList {
+        files.iter().cloned().collect()
+    }
+
     fn file(origin: &str, bytes: u64) -> SourceFile {
         SourceFile::for_test(origin, origin, bytes)
     }
@@ -312,7 +316,7 @@ mod tests {
     #[test]
     fn the_listing_digest_covers_one_line_per_file() {
         let files = [file("a \"b\".jpg", 1), file("c", 2)];
-        let plan = Plan { options: &json!({}), units: 1, files: files[..].into() };
+        let plan = Plan { options: &json!({}), units: 1, files: &list(&files) };
         let lines = "{\"origin\":\"a \\\"b\\\".jpg\",\"bytes\":1}\n{\"origin\":\"c\",\"bytes\":2}\n";
         assert_eq!(plan.listing(), format!("sha256:{}", hex(&Sha256::digest(lines))));
     }
@@ -342,7 +346,7 @@ mod tests {
     fn two_processes_write_the_same_plan_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let files: Vec<SourceFile> = (0..9).map(|i| file(&i.to_string(), i)).collect();
-        let plan = Plan { options: &json!({}), units: 1, files: files[..].into() };
+        let plan = Plan { options: &json!({}), units: 1, files: &list(&files) };
         let (first, second) = (plan.write(dir.path()).unwrap().1, plan.write(dir.path()).unwrap().1);
         for file in [first, second] {
             assert_eq!(file.commit().unwrap().sha256, plan.id());
@@ -355,12 +359,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let options = json!({"resize": "shorter:256", "seed": 0});
         let files = [file("a", 1), file("b", 2)];
-        let plan = Plan { options: &options, units: 1, files: files[..].into() };
+        let plan = Plan { options: &options, units: 1, files: &list(&files) };
         let (id, written) = plan.write(dir.path()).unwrap();
         assert_eq!((&id, id.clone()), (&plan.id(), written.commit().unwrap().sha256));
         plan.check_same(dir.path(), true).unwrap();
         let message = |options: &Value, files: &[SourceFile]| {
-            Plan { options, units: 1, files: files.into() }
+            Plan { options, units: 1, files: &list(files) }
                 .check_same(dir.path(), true)
                 .unwrap_err()
                 .to_string()

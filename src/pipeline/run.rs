@@ -26,7 +26,7 @@ use crate::numbers::{listed, plural};
 use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions, SourceSpec};
 use crate::printable::{printable_path, shell_word};
 use crate::schema::Kind;
-use crate::source::file_list::SourceFiles;
+use crate::source::file_list::FileList;
 use crate::source::skipped::SkippedTypes;
 use crate::storage::{ObjectUrl, lstat};
 use crate::testing::panic_point;
@@ -79,7 +79,7 @@ impl<C: Conversion> Job<C> {
     ///
     /// The error with which the run would be refused.
     pub fn check_start(&self, run: &RunOptions) -> Result<()> {
-        let (header, files, work) = (&self.header, self.files(), run.out.join(WORK_NAME));
+        let (header, files, work) = (&self.header, &self.files, run.out.join(WORK_NAME));
         check_job_output(header, files, run)?;
         let Existing::Resume(check) = run.existing else { return Ok(()) };
         if ObjectUrl::is_url(&run.out) {
@@ -130,7 +130,7 @@ pub fn check_inputs(run: &RunOptions, inputs: &[(&'static str, PathBuf)]) -> Res
 }
 
 /// Refuses an output directory that cannot be used for a planned job, before anything is written.
-fn check_job_output(header: &JobHeader, files: SourceFiles<'_>, run: &RunOptions) -> Result<()> {
+fn check_job_output(header: &JobHeader, files: &FileList, run: &RunOptions) -> Result<()> {
     check_output(run, if header.walked { &header.sources } else { &[] })?;
     source_checks::refuse_files(&run.out, header, files)
 }
@@ -155,7 +155,7 @@ fn open_output<C: Conversion>(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<OpenedOutput> {
-    let (mut header, files) = (job.header.clone(), job.files());
+    let (mut header, files) = (job.header.clone(), &job.files);
     check_job_output(&header, files, run)?;
     progress.planned(header.files, files.bytes());
     let (dir, state) = OutputDir::open(&run.out, run.scratch.as_deref(), run.existing)?;
@@ -220,7 +220,7 @@ fn convert_and_commit<C: Conversion>(
     let workers = Workers::start(run.threads)?;
     let context = RunContext { workers: &workers, progress, stop };
     let OpenedOutput { dir, header, state } = open_output(job, run, progress, stop)?;
-    let files = job.files();
+    let files = &job.files;
     let writer = DatasetWriter::new(dir, header.planned_units());
     let dir = writer.dir();
     if let OutputState::Committed(manifest) = state {
@@ -256,7 +256,7 @@ fn convert_and_commit<C: Conversion>(
 pub(super) fn commit(
     writer: DatasetWriter,
     header: &JobHeader,
-    files: SourceFiles<'_>,
+    files: &FileList,
     tokenizer_json: Option<&[u8]>,
     max_rejects: MaxRejects,
     progress: &Progress,
@@ -310,7 +310,7 @@ pub(super) fn commit(
 fn committed_by_another(
     dir: &OutputDir,
     header: &JobHeader,
-    files: SourceFiles<'_>,
+    files: &FileList,
     progress: &Progress,
 ) -> Option<Outcome> {
     let manifest = dir.remote()?.manifest().ok().flatten()?;
@@ -340,7 +340,7 @@ fn already_committed<C: Conversion>(
     let RunContext { workers, progress, stop } = context;
     let dir = writer.dir();
     let repairs = options.existing == Existing::Resume(ResumeCheck::Repair);
-    let same = check_same(&manifest, &header.plan_of(job.files()), &header.sources(job.files()))
+    let same = check_same(&manifest, &header.plan_of(&job.files), &header.sources(&job.files))
         .map_err(|differs| differs.refused(dir.shown(), repairs));
     let repaired = same.and_then(|()| match repairs {
         true => {
@@ -369,7 +369,7 @@ fn already_committed<C: Conversion>(
 }
 
 /// Returns a message such as `nothing was found to convert in photos; 3 files were skipped: 2 .pdf, 1 .md`.
-fn nothing_found(header: &JobHeader, files: SourceFiles<'_>, skipped: &SkippedTypes) -> String {
+fn nothing_found(header: &JobHeader, files: &FileList, skipped: &SkippedTypes) -> String {
     let instead = match skipped.count() {
         0 if !files.is_empty() => {
             let items = match header.schema.kind {

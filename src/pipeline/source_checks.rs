@@ -12,7 +12,7 @@ use super::output::{OUTPUT, overlap, refuse_overlap};
 use crate::error::{Error, Result};
 use crate::options::{OutputOptions, SourceSpec};
 use crate::printable::printable_path;
-use crate::source::file_list::SourceFiles;
+use crate::source::file_list::FileList;
 use crate::source::named_files::{ENCODED_NAMES, names_nothing};
 use crate::source::source_file::SourceFile;
 use crate::source::splits::Splits;
@@ -20,7 +20,7 @@ use crate::storage::{ObjectUrl, folder_of, real_path};
 
 /// Refuses two files with the same origin: files with the same path in sources with the same label, and files whose names
 /// become equal because one of them is not UTF-8 and is percent-encoded.
-pub(super) fn check_origins(files: SourceFiles<'_>, sources: &[SourceSpec]) -> Result<()> {
+pub(super) fn check_origins(files: &FileList, sources: &[SourceSpec]) -> Result<()> {
     if sources.len() < 2 && files.iter().all(|file| file.relative.to_str().is_some()) {
         return Ok(());
     }
@@ -72,7 +72,7 @@ pub(super) fn split_names(output: &OutputOptions, named: &Splits, other: &str) -
 }
 
 /// Refuses an output directory that overlaps the sources of a job, or contains one of their `files`.
-pub(super) fn refuse_sources(out: &Path, header: &JobHeader, files: SourceFiles<'_>) -> Result<()> {
+pub(super) fn refuse_sources(out: &Path, header: &JobHeader, files: &FileList) -> Result<()> {
     if header.walked && !ObjectUrl::is_url(out) {
         header.sources.iter().try_for_each(|source| refuse_overlap(out, OUTPUT, &source.path))?;
     }
@@ -81,7 +81,7 @@ pub(super) fn refuse_sources(out: &Path, header: &JobHeader, files: SourceFiles<
 
 /// Refuses an output directory that contains one of the `files` of a job. From sources that do not overlap it, only a
 /// list, a table or a followed link leads there.
-pub(super) fn refuse_files(out: &Path, header: &JobHeader, files: SourceFiles<'_>) -> Result<()> {
+pub(super) fn refuse_files(out: &Path, header: &JobHeader, files: &FileList) -> Result<()> {
     if ObjectUrl::is_url(out) || (header.walked && !header.follow_symlinks) {
         return Ok(());
     }

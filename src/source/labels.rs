@@ -439,13 +439,19 @@ pub(crate) fn unknown_class(class: &str) -> Reject {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::file_list::FileList;
 
     fn files(paths: &[&str]) -> Vec<SourceFile> {
         paths.iter().map(|path| SourceFile::for_test(path, &format!("s/{path}"), 1)).collect()
     }
 
+    fn list(files: &[SourceFile]) -> FileList {
+        files.iter().cloned().collect()
+    }
+
     fn folders_of(files: &[SourceFile], layout: FolderLayout, classes: Option<&[&str]>) -> Result<Folders> {
-        let files = ChosenFiles::all(files);
+        let files = list(files);
+        let files = ChosenFiles::all(&files);
         let classes = classes.map(|names| names.iter().map(|&n| n.to_owned()).collect());
         Folders::of(&files, layout, SplitNames::OfImages)?.with_classes(&files, layout, classes)
     }
@@ -543,7 +549,7 @@ mod tests {
         ] {
             let files = files(paths);
             let mut folders = folders_of(&files, FolderLayout::Auto, None).unwrap();
-            folders.warn_of_masks(&ChosenFiles::all(&files[..]));
+            folders.warn_of_masks(&ChosenFiles::all(&list(&files)));
             assert_eq!(folders.warnings.iter().map(code).collect::<Vec<_>>(), codes, "{paths:?}");
         }
     }

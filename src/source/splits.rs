@@ -502,9 +502,10 @@ fn shard_split(file: &SourceFile) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::file_list::FileList;
 
     /// Creates source files from their origins; the source is the part before `|`, or the whole if there is none.
-    fn files(paths: &[&str]) -> Vec<SourceFile> {
+    fn files(paths: &[&str]) -> FileList {
         paths
             .iter()
             .map(|p| {
@@ -518,9 +519,8 @@ mod tests {
 
     fn found(paths: &[&str], layout: FolderLayout) -> Result<(SplitBy, Vec<String>, Vec<Warning>)> {
         let files = files(paths);
-        let (splits, warnings) =
-            Splits::find(&ChosenFiles::all(&files[..]), layout, SplitNames::OfContainers)?;
-        let of = files.iter().map(|f| splits.names[splits.of(f)].clone()).collect();
+        let (splits, warnings) = Splits::find(&ChosenFiles::all(&files), layout, SplitNames::OfContainers)?;
+        let of = files.iter().map(|f| splits.names[splits.of(&f)].clone()).collect();
         Ok((splits.by, of, warnings))
     }
 
@@ -582,8 +582,8 @@ mod tests {
     fn images(paths: &[&str]) -> (SplitBy, Vec<String>, Vec<Warning>) {
         let files = files(paths);
         let (splits, warnings) =
-            Splits::find(&ChosenFiles::all(&files[..]), FolderLayout::Auto, SplitNames::OfImages).unwrap();
-        let of = files.iter().map(|f| splits.names[splits.of(f)].clone()).collect();
+            Splits::find(&ChosenFiles::all(&files), FolderLayout::Auto, SplitNames::OfImages).unwrap();
+        let of = files.iter().map(|f| splits.names[splits.of(&f)].clone()).collect();
         (splits.by, of, warnings)
     }
 
@@ -673,7 +673,7 @@ mod tests {
             ["fold1", "fold2"]
         );
         let nested = files(&["s|fold1/train/a.png", "s|fold2/val/b.png"]);
-        let chosen = ChosenFiles::all(&nested[..]);
+        let chosen = ChosenFiles::all(&nested);
         let splits = Splits::find(&chosen, FolderLayout::Splits, SplitNames::OfImages).unwrap().0;
         assert_eq!(splits.names, ["fold1", "fold2"]);
         let error = found(&["s|fold1/a.txt", "s|b.txt"], FolderLayout::Splits).unwrap_err();

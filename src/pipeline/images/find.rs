@@ -258,7 +258,7 @@ pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
 fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let sources = &options.sources;
     let listing = list(sources, options.recipe.follow_symlinks, &|_| true)?;
-    check_origins((&listing.files).into(), sources)?;
+    check_origins(&listing.files, sources)?;
     let mut warnings: Vec<Warning> = Warning::of_keys(&listing.unusable).into_iter().collect();
     let image_tables = match find_tables(&listing.files, options)? {
         TableSearch::Images(found) => Some(found),
@@ -274,7 +274,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let tars = listing.files.iter().any(|f| f.is_tar(sources));
     let in_archives = listing.files.iter().any(|f| f.member.is_some());
     if in_archives {
-        check_origins((&listing.files).into(), sources)?;
+        check_origins(&listing.files, sources)?;
     }
     let mut tables: Vec<SourceFile> = listing.files.iter().filter(is_metadata_file).collect();
     if options.input == ImageInput::WalkOnly {

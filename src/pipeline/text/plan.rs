@@ -104,7 +104,7 @@ pub(super) struct PlannedText {
 /// Lists the sources and divides them into units of about `unit_bytes`.
 pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText> {
     let ListedText { sources, files, defects, skipped, unusable, warnings } = list_sources(options)?;
-    check_origins((&files).into(), &sources)?;
+    check_origins(&files, &sources)?;
     let mut types: Vec<Option<FieldType>> = options.recipe.keep_fields.iter().map(|k| k.ty).collect();
     let shuffle = options.recipe.output.shuffle;
     let section_bytes = if shuffle { unit_bytes.min(SHUFFLE_SECTION_BYTES) } else { unit_bytes };

@@ -263,76 +263,22 @@ pub fn not_in_list() -> Error {
     Error::internal("a unit has a file that is not in the plan")
 }
 
-/// Source files, compressed or not.
-#[derive(Debug, Clone, Copy)]
-pub enum SourceFiles<'a> {
-    /// Compressed in a list.
-    List(&'a FileList),
-    /// Uncompressed in a slice.
-    Slice(&'a [SourceFile]),
-}
-
-impl<'a> SourceFiles<'a> {
-    /// Returns the number of files.
-    pub fn len(self) -> usize {
-        match self {
-            Self::List(list) => list.len(),
-            Self::Slice(files) => files.len(),
-        }
-    }
-
-    /// Returns whether there are no files.
-    pub fn is_empty(self) -> bool {
-        self.len() == 0
-    }
-
-    /// Returns the total size of all files, in bytes.
-    pub fn bytes(self) -> u64 {
-        match self {
-            Self::List(list) => list.bytes(),
-            Self::Slice(files) => files.iter().map(|file| file.bytes).sum(),
-        }
-    }
-
-    /// Returns all files.
-    pub fn iter(self) -> impl Iterator<Item = Cow<'a, SourceFile>> {
-        let (list, slice) = match self {
-            Self::List(list) => (Some(list), &[][..]),
-            Self::Slice(files) => (None, files),
-        };
-        list.into_iter().flatten().map(Cow::Owned).chain(slice.iter().map(Cow::Borrowed))
-    }
-}
-
-impl<'a> From<&'a FileList> for SourceFiles<'a> {
-    fn from(list: &'a FileList) -> Self {
-        Self::List(list)
-    }
-}
-
-impl<'a> From<&'a [SourceFile]> for SourceFiles<'a> {
-    fn from(files: &'a [SourceFile]) -> Self {
-        Self::Slice(files)
-    }
-}
-
 /// A selection of the files of a list.
 #[derive(Debug, Clone)]
 pub struct ChosenFiles<'a> {
-    files: SourceFiles<'a>,
+    files: &'a FileList,
     /// Whether each file is selected; `None`: all are.
     chosen: Option<Vec<bool>>,
 }
 
 impl<'a> ChosenFiles<'a> {
     /// Selects all files of a list.
-    pub fn all(files: impl Into<SourceFiles<'a>>) -> Self {
-        Self { files: files.into(), chosen: None }
+    pub fn all(files: &'a FileList) -> Self {
+        Self { files, chosen: None }
     }
 
     /// Selects the files that `choose` keeps.
-    pub fn filtered(files: impl Into<SourceFiles<'a>>, mut choose: impl FnMut(&SourceFile) -> bool) -> Self {
-        let files = files.into();
+    pub fn filtered(files: &'a FileList, mut choose: impl FnMut(&SourceFile) -> bool) -> Self {
         let chosen = files.iter().map(|file| choose(&file)).collect();
         Self { files, chosen: Some(chosen) }
     }
@@ -345,7 +291,7 @@ impl<'a> ChosenFiles<'a> {
     }
 
     /// Returns the selected files, in order.
-    pub fn iter(&self) -> impl Iterator<Item = Cow<'a, SourceFile>> {
+    pub fn iter(&self) -> impl Iterator<Item = SourceFile> {
         let chosen = self.chosen.as_deref();
         let is_chosen = move |at: usize| chosen.is_none_or(|chosen| chosen.get(at).copied().unwrap_or(false));
         self.files.iter().enumerate().filter(move |(at, _)| is_chosen(*at)).map(|(_, file)| file)
