@@ -105,7 +105,6 @@ enum Command {
 
 impl Command {
     /// Returns whether only errors are printed.
-    #[cfg(feature = "remote")]
     fn is_quiet(&self) -> bool {
         match self {
             Self::Images(args) => args.run.verbosity.is_quiet(),
@@ -154,7 +153,6 @@ where
             return status(printed.map(|()| Ending::Success).map_err(print::failed));
         }
     };
-    #[cfg(feature = "remote")]
     if !cli.command.is_quiet() {
         crate::storage::objects::on_retries(print::warning_between_redraws);
     }

@@ -119,7 +119,6 @@ pub(super) fn draw_line(draw: impl FnOnce()) {
 }
 
 /// Prints a warning from another thread, in place of the progress line, which is drawn again below it.
-#[cfg(feature = "remote")]
 pub(super) fn warning_between_redraws(message: &str) {
     draw_line(|| {
         if io::stderr().is_terminal() {

@@ -27,10 +27,7 @@ pub mod open;
 pub mod opened;
 mod pages;
 pub mod planned;
-#[cfg_attr(not(feature = "remote"), path = "no_remote.rs")]
 mod remote;
-#[cfg_attr(not(feature = "remote"), path = "no_remote_listing.rs")]
-mod remote_listing;
 mod retry;
 mod same_content;
 pub mod skipped;

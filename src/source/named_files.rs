@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::listed_names::relative_path;
 use super::planned::{PlannedFile, modified_ns};
 use super::portable_name;
-use super::remote_listing::Lookup;
+use super::remote::Lookup;
 use super::retry::retried;
 use super::source_file::SourceFile;
 use crate::error::{Error, Result};

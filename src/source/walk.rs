@@ -2,7 +2,7 @@
 //!
 //! Entries of a directory are sorted by the bytes of their names, with `/` appended to the names of directories. This
 //! is the order of full paths and of object store listings, so it does not depend on the file system. Sources in object
-//! storage are listed by `remote_listing`.
+//! storage are listed by `remote`.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use super::listing::Listing;
 use super::named_files::names_nothing;
 use super::planned::modified_ns;
 use super::source_file::SourceFile;
-use super::{portable_name, remote_listing};
+use super::{portable_name, remote};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::storage::{ObjectUrl, for_each_entry};
@@ -35,7 +35,7 @@ pub fn list(sources: &[SourceSpec], follow_symlinks: bool, keep: &dyn Fn(&str) -
     let mut listing = Listing::default();
     for (ordinal, source) in sources.iter().enumerate() {
         if let Some(url) = ObjectUrl::parse(&source.path)? {
-            remote_listing::list(source, &url, ordinal as u32, keep, &mut listing)?;
+            remote::list(source, &url, ordinal as u32, keep, &mut listing)?;
             continue;
         }
         let meta = std::fs::metadata(&source.path).map_err(|e| {

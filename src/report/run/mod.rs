@@ -21,6 +21,7 @@ use crate::options::RunOptions;
 use crate::pipeline::{Activity, Outcome, Phase, Progress};
 use crate::schema::Kind;
 use crate::source::retries;
+use crate::storage::objects::repeated_requests;
 
 /// Version of the run report format.
 pub const RUN_REPORT_VERSION: u32 = 1;
@@ -245,7 +246,7 @@ impl RunReport {
             items: progress.snapshot().items,
             peak_memory_bytes: peak_memory_bytes(),
             retries: retries(),
-            request_retries: request_retries(),
+            request_retries: repeated_requests(),
             threads: limits.threads,
             memory_bytes: limits.memory_bytes,
             host: Host::of(out),
@@ -284,11 +285,4 @@ impl RunReport {
         json.push(b'\n');
         Ok(json)
     }
-}
-
-fn request_retries() -> u64 {
-    #[cfg(feature = "remote")]
-    return crate::storage::objects::repeated_requests();
-    #[cfg(not(feature = "remote"))]
-    0
 }
