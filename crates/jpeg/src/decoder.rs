@@ -4,11 +4,8 @@ use crate::color::{cmyk_to_rgb, invert_cmyk, luma};
 use crate::error::{Error, ErrorKind};
 use crate::fast::{FastDecoder, FastRequest};
 use crate::general::LayoutRequest;
-use crate::image::{Image, ImageInfo};
 use crate::memory;
-use crate::options::DecodeOptions;
-use crate::pixel_format::PixelFormat;
-use crate::region::Region;
+use crate::options::{DecodeOptions, Image, ImageInfo, PixelFormat, Region};
 use crate::structure::{JpegLayout, check_file_size};
 
 /// Decodes JPEG images, and keeps its buffers and tables from one image to the next.

@@ -1,8 +1,4 @@
-//! Decoding options.
-
-use crate::pixel_format::PixelFormat;
-use crate::region::Region;
-use crate::scale::Scale;
+//! What is decoded, and what is returned: options, regions, scales, formats and images.
 
 /// Default limit of the number of pixels of an image.
 const DEFAULT_MAX_PIXELS: u64 = 1 << 27;
@@ -79,4 +75,132 @@ impl DecodeOptions {
     pub fn max_pixels(self, max_pixels: u64) -> Self {
         Self { max_pixels, ..self }
     }
+}
+
+/// The size of the decoded image relative to the stored one. Sides are rounded up.
+///
+/// A reduced decode is cheaper than a full decode and an ordinary resize: blocks are transformed to 4×4, 2×2 or 1×1
+/// samples instead of 8×8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Scale {
+    /// Every pixel.
+    #[default]
+    Full,
+    /// Half the width and height.
+    Half,
+    /// A quarter of the width and height.
+    Quarter,
+    /// An eighth of the width and height: the DC coefficients only.
+    Eighth,
+}
+
+impl Scale {
+    /// Returns the scale that divides sides by `denominator`: 1, 2, 4 or 8.
+    pub fn from_denominator(denominator: u32) -> Option<Self> {
+        match denominator {
+            1 => Some(Self::Full),
+            2 => Some(Self::Half),
+            4 => Some(Self::Quarter),
+            8 => Some(Self::Eighth),
+            _ => None,
+        }
+    }
+
+    /// Returns the number by which sides are divided.
+    pub fn denominator(self) -> usize {
+        match self {
+            Self::Full => 1,
+            Self::Half => 2,
+            Self::Quarter => 4,
+            Self::Eighth => 8,
+        }
+    }
+
+    /// Returns the length of a decoded side, given the stored length.
+    ///
+    /// ```
+    /// use dsconvert_jpeg::Scale;
+    ///
+    /// assert_eq!(Scale::Quarter.of_side(101), 26);
+    /// ```
+    pub fn of_side(self, side: usize) -> usize {
+        side.div_ceil(self.denominator())
+    }
+
+    /// Returns the samples per side of a block that has 8 at full size.
+    pub(crate) fn block_side(self) -> usize {
+        8 / self.denominator()
+    }
+}
+
+/// A rectangle of whole pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Region {
+    /// First column.
+    pub left: usize,
+    /// First row.
+    pub top: usize,
+    /// Number of columns.
+    pub width: usize,
+    /// Number of rows.
+    pub height: usize,
+}
+
+impl Region {
+    /// Returns the region that covers an image of `width` × `height` pixels.
+    pub fn whole(width: usize, height: usize) -> Self {
+        Self { left: 0, top: 0, width, height }
+    }
+
+    /// Returns whether the region is not empty and lies inside an image of `width` × `height` pixels.
+    pub(crate) fn fits(self, width: usize, height: usize) -> bool {
+        let fits = |start: usize, length: usize, all: usize| {
+            length > 0 && start.checked_add(length).is_some_and(|end| end <= all)
+        };
+        fits(self.left, self.width, width) && fits(self.top, self.height, height)
+    }
+}
+
+/// Samples of a decoded pixel: 8 bits each, interleaved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PixelFormat {
+    /// One sample: luma.
+    Gray,
+    /// Red, green and blue.
+    Rgb,
+    /// Cyan, magenta, yellow and black.
+    Cmyk,
+}
+
+impl PixelFormat {
+    /// Returns the number of samples per pixel.
+    pub fn channels(self) -> usize {
+        match self {
+            Self::Gray => 1,
+            Self::Rgb => 3,
+            Self::Cmyk => 4,
+        }
+    }
+}
+
+/// The size and format of decoded pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageInfo {
+    /// Width in pixels.
+    pub width: usize,
+    /// Height in pixels.
+    pub height: usize,
+    /// Pixel format.
+    pub format: PixelFormat,
+    /// Whether damage was concealed. Only lenient decodes conceal damage.
+    pub is_damaged: bool,
+}
+
+/// A decoded image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// Size and format.
+    pub info: ImageInfo,
+    /// Interleaved 8-bit samples, rows from top to bottom without gaps.
+    pub pixels: Vec<u8>,
 }

@@ -1,6 +1,6 @@
 //! The bit reader of the fast decoder.
 
-use super::declined::Declined;
+use super::request::Declined;
 use super::scan::PADDING;
 
 /// Bits guaranteed after a refill.

@@ -1,8 +1,8 @@
 //! Entropy decoding of single blocks.
 
 use super::bit_reader::{BitReader, REFILLED};
-use super::declined::Declined;
 use super::huffman::{END_OF_BLOCK, LookupTable};
+use super::request::Declined;
 use super::step_table::{DecodeStep, MAX_STEP_BITS, RestTable, StartTable};
 
 /// Steps per refill.

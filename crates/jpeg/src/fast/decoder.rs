@@ -1,19 +1,17 @@
 //! The decoder of common JPEGs.
 
-use super::declined::Declined;
 use super::frame::Frame;
 use super::huffman::TableCache;
 use super::mcu_reader::McuReader;
 use super::planes::Planes;
 use super::progressive::ProgressiveImage;
-use super::request::FastRequest;
+use super::request::{Declined, FastRequest, PlanesRequest, StoredPlanes};
 use super::rows::{McuPlan, McuStream, Needs};
 use super::scan::ScanData;
 use super::step_table::StepTables;
-use super::stored_planes::{PlanesRequest, StoredPlanes};
 use super::upsample::WritePixels;
 use crate::idct::{Backend, Portable};
-use crate::pixel_format::PixelFormat;
+use crate::options::PixelFormat;
 use crate::structure::JpegLayout;
 
 /// The fast decoder of common JPEGs. It keeps buffers and tables from one image to the next.

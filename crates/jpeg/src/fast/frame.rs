@@ -2,8 +2,8 @@
 
 use std::num::NonZeroUsize;
 
-use super::declined::Declined;
 use super::huffman::TableCache;
+use super::request::Declined;
 use crate::block::QuantTable;
 use crate::structure::{ColorModel, JpegLayout, Process};
 

@@ -1,6 +1,6 @@
 //! Huffman tables whose lookup returns a symbol together with its run length and value size.
 
-use super::declined::Declined;
+use super::request::Declined;
 
 /// Bits of a table lookup. Nearly all codes in photographs are shorter.
 pub(super) const LOOKUP_BITS: u32 = 11;

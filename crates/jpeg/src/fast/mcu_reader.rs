@@ -6,9 +6,9 @@ use pulp::NullaryFnOnce;
 
 use super::bit_reader::BitReader;
 use super::block_reader::{BlockTables, Skipped, read_block};
-use super::declined::Declined;
 use super::frame::{Component, Frame};
 use super::huffman::TableCache;
+use super::request::Declined;
 use super::scan::{PADDING, ScanData, Segments};
 use super::step_table::StepTables;
 

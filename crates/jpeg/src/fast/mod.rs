@@ -10,7 +10,6 @@
 mod bit_reader;
 mod block_reader;
 mod coded_blocks;
-mod declined;
 mod decoder;
 mod frame;
 mod huffman;
@@ -22,13 +21,9 @@ mod restarts;
 mod rows;
 mod scan;
 mod step_table;
-mod store;
-mod stored_planes;
 #[cfg(test)]
 mod tests;
 mod upsample;
 
-pub use declined::Declined;
 pub use decoder::FastDecoder;
-pub use request::FastRequest;
-pub use stored_planes::{PlanesRequest, StoredPlane, StoredPlanes};
+pub use request::{Declined, FastRequest, PlanesRequest, StoredPlane, StoredPlanes};

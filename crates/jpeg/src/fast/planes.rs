@@ -6,12 +6,10 @@
 use std::ops::Range;
 
 use super::coded_blocks::CodedBlocks;
-use super::declined::Declined;
 use super::frame::{Frame, Sampling};
-use super::stored_planes::StoredPlane;
+use super::request::{Declined, StoredPlane};
 use crate::memory;
-use crate::region::Region;
-use crate::scale::Scale;
+use crate::options::{Region, Scale};
 
 /// The layout of the samples of a component.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

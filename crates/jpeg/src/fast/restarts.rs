@@ -9,11 +9,11 @@ use std::num::NonZeroU16;
 
 use super::bit_reader::BitReader;
 use super::block_reader::{Skipped, read_block};
-use super::declined::Declined;
 use super::decoder::FastDecoder;
 use super::frame::{Component, Frame};
 use super::huffman::{MAX_DC_BITS, TableCache};
 use super::mcu_reader::{BlockPart, McuReader, SkipMcus};
+use super::request::Declined;
 use crate::bit_writer::BitWriter;
 use crate::idct::{Backend, Portable};
 use crate::rewrite::{HuffmanCode, Symbol};

@@ -4,16 +4,14 @@
 use pulp::NullaryFnOnce;
 
 use super::block_reader::{Coefficients, Skipped, read_block};
-use super::coded_blocks::{CodedBlock, GROUP_BLOCKS};
-use super::declined::Declined;
+use super::coded_blocks::{CodedBlock, GROUP_BLOCKS, store};
 use super::frame::Frame;
 use super::mcu_reader::{BlockPart, CodedBlockKind, McuReader, SkipMcus};
 use super::planes::{McuSpan, PlaneShape, Planes};
-use super::store;
+use super::request::Declined;
 use crate::block::QuantTable;
 use crate::idct::Backend;
-use crate::region::Region;
-use crate::scale::Scale;
+use crate::options::{Region, Scale};
 
 /// The parts of an image that the caller needs.
 #[derive(Debug, Clone, Copy)]
@@ -231,7 +229,7 @@ impl<B: Backend> NullaryFnOnce for WriteMcus<'_, B> {
                     for column in 0..columns {
                         let block = blocks.next().ok_or(Declined)?;
                         let plane = plane.get_mut(at + column * side..).ok_or(Declined)?;
-                        store::store(self.backend, component.quant, block, side, plane, stride)?;
+                        store(self.backend, component.quant, block, side, plane, stride)?;
                     }
                 }
             }

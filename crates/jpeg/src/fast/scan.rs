@@ -1,6 +1,6 @@
 //! Entropy-coded segments, prepared for bitwise reading.
 
-use super::declined::Declined;
+use super::request::Declined;
 
 /// Zero bytes after a segment, so that eight bytes can be read at any position.
 pub(super) const PADDING: usize = 16;

@@ -6,8 +6,7 @@ use super::planes::{PlaneShape, Planes};
 use super::request::FastRequest;
 use crate::color::ycbcr_to_rgb;
 use crate::idct::{Backend, GROUP};
-use crate::pixel_format::PixelFormat;
-use crate::region::Region;
+use crate::options::{PixelFormat, Region};
 
 /// The task of converting the planes to pixels.
 pub(super) struct WritePixels<'a, B> {

@@ -5,10 +5,8 @@ use super::scan::ScanReader;
 use super::upsample::Upsampling;
 use crate::color::{luma, ycbcr_to_rgb};
 use crate::error::{Error, ErrorKind};
-use crate::image::ImageInfo;
 use crate::memory;
-use crate::pixel_format::PixelFormat;
-use crate::scale::Scale;
+use crate::options::{ImageInfo, PixelFormat, Scale};
 use crate::structure::{ColorModel, JpegLayout, Process};
 
 /// Selects what [`JpegLayout::decode`](crate::JpegLayout::decode) decodes, and how strictly.

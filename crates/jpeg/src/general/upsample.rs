@@ -2,7 +2,7 @@
 
 use super::planes::Plane;
 use crate::error::Error;
-use crate::scale::Scale;
+use crate::options::Scale;
 use crate::structure::JpegLayout;
 
 /// Minimum width of a component for fancy upsampling. libjpeg-turbo replicates the samples of narrower components.

@@ -1,12 +1,12 @@
 //! The transform for any processor. One pass transforms eight columns of eight values at once.
 
-use super::backend::{Backend, GROUP};
-use super::constants::{
+use super::reduced;
+use super::{Backend, GROUP};
+use super::{
     CONST_BITS, FIX_0_298631336, FIX_0_390180644, FIX_0_541196100, FIX_0_765366865, FIX_0_899976223,
     FIX_1_175875602, FIX_1_501321110, FIX_1_847759065, FIX_1_961570560, FIX_2_053119869, FIX_2_562915447,
     FIX_3_072711026, MAX_COEFFICIENT, MAX_ENERGY, PASS1_BITS, sample,
 };
-use super::reduced;
 use crate::block::{DctBlock, QuantTable, index_of};
 
 /// The backend for any processor.
@@ -135,7 +135,7 @@ fn transpose(x: Rows) -> Rows {
 
 #[cfg(test)]
 mod tests {
-    use super::super::constants::dc_sample;
+    use super::super::dc_sample;
     use super::*;
 
     #[test]

@@ -1,7 +1,7 @@
 //! The transforms to 4×4 and 2×2 samples of libjpeg (`jidctred.c`), which prune the transform of Loeffler, Ligtenberg
 //! and Moschytz. They leave out coefficients that the smaller block cannot represent.
 
-use super::constants::{
+use super::{
     CONST_BITS, FIX_0_765366865, FIX_0_899976223, FIX_1_847759065, FIX_2_562915447, PASS1_BITS, sample,
 };
 use crate::block::{DctBlock, index_of};

@@ -4,13 +4,12 @@
 
 mod coding;
 mod scan;
-mod symbols;
 
 use self::coding::{AcFirst, AcRefined, BlockCoding, DcFirst, DcRefined};
 use self::scan::ReadScan;
 use super::coded_blocks::CodedBlock;
-use super::declined::Declined;
 use super::mcu_reader::BlockPart;
+use super::request::Declined;
 use super::rows::McuSource;
 use super::scan::ScanData;
 use crate::huffman_table::HuffmanTable;

@@ -3,7 +3,7 @@
 use pulp::NullaryFnOnce;
 
 use super::super::bit_reader::BitReader;
-use super::super::declined::Declined;
+use super::super::request::Declined;
 use super::super::scan::{PADDING, Segments};
 use super::ComponentBlocks;
 use super::coding::BlockCoding;
