@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::container::{jpeg, png_exif, webp};
+use super::container::{jpeg, png, webp};
 use super::exif;
 use super::source::CheckedImage;
 use crate::decode::ImageType;
@@ -14,7 +14,7 @@ use crate::decode::ImageType;
 pub(super) fn upright_exif(source: &CheckedImage<'_>) -> Option<Vec<u8>> {
     let block: Cow<'_, [u8]> = match source.image_type {
         ImageType::Jpeg => source.jpeg.as_ref()?.exif?.into(),
-        ImageType::Png => png_exif::exif(source.bytes)?,
+        ImageType::Png => png::exif_block(source.bytes)?,
         ImageType::Webp => webp::chunks(source.bytes).find(|chunk| &chunk.kind == b"EXIF")?.data.into(),
         _ => return None,
     };

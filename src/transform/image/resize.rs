@@ -2,9 +2,8 @@
 
 use fast_image_resize::{FilterType, Resizer};
 
-use super::filter_support::box_filter;
+use super::filters::{SUPPORT, box_filter, lanczos3};
 use super::geometry::{Rect, Size};
-use super::lanczos::{SUPPORT, lanczos3};
 use super::option_values::Filter;
 use super::pixels::Pixels;
 pub(super) use crate::decode::SourceRegion;

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 
-use super::container::{jpeg, png_chunks, webp};
+use super::container::{jpeg, png, webp};
 use super::source::CheckedImage;
 use crate::decode::ImageType;
 
@@ -39,8 +39,8 @@ fn strip_jpeg(bytes: &Bytes, header: &jpeg::JpegHeader<'_>) -> Bytes {
 }
 
 fn strip_png(bytes: &Bytes) -> Bytes {
-    let mut out = png_chunks::SIGNATURE.to_vec();
-    for chunk in png_chunks::chunks(bytes) {
+    let mut out = png::SIGNATURE.to_vec();
+    for chunk in png::chunks(bytes) {
         if chunk.is_critical() || &chunk.kind == b"tRNS" {
             out.extend_from_slice(chunk.whole);
         }

@@ -9,8 +9,6 @@ pub(super) mod bmp;
 pub(super) mod gif;
 pub(super) mod jpeg;
 pub(super) mod png;
-pub(super) mod png_chunks;
-pub(super) mod png_exif;
 pub(super) mod tiff;
 pub(super) mod webp;
 

@@ -2,8 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::super::filter_support::box_filter;
-use super::super::lanczos::{SUPPORT, lanczos3};
+use super::super::filters::{SUPPORT, box_filter, lanczos3};
 use super::super::option_values::Filter;
 
 /// A filter kernel: the weight of a sample by its distance, in samples of the smaller of the two images.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::filter_support::box_filter;
+use super::super::filters::box_filter;
 use super::kernel::{FilterKernel, nearest};
 
 /// Fractional bits of a weight.
