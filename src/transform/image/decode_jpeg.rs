@@ -4,10 +4,10 @@
 
 use std::borrow::Cow;
 
-use dsconvert_jpeg::{FastDecoder, FastRequest, ImageInfo, JpegLayout, LayoutRequest, Region};
+use dsconvert_jpeg::{FastDecoder, FastRequest, ImageInfo, JpegLayout, LayoutRequest, Process, Region};
 use libjpeg_turbo_rs::{Decoder, JpegError, PixelFormat};
 
-use super::container::jpeg::{CodingProcess, JpegHeader};
+use super::container::jpeg::JpegHeader;
 use super::container::{self, jpeg};
 use super::geometry::{Rect, Size};
 use super::icc::ProfileConversion;
@@ -28,7 +28,7 @@ const END_OF_IMAGE: [u8; 2] = [0xff, 0xd9];
 /// Returns the reduction for decoding `source`, which is resized to `target`: 1 for files that can only be decoded at
 /// full size.
 pub(super) fn reduction(header: &JpegHeader<'_>, source: Size, target: Size) -> u32 {
-    if header.frame.process == CodingProcess::Lossless || header.frame.precision != 8 {
+    if header.frame.process == Process::Lossless || header.frame.precision != 8 {
         return 1;
     }
     decode::reduction(source.width.into(), source.height.into(), target)
@@ -67,8 +67,7 @@ impl JpegRequest<'_> {
         let (format, channels) = match (self.options.color, self.profile) {
             // libjpeg-turbo-rs does not convert the colors of lossless files to gray.
             (Color::Gray, _)
-                if self.header.frame.process == CodingProcess::Lossless
-                    && self.header.frame.components != 1 =>
+                if self.header.frame.process == Process::Lossless && self.header.frame.components != 1 =>
             {
                 (PixelFormat::Rgb, 3)
             }
@@ -167,7 +166,7 @@ impl JpegRequest<'_> {
     /// file.
     fn decode_fast(&self, channels: usize, decoder: &mut FastDecoder, out: &mut Pixels) -> bool {
         let frame = self.header.frame;
-        if frame.process == CodingProcess::Lossless || frame.precision != 8 {
+        if frame.process == Process::Lossless || frame.precision != 8 {
             return false;
         }
         let size = self.source.structure.size;

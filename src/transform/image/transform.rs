@@ -177,13 +177,12 @@ impl ImageTransform {
             return Ok(None);
         };
         let frame = header.frame;
-        let is_plain =
-            matches!(frame.process, jpeg::CodingProcess::Sequential | jpeg::CodingProcess::Progressive)
-                && frame.precision == 8
-                && self.options.color == Color::Rgb
-                && plan.resized != plan.source
-                && plan.canvas == plan.crop.size
-                && plan.canvas.longer() <= encoding.max_side();
+        let is_plain = frame.process != dsconvert_jpeg::Process::Lossless
+            && frame.precision == 8
+            && self.options.color == Color::Rgb
+            && plan.resized != plan.source
+            && plan.canvas == plan.crop.size
+            && plan.canvas.longer() <= encoding.max_side();
         if !is_plain || self.jpeg_profile(header, scratch).is_some() {
             return Ok(None);
         }

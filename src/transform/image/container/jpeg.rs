@@ -1,5 +1,7 @@
 //! JPEG: marker segments, then scans of entropy-coded data, then the end marker (ITU T.81, annex B).
 
+use dsconvert_jpeg::Process;
+
 use super::super::exif;
 use super::{Structure, corrupt, size, truncated, u16_be, unsupported};
 use crate::sample::Reject;
@@ -19,21 +21,10 @@ const ICC_MARK: &[u8] = b"ICC_PROFILE\0";
 pub(in crate::transform::image) const EXIF_MARK: &[u8] = b"Exif\0\0";
 const ADOBE_MARK: &[u8] = b"Adobe";
 
-/// The coding process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::transform::image) enum CodingProcess {
-    /// Baseline or extended: one pass from top to bottom, unless the components are in separate scans.
-    Sequential,
-    /// Coefficients are coded over several scans.
-    Progressive,
-    /// Predicted samples, without a DCT: cannot be decoded at a smaller scale.
-    Lossless,
-}
-
 /// The frame header.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::transform::image) struct FrameHeader {
-    pub(in crate::transform::image) process: CodingProcess,
+    pub(in crate::transform::image) process: Process,
     /// Bits per sample.
     pub(in crate::transform::image) precision: u8,
     /// Whether every reader supports the frame: 8 bits, DCT and Huffman coding.
@@ -61,7 +52,7 @@ pub(in crate::transform::image) struct JpegHeader<'a> {
 impl JpegHeader<'_> {
     /// Returns whether the file `bytes` divides the coefficients among several scans.
     pub(in crate::transform::image) fn has_several_scans(&self, bytes: &[u8]) -> bool {
-        self.frame.process == CodingProcess::Progressive
+        self.frame.process == Process::Progressive
             // Whether the first scan leaves components to others.
             || bytes.get(self.first_scan + 4).is_some_and(|count| usize::from(*count) < self.frame.components)
     }
@@ -158,9 +149,9 @@ impl<'a> MarkerSegments<'a> {
 /// Reads a frame header; returns `None` if `marker` does not start a frame.
 fn frame(marker: u8, payload: &[u8]) -> Result<Option<(FrameHeader, super::Size)>, Reject> {
     let process = match marker {
-        0xc0 | 0xc1 | 0xc9 => CodingProcess::Sequential,
-        0xc2 | 0xca => CodingProcess::Progressive,
-        0xc3 | 0xcb => CodingProcess::Lossless,
+        0xc0 | 0xc1 | 0xc9 => Process::Sequential,
+        0xc2 | 0xca => Process::Progressive,
+        0xc3 | 0xcb => Process::Lossless,
         0xc5..=0xc7 | 0xcd..=0xcf => return Err(unsupported("hierarchical JPEG is not supported")),
         _ => return Ok(None),
     };
