@@ -4,10 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::entry::{ArchiveDirectory, ArchiveEntry};
 use super::member::{ArchiveDamage, ArchiveMember, MemberData};
 use super::member_path::{path_of, portable, root_parts};
-use super::{ArchiveKind, stem};
+use super::{ArchiveDirectory, ArchiveEntry, ArchiveKind, stem};
 use crate::decode::has_image_extension;
 use crate::error::Result;
 use crate::options::SourceSpec;

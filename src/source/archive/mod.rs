@@ -3,18 +3,19 @@
 //! When a run is planned, only the directory of an archive is read: the central directory of a zip archive, or the
 //! headers in a tar file. Members are read one by one, on the threads that convert them.
 
-mod entry;
 mod expand;
-pub(super) mod limits;
 mod member;
 mod member_path;
 #[cfg(test)]
 pub(in crate::source) mod testing;
 
-pub(super) use self::entry::{ArchiveDirectory, ArchiveEntry};
 pub use self::expand::{Archives, ExpandedArchive, ExpandedListing, expand, is_image_name};
 pub use self::member::{ArchiveDamage, ArchiveMember, MemberData};
-use super::{tar, zip};
+use super::{PlannedFile, tar, zip};
+use crate::error::Result;
+
+/// Maximum size of a file in an archive that is read as a whole, in bytes.
+pub(super) const MAX_MEMBER_BYTES: u64 = 256 << 20;
 
 /// The format of an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,5 +39,38 @@ pub fn stem(name: &str) -> &str {
         Some(ArchiveKind::Zip) => zip::stem(name),
         Some(ArchiveKind::Tar) => tar::stem(name),
         None => name,
+    }
+}
+
+/// A file in an archive. Folders have no entries.
+#[derive(Debug)]
+pub(in crate::source) struct ArchiveEntry {
+    /// The path as stored.
+    pub(in crate::source) name: Vec<u8>,
+    /// Size in bytes.
+    pub(in crate::source) size: u64,
+    /// Location of the content; `None` for links, devices and sparse files, which are not read.
+    pub(in crate::source) data: Option<MemberData>,
+}
+
+/// The files of an archive, in the order of its directory.
+#[derive(Debug)]
+pub(in crate::source) struct ArchiveDirectory {
+    pub(in crate::source) entries: Vec<ArchiveEntry>,
+    /// Description of damage after which no further entry can be found.
+    pub(in crate::source) damage: Option<String>,
+}
+
+impl ArchiveDirectory {
+    /// Reads the directory of the archive `planned`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read, or is a zip archive with a damaged directory.
+    fn read(kind: ArchiveKind, planned: &PlannedFile) -> Result<Self> {
+        match kind {
+            ArchiveKind::Zip => zip::read_directory(planned),
+            ArchiveKind::Tar => tar::read_directory(planned),
+        }
     }
 }

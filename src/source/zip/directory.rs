@@ -3,9 +3,10 @@
 
 use std::io::{self, BufReader, Read};
 
-use super::member::LOCAL_HEADER_BYTES;
+use super::member::{LOCAL_HEADER_BYTES, ZipMember};
 use crate::error::{Error, Result};
 use crate::source::PlannedFile;
+use crate::source::archive::{ArchiveDirectory, ArchiveEntry, MemberData};
 use crate::source::opened::OpenedFile;
 use crate::source::retry::retried;
 
@@ -23,34 +24,6 @@ const LINK_TYPE: u32 = 0xa000;
 /// Code of the host system whose file attributes are those of Unix.
 const MADE_BY_UNIX: u8 = 3;
 
-/// One file of an archive.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ZipEntry {
-    /// The path as stored.
-    pub name: Vec<u8>,
-    /// Size of the file in bytes.
-    pub size: u64,
-    /// Size in the archive, in bytes.
-    pub compressed: u64,
-    /// CRC-32 of the file.
-    pub crc: u32,
-    /// Compression method.
-    pub method: u16,
-    /// Whether the bytes are encrypted.
-    pub is_encrypted: bool,
-    /// Whether it is a symbolic link.
-    pub is_link: bool,
-    /// Offset of the local header in the archive.
-    pub offset: u64,
-}
-
-/// The files of an archive, in the order of the central directory.
-#[derive(Debug)]
-pub struct Directory {
-    /// The files and folders.
-    pub entries: Vec<ZipEntry>,
-}
-
 /// Location of the central directory.
 struct DirectoryLocation {
     start: u64,
@@ -59,26 +32,24 @@ struct DirectoryLocation {
     before: u64,
 }
 
-impl Directory {
-    /// Reads the directory of the archive `planned`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be read, is not a zip archive, or is damaged.
-    pub fn read(planned: &PlannedFile) -> Result<Self> {
-        let opened = planned.open()?;
-        let found = find(&opened, planned.bytes).and_then(|location| match location {
-            Ok(location) => entries(&opened, &location),
-            Err(why) => Ok(Err(why)),
-        });
-        // Apparent damage may also be a file that is still being written.
-        opened.check_unchanged()?;
-        match found.map_err(|e| Error::io("read", &planned.path, e))? {
-            Ok(entries) => Ok(Self { entries }),
-            Err(why) => Err(Error::usage(format!("the zip archive cannot be read: {why}"))
-                .at_path(&planned.path)
-                .help("test it with unzip -t; an archive that was not downloaded completely has no directory at its end")),
-        }
+/// Reads the directory of the archive `planned`. Folders have no entries.
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be read, is not a zip archive, or is damaged.
+pub(in crate::source) fn read_directory(planned: &PlannedFile) -> Result<ArchiveDirectory> {
+    let opened = planned.open()?;
+    let found = find(&opened, planned.bytes).and_then(|location| match location {
+        Ok(location) => entries(&opened, &location),
+        Err(why) => Ok(Err(why)),
+    });
+    // Apparent damage may also be a file that is still being written.
+    opened.check_unchanged()?;
+    match found.map_err(|e| Error::io("read", &planned.path, e))? {
+        Ok(entries) => Ok(ArchiveDirectory { entries, damage: None }),
+        Err(why) => Err(Error::usage(format!("the zip archive cannot be read: {why}"))
+            .at_path(&planned.path)
+            .help("test it with unzip -t; an archive that was not downloaded completely has no directory at its end")),
     }
 }
 
@@ -163,7 +134,7 @@ fn end64(
 fn entries(
     file: &OpenedFile,
     location: &DirectoryLocation,
-) -> io::Result<Result<Vec<ZipEntry>, DirectoryDamage>> {
+) -> io::Result<Result<Vec<ArchiveEntry>, DirectoryDamage>> {
     let range = location.start..location.start + location.bytes;
     file.will_read(range.clone()).map_err(io::Error::other)?;
     let mut reader = BufReader::with_capacity(1 << 18, file.reader(range)).take(location.bytes);
@@ -189,31 +160,37 @@ fn entries(
         }
         let mut rest = vec![0; name + extra + comment];
         reader.read_exact(&mut rest)?;
-        let mut entry = ZipEntry {
-            name: rest[..name].to_vec(),
-            size: u64::from(u32_at(&header, 24)),
+        let mut member = ZipMember {
+            offset: u64::from(u32_at(&header, 42)),
             compressed: u64::from(u32_at(&header, 20)),
+            size: u64::from(u32_at(&header, 24)),
             crc: u32_at(&header, 16),
             method: u16_at(&header, 10),
             is_encrypted: u16_at(&header, 8) & 1 == 1,
-            is_link: header[5] == MADE_BY_UNIX && (u32_at(&header, 38) >> 16) & TYPE_MASK == LINK_TYPE,
-            offset: u64::from(u32_at(&header, 42)),
         };
-        entry.widen(&rest[name..name + extra]);
-        let offset = entry.offset.checked_add(location.before);
+        widen(&mut member, &rest[name..name + extra]);
+        let offset = member.offset.checked_add(location.before);
         let Some(offset) = offset.filter(|at| at.saturating_add(LOCAL_HEADER_BYTES as u64) <= location.start)
         else {
             return damage();
         };
-        entries.push(ZipEntry { offset, ..entry });
+        member.offset = offset;
+        let is_link = header[5] == MADE_BY_UNIX && (u32_at(&header, 38) >> 16) & TYPE_MASK == LINK_TYPE;
+        rest.truncate(name);
+        entries.push(ArchiveEntry {
+            name: rest,
+            size: member.size,
+            data: (!is_link).then_some(MemberData::Zip(member)),
+        });
     }
     separate_with_slashes(&mut entries);
+    entries.retain(|entry| !entry.name.ends_with(b"/"));
     Ok(Ok(entries))
 }
 
 /// Replaces backslashes in paths if they take the place of slashes in the whole archive, as old versions of .NET wrote
 /// them.
-fn separate_with_slashes(entries: &mut [ZipEntry]) {
+fn separate_with_slashes(entries: &mut [ArchiveEntry]) {
     if entries.iter().any(|entry| entry.name.contains(&b'/')) {
         return;
     }
@@ -222,19 +199,17 @@ fn separate_with_slashes(entries: &mut [ZipEntry]) {
     }
 }
 
-impl ZipEntry {
-    /// Replaces numbers that do not fit into 32 bits with those of the Zip64 extra field.
-    fn widen(&mut self, mut extra: &[u8]) {
-        while extra.len() >= 4 {
-            let (tag, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));
-            let Some(mut field) = extra.get(4..4 + length) else { return };
-            extra = &extra[4 + length..];
-            if tag == ZIP64_TAG {
-                for number in [&mut self.size, &mut self.compressed, &mut self.offset] {
-                    if *number == u64::from(u32::MAX) && field.len() >= 8 {
-                        *number = u64_at(field, 0);
-                        field = &field[8..];
-                    }
+/// Replaces numbers that do not fit into 32 bits with those of the Zip64 extra field.
+fn widen(member: &mut ZipMember, mut extra: &[u8]) {
+    while extra.len() >= 4 {
+        let (tag, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));
+        let Some(mut field) = extra.get(4..4 + length) else { return };
+        extra = &extra[4 + length..];
+        if tag == ZIP64_TAG {
+            for number in [&mut member.size, &mut member.compressed, &mut member.offset] {
+                if *number == u64::from(u32::MAX) && field.len() >= 8 {
+                    *number = u64_at(field, 0);
+                    field = &field[8..];
                 }
             }
         }

@@ -12,7 +12,7 @@ use super::reader::MemberReader;
 use crate::error::Error;
 use crate::sample::{Reject, RejectCode};
 use crate::source::PlannedFile;
-use crate::source::archive::limits::MAX_MEMBER_BYTES;
+use crate::source::archive::MAX_MEMBER_BYTES;
 use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
 use crate::source::retry::retried;

@@ -6,7 +6,7 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
-pub use self::directory::{Directory, ZipEntry};
+pub(super) use self::directory::read_directory;
 pub use self::member::ZipMember;
 pub(super) use self::reader::{MemberReader, ZipDamage};
 use super::name::strip_extension;
