@@ -11,6 +11,9 @@ use crate::reader::Dataset;
 use crate::reader::batch::{BatchSize, padding};
 use crate::report::bytes_per_token;
 
+/// Difference from the mean above which the padding of single epochs is shown, too.
+const SHOWN_DIFFERENCE: f64 = 0.003;
+
 /// Formats tokens, bytes per token, lengths, and the padding of batches of `size`.
 pub(super) fn text(outcome: &Outcome, out: &Path, size: BatchSize) -> Result<String> {
     let manifest = &outcome.manifest;
@@ -42,11 +45,18 @@ pub(super) fn text(outcome: &Outcome, out: &Path, size: BatchSize) -> Result<Str
             BatchSize::MaxTokens(tokens) | BatchSize::MaxTokensUnpadded(tokens) => plural(tokens, "token"),
         };
         let (random, bucketed) = (percent(found.random), percent(found.bucketed));
+        let (least, most) = found.bucketed_epochs;
+        let differs = (found.bucketed - least).max(most - found.bucketed) > SHOWN_DIFFERENCE;
+        let range = if differs {
+            format!(" ({} to {} by epoch)", percent(least), percent(most))
+        } else {
+            String::new()
+        };
         writeln!(lines, "{}:", split.name()).map_err(failed)?;
         print_histogram(&split.describe()?.histogram, &mut lines).map_err(failed)?;
         writeln!(
             lines,
-            "  padding in batches of {batches}: {random} at random, {bucketed} with buckets by length"
+            "  padding in batches of {batches}: {random} at random, {bucketed} with buckets by length{range}"
         )
         .map_err(failed)?;
     }

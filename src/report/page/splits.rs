@@ -88,7 +88,7 @@ fn plots(out: &mut String, kind: Kind, split: &SplitReport) {
             .simulated
             .map(|n| format!(" Random batches with a budget are simulated with {} records.", count(n)));
         note = has_plot.then(|| format!(
-            "Padding is the share of a batch that holds no tokens: random batches pad to their longest record, bucketed \
+            "Padding is the share of a batch that holds no tokens, averaged over epochs: random batches pad to their longest record, bucketed \
              ones hold records of similar length, packed ones are rows of {} tokens (or of the token budget) filled by \
              best fit.{}",
             count(padding.row_tokens),

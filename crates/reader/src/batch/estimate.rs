@@ -24,6 +24,9 @@ pub struct Padding {
     pub random: f64,
     /// If only records of similar length share a batch.
     pub bucketed: f64,
+    /// The least and greatest expectation of a single epoch with buckets: epochs divide the lengths in different ways,
+    /// which matters if they have few batches.
+    pub bucketed_epochs: (f64, f64),
 }
 
 /// Computes the padding that is expected in an epoch of batches of `size`, from the counts of all lengths. A record that
@@ -36,6 +39,7 @@ pub struct Padding {
 /// inconsistent.
 pub fn padding<L: Lengths>(lengths: &L, size: BatchSize) -> Result<Padding> {
     let counts = Counts::new(lengths)?;
+    // The expectations over all epochs, and of the best and the worst one.
     let share = |bucket| {
         // Only a budget can be exceeded.
         let oversize = if bucket == BucketBy::None { Oversize::Error } else { Oversize::Alone };
@@ -43,17 +47,20 @@ pub fn padding<L: Lengths>(lengths: &L, size: BatchSize) -> Result<Padding> {
         options.check()?;
         let cuttings = Cuttings::new(lengths, &options, 1)?.all;
         // Epochs use the cuttings in turn.
-        let padded: f64 = cuttings.iter().map(|cutting| counts.padded(cutting, &options)).sum();
-        Ok(counts.padding(padded / cuttings.len().max(1) as f64))
+        let padded: Vec<f64> = cuttings.iter().map(|cutting| counts.padded(cutting, &options)).collect();
+        let mean = padded.iter().sum::<f64>() / padded.len().max(1) as f64;
+        let least = padded.iter().copied().fold(mean, f64::min);
+        let most = padded.iter().copied().fold(mean, f64::max);
+        Ok((counts.padding(mean), (counts.padding(least), counts.padding(most))))
     };
-    let bucketed = share(BucketBy::Length(Boundaries::AUTO))?;
+    let (bucketed, bucketed_epochs) = share(BucketBy::Length(Boundaries::AUTO))?;
     let random = match size {
         // A plan without buckets sizes every batch for the longest record. Loaders that fill a budget greedily are the
         // fairer comparison.
         BatchSize::MaxTokens(budget) => counts.greedy_padding(budget),
-        _ => share(BucketBy::None)?,
+        _ => share(BucketBy::None)?.0,
     };
-    Ok(Padding { random, bucketed })
+    Ok(Padding { random, bucketed, bucketed_epochs })
 }
 
 /// Computes the padding of documents that are packed by best fit into rows of `seq_len` tokens, in the default windows
