@@ -20,6 +20,9 @@ use crate::outline::type_of;
 const NUMBERS: [&str; 3] = [NUMBER, r"\p{N}+", r"\p{N}{1,3}"];
 /// Regular expression of a single number.
 const NUMBER: &str = r"\p{N}";
+/// Regular expression of Cohere 2, which divides the digits of a number into groups of three from its end.
+/// Oniguruma needs steps proportional to the square of the number's length.
+const THOUSANDS: &str = r"\d{1,3}(?=(?:\d{3})*\b)";
 
 /// A pre-tokenizer, which splits texts into words.
 pub(super) struct PreTokenizer {
@@ -45,11 +48,20 @@ pub(super) struct PatternCut {
 
 enum Matches {
     Regex(SplitRegex),
+    Thousands(Thousands),
     /// Numeric characters or punctuation, either each character or whole runs.
     Chars {
         is_cut_out: fn(char) -> bool,
         each: bool,
     },
+}
+
+/// Finds the matches of [`THOUSANDS`] in linear time.
+struct Thousands {
+    /// Some digits.
+    digits: SplitRegex,
+    /// A character of a word.
+    word: SplitRegex,
 }
 
 /// The parts of a text that a cut keeps.
@@ -165,7 +177,11 @@ impl PatternCut {
         }
         let (regex, keeps) = split_at(value)?;
         let keeps_letters = keeps == Keeps::All && NUMBERS.contains(&regex);
-        Some(Self { matches: Matches::Regex(SplitRegex::new(regex)?), keeps, keeps_letters })
+        let matches = match regex {
+            THOUSANDS => Matches::Thousands(Thousands::new()?),
+            _ => Matches::Regex(SplitRegex::new(regex)?),
+        };
+        Some(Self { matches, keeps, keeps_letters })
     }
 
     /// Calls `each` with the pieces of `text` that the cut keeps.
@@ -187,6 +203,7 @@ impl PatternCut {
         };
         match &self.matches {
             Matches::Regex(regex) => regex.find(text, &mut keep)?,
+            Matches::Thousands(thousands) => thousands.find(text, &mut keep)?,
             Matches::Chars { is_cut_out, each } => {
                 let mut run = 0..0;
                 for (at, c) in text.char_indices().filter(|(_, c)| is_cut_out(*c)) {
@@ -202,6 +219,62 @@ impl PatternCut {
     }
 }
 
+impl Thousands {
+    fn new() -> Option<Self> {
+        // Bounded, so that a match needs little memory.
+        Some(Self { digits: SplitRegex::new(r"\d{1,60}")?, word: SplitRegex::new(r"\A\w")? })
+    }
+
+    /// Calls `each` with the matches in `text`.
+    fn find(
+        &self,
+        text: &str,
+        mut each: impl FnMut(Range<usize>) -> Result<(), EngineStop>,
+    ) -> Result<(), EngineStop> {
+        let mut run = 0..0;
+        self.digits.find(text, |found| {
+            if found.start == run.end {
+                run.end = found.end;
+                return Ok(());
+            }
+            self.groups(text, std::mem::replace(&mut run, found), &mut each)
+        })?;
+        self.groups(text, run, &mut each)
+    }
+
+    /// Calls `each` with the groups of a run of digits. There are none if a character of a word follows: inside and
+    /// after the run, there is then no boundary of words.
+    fn groups(
+        &self,
+        text: &str,
+        run: Range<usize>,
+        each: &mut impl FnMut(Range<usize>) -> Result<(), EngineStop>,
+    ) -> Result<(), EngineStop> {
+        let mut next = [0; 4];
+        let following = text.get(run.end..).and_then(|rest| rest.chars().next());
+        let mut is_in_word = false;
+        if let Some(c) = following {
+            self.word.find(c.encode_utf8(&mut next), |_| {
+                is_in_word = true;
+                Ok(())
+            })?;
+        }
+        if is_in_word {
+            return Ok(());
+        }
+        let digits = text.get(run.clone()).unwrap_or_default();
+        let count = digits.chars().count();
+        let mut start = run.start;
+        for (number, (at, _)) in digits.char_indices().enumerate().skip(1) {
+            if (count - number).is_multiple_of(3) {
+                each(start..run.start + at)?;
+                start = run.start + at;
+            }
+        }
+        if start < run.end { each(start..run.end) } else { Ok(()) }
+    }
+}
+
 /// Applies `cuts` to `text`, one after the other, and calls `each` with the pieces.
 pub(super) fn cut(
     cuts: &[PatternCut],
@@ -211,5 +284,45 @@ pub(super) fn cut(
     match cuts.split_first() {
         None => each(text),
         Some((first, rest)) => first.pieces(text, &mut |piece| cut(rest, piece, each)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::tricky;
+
+    fn thousands(text: &str) -> Vec<(usize, usize)> {
+        let mut found = Vec::new();
+        let each = |range: Range<usize>| {
+            found.push((range.start, range.end));
+            Ok(())
+        };
+        assert!(Thousands::new().unwrap().find(text, each).is_ok());
+        found
+    }
+
+    fn expected(text: &str) -> Vec<(usize, usize)> {
+        onig::Regex::new(THOUSANDS).unwrap().find_iter(text).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn groups_of_digits_are_those_of_the_regular_expression(
+            text in tricky(),
+            digits in "([0-9٣߀]{1,9}|[a_é\u{301}\u{200d}½²字 .,-]|[0-9]{50,130}){0,12}",
+        ) {
+            prop_assert_eq!(thousands(&text), expected(&text));
+            prop_assert_eq!(thousands(&digits), expected(&digits));
+        }
+    }
+
+    #[test]
+    fn a_number_before_any_character_is_divided_as_by_the_regular_expression() {
+        let text: String = ('\0'..=char::MAX).flat_map(|c| ['1', '2', '3', '4', c]).collect();
+        assert_eq!(thousands(&text), expected(&text));
+        assert_eq!(thousands(&"7".repeat(3_000_001)).len(), 1_000_001);
     }
 }
