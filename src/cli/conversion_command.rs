@@ -128,6 +128,7 @@ impl ConversionCommand<'_> {
                 Err(panic) => print::error(&panic.into_error("summarizing the lengths")),
             }
             text.push_str(&summary::next_step(&options.out));
+            summary::late_warnings(&outcome, &plan.warnings).into_iter().for_each(print::warning);
             print::summary(&text, COMMITTED);
         }
         let rejects = outcome.manifest.counts.rejected > 0;

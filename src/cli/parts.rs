@@ -225,6 +225,7 @@ pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
     })?;
     args.report.write(&report, COMMITTED);
     if args.report.shows_summary(&args.verbosity) {
+        summary::late_warnings(&outcome, &[]).into_iter().for_each(print::warning);
         print::summary(&summary::merged(&outcome, &report, &args.out), COMMITTED);
     }
     let rejects = outcome.manifest.counts.rejected > 0;

@@ -13,6 +13,7 @@ pub use super::splits::DEFAULT_SPLIT;
 use super::splits::{SplitNames, Splits, folders, named_archive};
 use super::warning::Warning;
 use crate::error::{Error, Result};
+use crate::manifest::Manifest;
 use crate::options::{SplitName, split_affixes};
 use crate::sample::{Reject, RejectCode};
 
@@ -47,6 +48,9 @@ enum ClassesBy {
 
 /// Maximum number of nested folders that are not class folders.
 const MAX_NESTED: usize = 32;
+
+/// Maximum number of folders in a class folder that are compared with those in the others.
+const MAX_EQUAL: usize = 4096;
 
 /// Names of folders of images that are not classes if there is no other one.
 const CONTAINERS: [&str; 11] =
@@ -144,6 +148,9 @@ impl Folders {
             None if found.is_empty() => None,
             None => {
                 self.warn(&found, layout);
+                if layout == FolderLayout::Auto && !is_container {
+                    self.warn_of_equal_folders(files, &found);
+                }
                 Some(found.into_keys().collect())
             }
         };
@@ -195,19 +202,44 @@ impl Folders {
     }
 
     fn warn_of_one_split(&mut self, classes: &BTreeMap<String, Option<usize>>, by_folder: bool) {
-        let names = &self.splits.names;
-        let mut by_split: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-        for (class, split) in classes {
-            if let Some(split) = split {
-                by_split.entry(*split).or_default().push(class.clone());
+        self.warnings.extend(of_one_split(&self.splits.names, classes, by_folder));
+    }
+
+    /// Warns if several `classes` hold the same folders and no image of their own: `fold1/cat`, `fold2/cat`.
+    fn warn_of_equal_folders(&mut self, files: &ChosenFiles<'_>, classes: &BTreeMap<String, Option<usize>>) {
+        // Those in the first class folder, and in the current one, whose files follow each other.
+        let (mut first, mut inner): (Option<BTreeSet<String>>, _) = (None, BTreeSet::new());
+        let mut current: Option<Vec<String>> = None;
+        let mut last = String::new();
+        for file in files.iter() {
+            let parent = file.origin.rsplit_once('/').map_or("", |(parent, _)| parent);
+            if parent == last {
+                continue;
+            }
+            parent.clone_into(&mut last);
+            let mut folders = folders(&file);
+            let at = self.class_level(&folders);
+            if folders.len() <= at {
+                continue;
+            }
+            let Some(name) = folders.drain(at + 1..).next() else { return };
+            if current.as_ref() != Some(&folders) && current.replace(folders).is_some() {
+                let found = std::mem::take(&mut inner);
+                if *first.get_or_insert_with(|| found.clone()) != found {
+                    return;
+                }
+            }
+            inner.insert(name);
+            if inner.len() > MAX_EQUAL {
+                return;
             }
         }
-        let has_others = |split: usize| classes.values().any(|other| *other != Some(split));
-        if names.len() > 1 && by_split.keys().any(|split| has_others(*split)) {
-            let named = |(split, classes)| Some((names.get(split).cloned()?, classes));
-            let mut by_split: Vec<(String, Vec<String>)> = by_split.into_iter().filter_map(named).collect();
-            by_split.sort_by_key(|(_, classes)| classes.len());
-            self.warnings.push(Warning::ClassesOfOneSplit { classes: by_split, by_folder });
+        let is_kind = |name: &String| !is_container(name) && !is_mask(name, true);
+        if classes.len() > 1 && first.is_some_and(|first| first == inner) && inner.iter().any(is_kind) {
+            self.warnings.push(Warning::EqualClassFolders {
+                classes: classes.keys().cloned().collect(),
+                folders: inner.into_iter().collect(),
+            });
         }
     }
 
@@ -365,6 +397,43 @@ impl Folders {
         let label = self.by_name.get(&name).copied();
         Some((name, label))
     }
+}
+
+/// Returns a warning about `classes` that occur in only one of the splits `names`, given as its ordinal.
+fn of_one_split(
+    names: &[String],
+    classes: &BTreeMap<String, Option<usize>>,
+    by_folder: bool,
+) -> Option<Warning> {
+    let mut by_split: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    for (class, split) in classes {
+        if let Some(split) = split {
+            by_split.entry(*split).or_default().push(class.clone());
+        }
+    }
+    let has_others = |split: usize| classes.values().any(|other| *other != Some(split));
+    if names.len() < 2 || !by_split.keys().any(|split| has_others(*split)) {
+        return None;
+    }
+    let named = |(split, classes)| Some((names.get(split).cloned()?, classes));
+    let mut classes: Vec<(String, Vec<String>)> = by_split.into_iter().filter_map(named).collect();
+    classes.sort_by_key(|(_, classes)| classes.len());
+    Some(Warning::ClassesOfOneSplit { classes, by_folder })
+}
+
+/// Returns a warning about classes of which a dataset has records in only one of several splits, unless records are
+/// assigned to splits at random. Labels in containers, and declared classes, are not known before the conversion.
+pub fn converted_classes_of_one_split(manifest: &Manifest) -> Option<Warning> {
+    let is_random = manifest.options.pointer("/output/split").is_some_and(|split| !split.is_null());
+    manifest.schema.label_field().filter(|_| !is_random)?;
+    let mut found = BTreeMap::new();
+    for (ordinal, split) in manifest.splits.values().enumerate() {
+        let counts = split.class_counts.iter().flatten();
+        let classes = manifest.schema.class_names.iter().zip(counts).filter(|(_, count)| **count > 0);
+        classes.for_each(|(class, _)| add_class(&mut found, class.clone(), ordinal));
+    }
+    let names: Vec<String> = manifest.splits.keys().cloned().collect();
+    of_one_split(&names, &found, false)
 }
 
 /// Adds the split in which a class occurs.

@@ -80,6 +80,13 @@ pub enum Warning {
         /// Whether the classes are folders.
         by_folder: bool,
     },
+    /// All class folders hold the same folders, which may be the classes.
+    EqualClassFolders {
+        /// The classes.
+        classes: Vec<String>,
+        /// Names of the folders in each of them.
+        folders: Vec<String>,
+    },
     /// Classes have the names of folders that hold images of several classes.
     ContainerClasses {
         /// Names of the folders.
@@ -337,6 +344,7 @@ impl Warning {
             Self::SplitNamedFolders { level: 0, .. } | Self::NearSplitNames { .. } => &[SPLITS],
             Self::ClassesOfOneSplit { by_folder: true, .. } | Self::ContainerClasses { .. } => &NO_CLASSES,
             Self::ClassesOfOneSplit { by_folder: false, .. } => &ONE_SPLIT,
+            Self::EqualClassFolders { .. } => &NO_CLASSES[1..],
             Self::FoldersAboveSplits { .. } => &[FIRST_LEVEL],
             Self::MaskFolders { .. } => &[LISTED],
             Self::NumbersSortedAsText { .. } => &[ORDER],
@@ -436,6 +444,17 @@ impl fmt::Display for Warning {
                     separator = ", ";
                 }
                 Ok(())
+            }
+            Self::EqualClassFolders { classes, folders } => {
+                let (noun, them) =
+                    if folders.len() == 1 { ("folder", "a class") } else { ("folders", "classes") };
+                write!(
+                    f,
+                    "the folders {} are the classes, although each of them holds the same {noun} {}; to make the latter \
+                     {them}, name the former as sources",
+                    quoted(classes),
+                    quoted(folders)
+                )
             }
             Self::ContainerClasses { folders } => {
                 let (noun, verb) = if folders.len() == 1 { ("", "is a class") } else { ("s", "are classes") };

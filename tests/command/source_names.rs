@@ -291,11 +291,41 @@ fn classes_that_may_be_unintended_cause_a_warning() {
             &["\"SegmentationClass\"", "masks or annotations", "--files-from FILE"],
         ),
         (&["1/1.jpg", "2/2.jpg", "10/3.jpg"], &["\"10\" comes before \"2\"", "--classes FILE"]),
+        (
+            &["fold1/cat/1.jpg", "fold1/dog/2.jpg", "fold2/cat/3.jpg", "fold2/dog/a/4.jpg"],
+            &[
+                "the folders \"fold1\", \"fold2\" are the classes",
+                "the same folders \"cat\", \"dog\"",
+                "name the former as sources",
+                "--layout flat",
+            ],
+        ),
+        (&["k/0/cat/1.jpg", "k/1/cat/2.jpg"], &["\"0\", \"1\" are the classes", "the same folder \"cat\""]),
     ] {
         let dir = tempfile::tempdir().unwrap();
         photos(&dir.path().join("s"), names);
         run_images(dir.path(), b"", &["s", "--out", "out"]).exits(0).says(message);
     }
+    // Folders that do differ, hold images of their own, or are called like folders of images.
+    for names in [
+        &["cat/a/1.jpg", "cat/b/2.jpg", "dog/a/3.jpg"][..],
+        &["cat/a/1.jpg", "dog/2.jpg", "dog/a/3.jpg"],
+        &["cat/images/1.jpg", "dog/images/2.jpg"],
+        &["cat/a/1.jpg", "cat/a/2.jpg"],
+        &["train/cat/a/1.jpg", "train/dog/a/1.jpg", "val/cat/a/2.jpg", "val/dog/b/2.jpg"],
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        photos(&dir.path().join("s"), names);
+        assert_eq!(run_images(dir.path(), b"", &["s", "--out", "out"]).exits(0).stderr, "", "{names:?}");
+    }
+    // What the warning advises, and what keeps the folders as classes without it.
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["fold1/cat/1.jpg", "fold1/dog/2.jpg", "fold2/cat/3.jpg", "fold2/dog/4.jpg"];
+    photos(&dir.path().join("s"), &names);
+    let run = |args: &[&str]| run_images(dir.path(), b"", args).exits(0);
+    assert!(run(&["s/fold1", "s/fold2", "--out", "sources"]).stdout.contains("2 classes: cat 2, dog 2"));
+    let labels = run(&["s", "--layout", "labels", "--out", "labels"]);
+    assert_eq!((labels.stderr.as_str(), labels.stdout.contains("fold1 2, fold2 2")), ("", true));
     let dir = tempfile::tempdir().unwrap();
     photos(dir.path(), &["s/1.jpg", "s/2.jpg"]);
     std::fs::write(dir.path().join("m.csv"), "file_name,label\n1.jpg,3.5\n2.jpg,4.0\n").unwrap();

@@ -4,6 +4,7 @@ import io
 import json
 import resource
 import subprocess
+import tarfile
 
 import datasets
 import numpy as np
@@ -120,6 +121,43 @@ def test_columns_of_bytes_and_labels_of_text_are_read(dsconvert, tmp_path):
     classes.write_text("a\nb\na\n")
     refused = dsconvert("images", tmp_path / "plain.parquet", "--out", tmp_path / "twice", *options, status=2)
     assert 'the class "a" is listed twice' in refused.stderr
+
+
+def test_a_class_of_only_one_split_causes_a_warning_when_only_the_conversion_counts_it(dsconvert, tmp_path):
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=NAMES)})
+    declared, tars = tmp_path / "declared", tmp_path / "tars"
+    declared.mkdir()
+    tars.mkdir()
+    (tmp_path / "classes.txt").write_text("".join(f"{name}\n" for name in NAMES))
+    for split, labels in {"train": [0, 1, 0, 2], "test": [0, None, 2]}.items():
+        found = {"image": [rows(i + 1)["image"][i] for i in range(len(labels))], "label": labels}
+        datasets.Dataset.from_dict(found, features=features).to_parquet(declared / f"{split}.parquet")
+        with tarfile.open(tars / f"{split}.tar", "w") as tar:
+            for i, label in enumerate(labels):
+                for name, content in [(f"{i}.png", picture(i)), (f"{i}.cls", b"" if label is None else str(label).encode())]:
+                    if content:
+                        member = tarfile.TarInfo(name)
+                        member.size = len(content)
+                        tar.addfile(member, io.BytesIO(content))
+    for source, options in {declared: [], tars: ["--classes", tmp_path / "classes.txt"]}.items():
+        out = tmp_path / f"{source.name}-out"
+        warned = dsconvert("images", source, "--out", out, *options).stderr
+        assert f'the class "{NAMES[1]}" occurs only in train' in warned and "--layout flat" in warned
+        # The same from merge; none if there is only one split, or if splits are random.
+        parts = tmp_path / f"{source.name}-parts"
+        dsconvert("plan", "images", source, "--out", parts, *options)
+        dsconvert("run", parts, "--part", "1/1")
+        assert "occurs only in train" in dsconvert("merge", parts).stderr
+        for number, more in enumerate([[], ["--split", "train=0.5,test=0.5"]]):
+            out = tmp_path / f"{source.name}-flat-{number}"
+            done = dsconvert("images", source, "--out", out, "--layout", "flat", *options, *more)
+            assert "occurs only in" not in done.stderr
+    # With all classes in both splits, and with unlabeled records in one.
+    for labels in ([2, 1, 0, 0], [None]):
+        found = {"image": rows(len(labels))["image"], "label": labels}
+        datasets.Dataset.from_dict(found, features=features).to_parquet(declared / "test.parquet")
+        done = dsconvert("images", declared, "--out", tmp_path / f"none-{len(labels)}")
+        assert "occurs only in" not in done.stderr
 
 
 def test_invalid_rows_are_rejected(dsconvert, tmp_path):

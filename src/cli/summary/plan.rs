@@ -7,8 +7,9 @@ use indicatif::{HumanBytes, HumanCount};
 use super::{Lines, SHOWN_CLASSES, fields, images, left_out, metadata, sidecars, splits};
 use crate::cli::flags::with_flags;
 use crate::numbers::plural;
-use crate::pipeline::{PlanSummary, Warning};
+use crate::pipeline::{Outcome, PlanSummary, Warning};
 use crate::printable::{printable, printable_path, shell_word};
+use crate::source::labels::converted_classes_of_one_split;
 
 /// Formats the plan of a dry run.
 pub(in crate::cli) fn plan(plan: &PlanSummary) -> String {
@@ -67,6 +68,14 @@ pub(in crate::cli) fn warnings(warnings: &[Warning]) -> Vec<String> {
         text
     };
     warnings.iter().map(text).collect()
+}
+
+/// Formats warnings about a committed dataset, except for those of a kind that is among the `planned` ones.
+pub(in crate::cli) fn late_warnings(outcome: &Outcome, planned: &[Warning]) -> Vec<String> {
+    let is_known = planned.iter().any(|warning| matches!(warning, Warning::ClassesOfOneSplit { .. }));
+    let found = converted_classes_of_one_split(&outcome.manifest);
+    let found = found.filter(|_| !is_known && outcome.totals.is_some());
+    warnings(found.as_slice())
 }
 
 /// Formats a stored plan, and how to continue.
