@@ -49,7 +49,7 @@ enum ClassesBy {
 /// Maximum number of nested folders that are not class folders.
 const MAX_NESTED: usize = 32;
 
-/// Maximum number of folders in a class folder that are compared with those in the others.
+/// Maximum number of folders in class folders that are compared.
 const MAX_EQUAL: usize = 4096;
 
 /// Names of folders of images that are not classes if there is no other one.
@@ -205,14 +205,19 @@ impl Folders {
         self.warnings.extend(of_one_split(&self.splits.names, classes, by_folder));
     }
 
-    /// Warns if several `classes` hold the same folders and no image of their own: `fold1/cat`, `fold2/cat`.
+    /// Warns if several `classes` hold the same folders, and no image of their own: `fold1/cat`, `fold2/cat`. More than
+    /// half of all such folders must be in all of them.
     fn warn_of_equal_folders(&mut self, files: &ChosenFiles<'_>, classes: &BTreeMap<String, Option<usize>>) {
-        // Those in the first class folder, and in the current one, whose files follow each other.
-        let (mut first, mut inner): (Option<BTreeSet<String>>, _) = (None, BTreeSet::new());
+        let (mut all, mut inner, mut common) = (BTreeSet::new(), BTreeSet::new(), None);
+        let keep = |common: &mut Option<BTreeSet<String>>, inner: &BTreeSet<String>| match common {
+            Some(common) => common.retain(|name| inner.contains(name)),
+            None => *common = Some(inner.clone()),
+        };
         let mut current: Option<Vec<String>> = None;
         let mut last = String::new();
         for file in files.iter() {
             let parent = file.origin.rsplit_once('/').map_or("", |(parent, _)| parent);
+            // Files in one folder follow each other, and so do folders in one class folder.
             if parent == last {
                 continue;
             }
@@ -222,24 +227,23 @@ impl Folders {
             if folders.len() <= at {
                 continue;
             }
-            let Some(name) = folders.drain(at + 1..).next() else { return };
+            // `amazon/images/bike`, `webcam/images/bike`.
+            let Some(name) = folders.drain(at + 1..).find(|name| !is_container(name)) else { return };
             if current.as_ref() != Some(&folders) && current.replace(folders).is_some() {
-                let found = std::mem::take(&mut inner);
-                if *first.get_or_insert_with(|| found.clone()) != found {
-                    return;
-                }
+                keep(&mut common, &inner);
+                all.append(&mut inner);
             }
             inner.insert(name);
-            if inner.len() > MAX_EQUAL {
+            if inner.len().max(all.len()) > MAX_EQUAL {
                 return;
             }
         }
-        let is_kind = |name: &String| !is_container(name) && !is_mask(name, true);
-        if classes.len() > 1 && first.is_some_and(|first| first == inner) && inner.iter().any(is_kind) {
-            self.warnings.push(Warning::EqualClassFolders {
-                classes: classes.keys().cloned().collect(),
-                folders: inner.into_iter().collect(),
-            });
+        keep(&mut common, &inner);
+        all.append(&mut inner);
+        let common: Vec<String> = common.into_iter().flatten().collect();
+        if classes.len() > 1 && common.len() * 2 > all.len() && !all.iter().all(|name| is_mask(name, true)) {
+            let classes = classes.keys().cloned().collect();
+            self.warnings.push(Warning::EqualClassFolders { classes, folders: common });
         }
     }
 

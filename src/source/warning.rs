@@ -80,11 +80,11 @@ pub enum Warning {
         /// Whether the classes are folders.
         by_folder: bool,
     },
-    /// All class folders hold the same folders, which may be the classes.
+    /// The same folders are in all class folders, and may be the classes.
     EqualClassFolders {
         /// The classes.
         classes: Vec<String>,
-        /// Names of the folders in each of them.
+        /// Names of the folders that are in all of them.
         folders: Vec<String>,
     },
     /// Classes have the names of folders that hold images of several classes.

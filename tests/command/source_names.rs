@@ -295,12 +295,20 @@ fn classes_that_may_be_unintended_cause_a_warning() {
             &["fold1/cat/1.jpg", "fold1/dog/2.jpg", "fold2/cat/3.jpg", "fold2/dog/a/4.jpg"],
             &[
                 "the folders \"fold1\", \"fold2\" are the classes",
-                "the same folders \"cat\", \"dog\"",
+                "the same folders are in all of them: \"cat\", \"dog\";",
                 "name the former as sources",
                 "--layout flat",
             ],
         ),
-        (&["k/0/cat/1.jpg", "k/1/cat/2.jpg"], &["\"0\", \"1\" are the classes", "the same folder \"cat\""]),
+        (
+            &["k/0/cat/1.jpg", "k/1/cat/2.jpg"],
+            &["\"0\", \"1\" are the classes", "the same folder is in all of them: \"cat\";"],
+        ),
+        // One of three is not in all of them.
+        (
+            &["a/images/x/1.jpg", "a/images/y/1.jpg", "b/images/x/2.jpg", "b/images/y/2.jpg", "b/z/2.jpg"],
+            &["in all of them: \"x\", \"y\";"],
+        ),
     ] {
         let dir = tempfile::tempdir().unwrap();
         photos(&dir.path().join("s"), names);
