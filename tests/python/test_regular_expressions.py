@@ -206,7 +206,7 @@ def test_numbers_are_divided_in_linear_time(dsconvert, tmp_path):
         f"{start}{digit * count}{end}" for start in ["", "a", "x "] for digit in "7٣" for count in [1, 2, 3, 4, 7, 999, 1001]
         for end in ["", ".", "a", "_", "²", "\u0301", "\u200d", " 12"]
     ]
-    long = [digit * 1_000_001 + end for digit in "7٣" for end in [".", "a"]]
+    long = ["7" * 1_000_001 + ".", "٣" * 1_000_001 + "a"]
     ids = converted(dsconvert, tmp_path / "out", write(tmp_path / "texts.jsonl", short + long), file, "--engine", "fast")
     for i, text in enumerate(short):
         assert ids[str(i)] == package_ids(tokenizer, text), text
