@@ -446,11 +446,10 @@ impl fmt::Display for Warning {
                 Ok(())
             }
             Self::EqualClassFolders { classes, folders } => {
-                let (noun, them) =
-                    if folders.len() == 1 { ("folder", "a class") } else { ("folders", "classes") };
+                let (are, them) = if folders.len() == 1 { (" is", "a class") } else { ("s are", "classes") };
                 write!(
                     f,
-                    "the folders {} are the classes, although each of them holds the same {noun} {}; to make the latter \
+                    "the folders {} are the classes, although the same folder{are} in all of them: {}; to make the latter \
                      {them}, name the former as sources",
                     quoted(classes),
                     quoted(folders)
