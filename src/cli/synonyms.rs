@@ -10,33 +10,62 @@ use clap::{Arg, CommandFactory};
 use super::Cli;
 use crate::suggest::nearest;
 
-/// Options of other tools that the guides mention, and similar ones. A line has the subcommands, the options (with `-` for
+/// Options of other tools. A line has the subcommands, the options (with `-` for
 /// `_`), and what replaces them, with the value in braces that is shown if none was given; or advice after an exclamation
 /// mark.
 const TIPS: &str = "\
-images text: workers num-workers num-proc processes n-jobs = --threads {N}
-images text: size-limit chunk-bytes max-shard-size shard-size = --shard-bytes {256MiB}
-images text: maxcount samples-per-shard = --shard-records {N}
-images text: force = --overwrite
-images text: continue restart = --resume
-images text: output output-dir output-prefix write-path = --out {DIR}
-images text: input input-dir data-dir data-files = !name sources without an option, as in `dsconvert images photos --out photos-data`
-images text: val-split validation-split test-size val-size = --split train=0.9,validation=0.1
-images text: limit max-samples = --dry-run --sample {N}
-images: quality jpeg-quality = --encode jpeg:{90}
-images: size image-size resize-to = --resize shorter:{256}
-images: max-resolution max-size = --resize longer:{256}
+images text run merge: workers num-workers num-proc nproc processes processes-count jobs cpus n-jobs = --threads {N}
+images text: size-limit maxsize max-shard-size shard-size chunk-bytes target-size = --shard-bytes {256MiB}
+images text: maxcount chunk-size samples-per-shard shard-max-count number-sample-per-shard = --shard-records {N}
+images text: num-shards n-shards shards = !their number follows from the size: `--shard-bytes 256MiB` or `--shard-records N`
+images text: output-format dataset-impl file-format = --format {parquet}
+images text: compression = !choose it with the format: `--format parquet` compresses with zstd where that saves space
+images text: force clobber replace = --overwrite
+images text: continue continue-from restart = --resume
+images text: output output-dir output-folder output-path output-prefix out-root out-dir write-path = --out {DIR}
+images text: input input-dir input-folder in-root src data-dir data-files path = !name sources without an option, \
+as in `dsconvert images photos --out photos-data`
+images text: recursive = !folders are always read recursively
+images text: exclude ignore skip = !name what to convert with a pattern, as in 'photos/**/*.jpg', or in a list with \
+`--files-from FILE`
+images text: val-split validation-split test-split val-ratio val-size test-size train-split = --split train=0.9,validation=0.1
+images text: limit max-samples max-records = --dry-run --sample {N}
+images: quality jpeg-quality encode-quality jpg-quality = --encode jpeg:{90}
+images: jpeg encode-format image-format = --encode jpeg:90
+images: skip-reencode no-reencode disable-all-reencoding write-mode = --encode keep
+images: size image-size img-size resize-to image-resize = --resize shorter:{256}
+images: resize-mode resize-only-if-bigger = --resize shorter:256
+images: max-resolution max-size max-dim max-side = --resize longer:{256}
 images: center-crop = --crop center:{224x224}
 images: interpolation resample = --filter {bilinear}
-images: url-list file-list = --files-from {FILE}
+images: min-image-size = --min-size {PIXELS}
+images: max-aspect-ratio = --max-aspect {RATIO}
+images: url-list file-list list = --files-from {FILE}
+images: caption-col url-col save-additional-columns = --metadata FILE
 images: labels class-list = --classes {FILE}
-text: seq-len seq-length sequence-length block-size context-length = --pack {2048}
-text: max-seq-len max-seq-length model-max-length = --max-length {N}
-text: append-eod append-eos = --add-eos
-text: tokenizer-model tokenizer-name tokenizer-path vocab-file = --tokenizer {tokenizer.json}
-text: json-keys text-column text-key = --text-field {text}
-text: chat-template = !render conversations to one text field first (`tokenizer.apply_chat_template(messages, \
-tokenize=False)`), then convert it with `--special-in-text parse`";
+text: seq-len seq-length sequence-length block-size context-length concat-tokens ctx-len = --pack {2048}
+text: max-seq-len max-seq-length model-max-length truncation = --max-length {N}
+text: append-eod append-eos eod = --add-eos
+text: prepend-bos append-bos = --add-bos
+text: eos-text eod-token = --add-eos --eos-token {TOKEN}
+text: bos-text = --add-bos --bos-token {TOKEN}
+text: tokenizer-model tokenizer-name tokenizer-path tokenizer-name-or-path tokenizer-file vocab-file vocab = \
+--tokenizer {tokenizer.json}
+text: tokenizer-type merge-file = --tokenizer FILE
+text: json-keys json-key text-column text-key column columns key = --text-field {text}
+text: id-column id-field = --key-field {NAME}
+text: sep separator delimiter = !columns are separated by commas in .csv and by tabs in .tsv files; documents in .txt \
+files are divided by `--documents`
+text: batch-size = !batches are made when the dataset is read; `--report-batch N` is for the padding statistics
+text: chat-template apply-chat-template = !render conversations to one text field first \
+(`tokenizer.apply_chat_template(messages, tokenize=False)`), then convert it with `--special-in-text parse`
+text: split-sentences keep-newlines = --documents line
+text: no-wrap = --packing best-fit
+inspect: validate check checksum = --verify
+inspect: limit n rows first = --head {N}
+inspect: random shuffle = --sample {N}
+inspect: decode show-text = --text
+inspect: index row = --record {I}";
 
 /// Adds a tip to an error about an option or value of another tool, or about an invalid number.
 pub(super) fn with_tip(mut error: clap::Error, argv: &[OsString]) -> clap::Error {
@@ -49,6 +78,9 @@ pub(super) fn with_tip(mut error: clap::Error, argv: &[OsString]) -> clap::Error
         ErrorKind::UnknownArgument => {
             let words: Vec<&str> = argv.iter().filter_map(|word| word.to_str()).collect();
             tip(&words, &option)
+        }
+        ErrorKind::InvalidValue if option.starts_with("--format ") => {
+            foreign_format(&text(ContextKind::InvalidValue))
         }
         ErrorKind::ValueValidation => number(&option, &error),
         _ => None,
@@ -83,6 +115,15 @@ fn nearest_option(argv: &[OsString], option: &str) -> Option<String> {
     let options: Vec<&str> = command.get_arguments().filter_map(Arg::get_long).collect();
     let name = option.trim_start_matches('-').split('=').next()?;
     nearest(name, &options).map(|name| format!("--{name}"))
+}
+
+/// Returns the tip for a format of another tool, which dsconvert does not write.
+fn foreign_format(value: &str) -> Option<String> {
+    const FORMATS: &str =
+        "mds litdata webdataset wds tar tfrecord beton ffcv hdf5 lmdb bin npy jsonl csv zarr lance";
+    FORMATS.split(' ').any(|format| value.eq_ignore_ascii_case(format)).then(|| {
+        "dsconvert does not write this format; parquet is the format that most tools read".to_owned()
+    })
 }
 
 /// Returns the tip for a value that is not a number.
