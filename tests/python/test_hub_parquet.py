@@ -510,3 +510,17 @@ def test_arrow_files_of_any_writer_give_the_records_of_a_parquet_file(dsconvert,
     assert convert("cut.arrow") == expected[:16]
     rejects = [json.loads(line) for line in (tmp_path / "out/cut.arrow/rejects.jsonl").read_text().splitlines()]
     assert [(reject["origin"], reject["code"]) for reject in rejects] == [("cut.arrow#16", "truncated")]
+
+
+def test_bytes_of_text_are_kept_as_strings_if_asked_for(dsconvert, tmp_path):
+    """Spark and old writers store strings as bytes without an annotation."""
+    captions = [b"a cat", "é".encode(), None, b"\xff"]
+    images = pa.array([{"bytes": picture(i), "path": None} for i in range(4)])
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"image": images, "caption": pa.array(captions, pa.binary())}), tmp_path / "in/a.parquet")
+    dsconvert("images", tmp_path / "in", "--out", tmp_path / "out", "--keep-fields", "caption:string", "--max-rejects", "1", "--quiet")
+    assert [record["caption"] for record in records(tmp_path / "out", "train")] == ["a cat", "é", None]
+    assert '"invalid-utf8"' in (tmp_path / "out/rejects.jsonl").read_text()
+    pq.write_table(pa.table({"image": images, "caption": ["x"] * 4, "Caption": ["y"] * 4}).rename_columns(["image", "a", "a"]), tmp_path / "in/a.parquet")
+    refused = dsconvert("images", tmp_path / "in", "--out", tmp_path / "two", "--keep-fields", "a", status=2)
+    assert 'two columns are called "a"' in refused.stderr

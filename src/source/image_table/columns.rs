@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::error::{Error, Result};
-use crate::schema::{Field, FieldType, LABEL};
+use crate::schema::{Field, LABEL};
 use crate::source::metadata::KeptField;
 use crate::source::missing_field::no_column;
+use crate::source::table::columns::{ColumnNames, ReadColumns, kept_type};
 use crate::source::table::{field_type, is_text};
 
 /// Names of binary columns that are treated as images without being declared as such.
@@ -137,7 +138,7 @@ impl ImageColumns {
     ) -> Result<Option<Self>> {
         let all = || 0..schema.fields().len();
         let name = |at: usize| schema.field(at).name().as_str();
-        let names = || all().map(name).collect::<Vec<_>>();
+        let names = ColumnNames::of(schema);
         let columns = ImageColumn::find(schema, declared);
         let cell = |cell: &ImageCell| {
             let fits = |c: &&ImageColumn| c.name == cell.column && c.is_list == cell.item.is_some();
@@ -146,7 +147,8 @@ impl ImageColumns {
         let Some(main) = cell(&images.main) else { return Ok(None) };
         let mut cells = vec![main];
         for further in &images.further {
-            let missing = || no_column("image_fields", &further.column, &names());
+            // A column of another type is missing, too.
+            let missing = || no_column("image_fields", &further.column, names.all());
             cells.push(cell(further).ok_or_else(missing)?);
         }
         let image_names = cells.iter().map(|(at, _)| name(*at).to_owned()).collect();
@@ -176,15 +178,14 @@ impl ImageColumns {
         };
         if let Some(keep) = keep {
             for kept in keep {
-                let at = all().find(|&at| name(at) == kept.member);
-                let at = at.ok_or_else(|| no_column("keep_fields", &kept.member, &names()))?;
+                let at = names.required(&kept.member, "keep_fields")?;
                 if is_image(at) || Some(at) == label {
                     let what = if Some(at) == label { "the class" } else { "an image already" };
                     return Err(Error::usage(format!("the column {:?} is {what}", kept.member))
                         .of_option("keep_fields")
                         .help("leave it out of `keep_fields`"));
                 }
-                let ty = kept_type(schema.field(at).data_type(), kept)?;
+                let ty = kept_type(&kept.member, schema.field(at).data_type(), kept.ty)?;
                 found.kept.push(at);
                 found.fields.push(Field::nullable(kept.name.as_ref().unwrap_or(&kept.member), ty));
             }
@@ -216,41 +217,17 @@ impl ImageColumns {
         self.label.is_some()
     }
 
-    /// Returns the ordinals of all these columns, ascending.
-    pub(super) fn roots(&self) -> Vec<usize> {
+    /// Returns the ordinals of the columns to read, ascending, and these columns as positions in a batch of only those.
+    pub(super) fn alone(&self) -> (Vec<usize>, Self) {
         let images = self.images.iter().map(|(at, _)| *at);
-        let mut all: Vec<usize> = images.chain(self.label).chain(self.kept.clone()).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
-
-    /// Returns the same columns with their positions in `roots`.
-    pub(super) fn among(&self, roots: &[usize]) -> Self {
-        let position = |at: usize| roots.partition_point(|&other| other < at);
-        Self {
-            images: self.images.iter().map(|(at, item)| (position(*at), *item)).collect(),
-            label: self.label.map(position),
-            kept: self.kept.iter().map(|&at| position(at)).collect(),
+        let read = ReadColumns::new(images.chain(self.label).chain(self.kept.iter().copied()));
+        let alone = Self {
+            images: self.images.iter().map(|(at, item)| (read.position(*at), *item)).collect(),
+            label: self.label.map(|at| read.position(at)),
+            kept: self.kept.iter().map(|&at| read.position(at)).collect(),
             ..self.clone()
-        }
-    }
-}
-
-/// Returns the type of the field for a column that the user keeps.
-fn kept_type(column: &DataType, kept: &KeptField) -> Result<FieldType> {
-    let found = field_type(column).ok_or_else(|| {
-        Error::usage(format!("the column {:?} is {column}, which no field can hold", kept.member))
-            .of_option("keep_fields")
-            .help("leave it out of `keep_fields`; `image_fields` names columns of images")
-    })?;
-    match kept.ty {
-        Some(ty) if ty != found => {
-            Err(Error::usage(format!("the column {:?} is {}, not {}", kept.member, found.name(), ty.name()))
-                .of_option("keep_fields")
-                .help("leave the type out: columns of Parquet have types of their own"))
-        }
-        _ => Ok(found),
+        };
+        (read.ordinals(), alone)
     }
 }
 
@@ -358,10 +335,10 @@ mod tests {
         let day = Field::nullable("day", FieldType::String);
         assert_eq!(found.fields, [day, Field::nullable("tags", FieldType::Json)]);
         assert_eq!(found.left_out, ["width", "time"]);
-        assert_eq!(found.roots(), [1, 2, 3, 5, 6]);
-        let among = found.among(&found.roots());
-        assert_eq!(among.kept, [2, 3]);
-        assert_eq!(among.images, [(4, None), (0, Some(0)), (0, Some(1))]);
+        let (read, alone) = found.alone();
+        assert_eq!(read, [1, 2, 3, 5, 6]);
+        assert_eq!(alone.kept, [2, 3]);
+        assert_eq!(alone.images, [(4, None), (0, Some(0)), (0, Some(1))]);
         let kept = find(Some("w=width")).unwrap().unwrap();
         assert_eq!(kept.fields, [Field::nullable("w", FieldType::Int32)]);
         assert_eq!(kept.left_out, [""; 0]);

@@ -21,7 +21,7 @@ use super::source_file::SourceFile;
 use super::stream::Stream;
 use super::table::arrow::Batches;
 use super::table::parquet::{Groups, ParquetFile};
-use super::table::{NextRows, RowBatch, bytes, cell, json};
+use super::table::{NextRows, RowBatch, bytes, checked_cell, json};
 use super::{PlannedFile, portable_name};
 use crate::error::Result;
 use crate::options::SourceSpec;
@@ -277,9 +277,8 @@ impl ImageTable {
     ///
     /// Fails if the file cannot be read.
     pub fn rows(self) -> Result<ImageRows> {
-        let roots = self.columns.roots();
-        let columns = Arc::new(self.columns.among(&roots));
-        Ok(ImageRows { columns, table: self.file.rows(roots)? })
+        let (read, columns) = self.columns.alone();
+        Ok(ImageRows { columns: Arc::new(columns), table: self.file.rows(read)? })
     }
 }
 
@@ -392,12 +391,18 @@ impl ImageBatch {
         let (columns, batch) = (&self.columns, self.rows.batch());
         (0..self.len()).map(move |row| {
             let kept = columns.kept.iter().zip(&columns.fields);
+            let values: Result<Vec<Value>, Reject> =
+                kept.map(|(&at, field)| checked_cell(batch.column(at), row, field)).collect();
+            let (values, images) = match values {
+                Ok(values) => (values, columns.images_of(batch, row)),
+                Err(reject) => (Vec::new(), Err(reject)),
+            };
             ImageRow {
                 number: self.rows.first() + row as u64,
-                images: columns.images_of(batch, row),
+                images,
                 left_out: columns.left_out_of(batch, row),
                 label: columns.label.map_or(Json::Null, |at| json(batch.column(at), row)),
-                values: kept.map(|(&at, field)| cell(batch.column(at), row, field.ty)).collect(),
+                values,
             }
         })
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::DEFAULT_PATH_FIELD;
 use crate::error::{Error, Result};
 use crate::schema::{FieldType, LABEL};
-use crate::source::missing_field::no_column;
+use crate::source::table::columns::ColumnNames;
 
 /// Types that can be declared for a column.
 const DECLARED: [FieldType; 9] = [
@@ -152,24 +152,9 @@ impl WantedMetadata<'_> {
     ///
     /// Returns an error if a requested column is missing or occurs twice.
     pub(super) fn among(&self, names: &[String]) -> Result<MetadataColumns> {
-        let find = |wanted: &str| {
-            let mut found = names.iter().enumerate().filter(|(_, name)| *name == wanted);
-            match (found.next(), found.next()) {
-                (Some((at, _)), None) => Ok(Some(at)),
-                (None, _) => Ok(None),
-                _ => {
-                    Err(Error::usage(format!("two columns are called {wanted:?}")).help("rename one of them"))
-                }
-            }
-        };
-        let missing = |option: &'static str, wanted: &str| {
-            let there: Vec<&str> = names.iter().map(String::as_str).collect();
-            no_column(option, wanted, &there)
-        };
+        let all = ColumnNames::new(names);
         let path_field = match self.path {
-            PathColumn::Named(name) if name == DEFAULT_PATH_FIELD => {
-                conventional(names).ok_or_else(|| missing("path_field", name))?
-            }
+            PathColumn::Named(name) if name == DEFAULT_PATH_FIELD => conventional(names).unwrap_or(name),
             PathColumn::Named(name) => name,
             PathColumn::Conventional => conventional(names).ok_or_else(|| {
                 Error::usage(format!(
@@ -178,20 +163,19 @@ impl WantedMetadata<'_> {
                 ))
             })?,
         };
-        let path = find(path_field)?.ok_or_else(|| missing("path_field", path_field))?;
+        let path = all.required(path_field, "path_field")?;
         let is_list = !matches!(self.path, PathColumn::Named(name) if name != DEFAULT_PATH_FIELD)
             && list_of_paths(path_field).is_some();
-        let label = find(LABEL)?;
+        let label = all.at(LABEL)?;
         let kept = match self.keep {
             Some(keep) => keep
                 .iter()
-                .map(|k| match find(&k.name)? {
-                    Some(at) if Some(at) == label => {
+                .map(|k| match all.required(&k.name, "keep_fields")? {
+                    at if Some(at) == label => {
                         Err(Error::usage("\"label\" is the class of an image already")
                             .help("leave it out of `keep_fields`"))
                     }
-                    Some(at) => Ok((at, k.clone())),
-                    None => Err(missing("keep_fields", &k.name)),
+                    at => Ok((at, k.clone())),
                 })
                 .chain(is_list.then(|| Ok((path, Keep { name: path_field.to_owned(), ty: None }))))
                 .collect::<Result<Vec<_>>>()?,
@@ -199,7 +183,7 @@ impl WantedMetadata<'_> {
                 let others = (0..names.len()).filter(|&at| (is_list || at != path) && Some(at) != label);
                 others
                     .map(|at| {
-                        find(&names[at])?;
+                        all.at(&names[at])?;
                         Ok((at, Keep { name: names[at].clone(), ty: None }))
                     })
                     .collect::<Result<Vec<_>>>()?

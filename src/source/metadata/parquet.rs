@@ -12,10 +12,9 @@ use crate::error::{Error, Result};
 use crate::schema::{Field, LABEL};
 use crate::source::broken::Broken;
 use crate::source::table::arrow::Batches;
+use crate::source::table::columns::kept_type;
 use crate::source::table::parquet::{Groups, ParquetFile};
-use crate::source::table::{
-    NextRows, can_be_text, checked_cell, field_type, fits, json, text_or_bytes, utf8,
-};
+use crate::source::table::{NextRows, can_be_text, checked_cell, json, text_or_bytes, utf8};
 
 /// Maximum size of a value, in bytes.
 const MAX_VALUE_BYTES: u64 = 64 << 20;
@@ -126,20 +125,7 @@ fn fields(schema: &Schema, columns: &MetadataColumns, path: &str) -> Result<Vec<
     }
     let mut fields = Vec::new();
     for (at, kept) in &columns.kept {
-        let found = field_type(ty(*at)).ok_or_else(|| {
-            Error::usage(format!("the column {:?} is {}, which no field can hold", kept.name, ty(*at)))
-                .help("leave it out: `keep_fields` names the columns to keep")
-        })?;
-        if let Some(declared) = kept.ty.filter(|&declared| !fits(found, declared)) {
-            return Err(Error::usage(format!(
-                "the column {:?} is {}, not {}",
-                kept.name,
-                found.name(),
-                declared.name()
-            ))
-            .help("leave the type out: columns of Parquet and Arrow have types of their own"));
-        }
-        fields.push(Field::nullable(&kept.name, kept.ty.unwrap_or(found)));
+        fields.push(Field::nullable(&kept.name, kept_type(&kept.name, ty(*at), kept.ty)?));
     }
     Ok(fields)
 }

@@ -6,6 +6,7 @@
 
 pub mod arrow;
 mod cells;
+pub mod columns;
 pub mod delimited;
 pub mod parquet;
 pub mod row_scan;

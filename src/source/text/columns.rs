@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
 use crate::source::metadata::Keep;
-use crate::source::missing_field::no_column;
-use crate::source::table::{RowBatch, can_be_text, checked_cell, field_type, json, text_or_bytes, utf8};
+use crate::source::table::columns::{ColumnNames, ReadColumns, kept_type};
+use crate::source::table::{RowBatch, can_be_text, checked_cell, json, text_or_bytes, utf8};
 
 /// Names of the requested columns.
 #[derive(Debug, Clone)]
@@ -41,30 +41,18 @@ impl WantedColumns {
     /// Returns [`ErrorKind::Usage`](crate::error::ErrorKind) if a column is missing, occurs twice, or has an unsuitable
     /// type.
     pub fn columns(&self, schema: &Schema) -> Result<(TextColumns, Vec<FieldType>)> {
-        let find = |wanted: &str, option: &'static str| {
-            let mut found = (0..schema.fields().len()).filter(|&at| schema.field(at).name() == wanted);
-            match (found.next(), found.next()) {
-                (Some(at), None) => Ok(at),
-                (None, _) => {
-                    let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-                    Err(no_column(option, wanted, &names))
-                }
-                _ => {
-                    Err(Error::usage(format!("two columns are called {wanted:?}")).help("rename one of them"))
-                }
-            }
-        };
+        let names = ColumnNames::of(schema);
         let ty = |at: usize| schema.field(at).data_type();
         let wrong = |name: &str, at: usize, wanted: &str, option: &'static str| {
             Error::usage(format!("the column {name:?} has the type {}; expected {wanted}", ty(at)))
                 .of_option(option)
                 .help("name another column")
         };
-        let text = find(&self.text, "text_field")?;
+        let text = names.required(&self.text, "text_field")?;
         if !can_be_text(ty(text)) {
             return Err(wrong(&self.text, text, "strings", "text_field"));
         }
-        let key = self.key.as_deref().map(|name| find(name, "key_field")).transpose()?;
+        let key = self.key.as_deref().map(|name| names.required(name, "key_field")).transpose()?;
         if let (Some(at), Some(name)) = (key, &self.key)
             && !(can_be_text(ty(at)) || ty(at).is_integer())
         {
@@ -72,31 +60,25 @@ impl WantedColumns {
         }
         let (mut kept, mut types) = (Vec::new(), Vec::new());
         for keep in &self.keep {
-            let at = find(&keep.name, "keep_fields")?;
-            let found = field_type(ty(at)).ok_or_else(|| {
-                Error::usage(format!("the column {:?} is {}, which no field can hold", keep.name, ty(at)))
-                    .help("leave it out of `keep_fields`")
-            })?;
+            let at = names.required(&keep.name, "keep_fields")?;
             kept.push(at);
-            types.push(found);
+            // A declared type is compared with those of all files.
+            types.push(kept_type(&keep.name, ty(at), None)?);
         }
         Ok((TextColumns { text, key, kept }, types))
     }
 }
 
 impl TextColumns {
-    /// Returns the ordinals of these columns, ascending, and the columns as positions in a batch of only those.
+    /// Returns the ordinals of the columns to read, ascending, and these columns as positions in a batch of only those.
     pub fn alone(&self) -> (Vec<usize>, Self) {
-        let mut all: Vec<usize> = [self.text].into_iter().chain(self.key).chain(self.kept.clone()).collect();
-        all.sort_unstable();
-        all.dedup();
-        let position = |at: usize| all.partition_point(|&other| other < at);
+        let read = ReadColumns::new([self.text].into_iter().chain(self.key).chain(self.kept.iter().copied()));
         let alone = Self {
-            text: position(self.text),
-            key: self.key.map(position),
-            kept: self.kept.iter().map(|&at| position(at)).collect(),
+            text: read.position(self.text),
+            key: self.key.map(|at| read.position(at)),
+            kept: self.kept.iter().map(|&at| read.position(at)).collect(),
         };
-        (all, alone)
+        (read.ordinals(), alone)
     }
 
     fn text_bytes(&self, batch: &RecordBatch, row: usize) -> u64 {

@@ -5,6 +5,7 @@ use super::cut::Rule;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::Field;
 use crate::source::missing_field::quoted;
+use crate::source::table::columns::ColumnNames;
 use crate::source::table::delimited::{DelimitedReader, DelimitedRow, Dialect};
 use crate::source::typed_values::from_text;
 
@@ -59,16 +60,14 @@ impl TableHeader {
             .names()
             .map_err(|broken| broken.reject)?
             .ok_or_else(|| Reject::new(RejectCode::Empty, "the table has no header line"))?;
-        let find = |name: &str| {
-            let mut found = (0..names.len()).filter(|&at| names[at] == name);
-            match (found.next(), found.next()) {
-                (Some(at), None) => Ok(at),
-                (None, _) => Err(Reject::new(
-                    RejectCode::MissingField,
-                    format!("there is no column {name:?}; there are {}", quoted(&names)),
-                )),
-                _ => Err(Reject::new(RejectCode::Corrupt, format!("two columns are called {name:?}"))),
+        let all = ColumnNames::new(&names);
+        let find = |name: &str| match all.find(name) {
+            (Some(at), None) => Ok(at),
+            (None, _) => {
+                let what = format!("there is no column {name:?}; there are {}", quoted(&names));
+                Err(Reject::new(RejectCode::MissingField, what))
             }
+            _ => Err(Reject::new(RejectCode::Corrupt, format!("two columns are called {name:?}"))),
         };
         let text = find(wanted.text)?;
         let key = wanted.key.map(find).transpose()?;
