@@ -16,7 +16,6 @@ use crate::error::{Error, Result};
 use crate::manifest::{MANIFEST_NAME, Manifest, TOKENIZER_NAME};
 use crate::options::SourceSpec;
 use crate::reader::Dataset;
-use crate::schema::Kind;
 use crate::source::text::kind::{Documents, FileKind, TextFormat};
 use crate::source::{begins_as_image, read_file, walk};
 use crate::storage::{Location, ObjectUrl, RemoteOptions, folder_of, stat};
@@ -174,28 +173,22 @@ impl TargetOptions {
         }
         let manifest = Manifest::read_at(&Location::new(&directory(dir), &RemoteOptions::default())?)?;
         let option = |name: &str| manifest.options.get(name).cloned();
-        match manifest.kind() {
-            Kind::Images if self.image.is_none() => {
-                self.image = option("image").and_then(|json| serde_json::from_value(json).ok());
-            }
-            Kind::Text => {
-                if self.text_field.is_none() {
-                    self.text_field = option("text_field").and_then(|name| Some(name.as_str()?.to_owned()));
-                }
-                if self.documents.is_none() {
-                    self.documents = option("documents").and_then(|rule| rule.as_str()?.parse().ok());
-                }
-                if self.tokenizer.is_none() {
-                    let options: TokenizerOptions = option("tokenization")
-                        .and_then(|json| serde_json::from_value(json).ok())
-                        .unwrap_or_default();
-                    let path = directory(dir).join(TOKENIZER_NAME);
-                    let json = tokenizer_json(&directory(dir))?;
-                    let tokenizer = Tokenizer::stored(json, options);
-                    self.tokenizer = Some(Arc::new(tokenizer.map_err(|e| usage_error(e).at_path(&path))?));
-                }
-            }
-            Kind::Images => {}
+        if self.image.is_none() {
+            self.image = option("image").and_then(|json| serde_json::from_value(json).ok());
+        }
+        if self.text_field.is_none() {
+            self.text_field = option("text_field").and_then(|name| Some(name.as_str()?.to_owned()));
+        }
+        if self.documents.is_none() {
+            self.documents = option("documents").and_then(|rule| rule.as_str()?.parse().ok());
+        }
+        if self.tokenizer.is_none() && manifest.schema.holds_token_ids() {
+            let options: TokenizerOptions =
+                option("tokenization").and_then(|json| serde_json::from_value(json).ok()).unwrap_or_default();
+            let path = directory(dir).join(TOKENIZER_NAME);
+            let json = tokenizer_json(&directory(dir))?;
+            let tokenizer = Tokenizer::stored(json, options);
+            self.tokenizer = Some(Arc::new(tokenizer.map_err(|e| usage_error(e).at_path(&path))?));
         }
         Ok(self)
     }

@@ -25,7 +25,6 @@ use crate::manifest::{CARD_NAME, MANIFEST_NAME, Manifest, PlanInfo, Sources};
 use crate::numbers::{listed, plural};
 use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions, SourceSpec};
 use crate::printable::{printable_path, shell_word};
-use crate::schema::Kind;
 use crate::source::file_list::FileList;
 use crate::source::skipped::SkippedTypes;
 use crate::storage::{ObjectUrl, lstat};
@@ -372,10 +371,7 @@ fn already_committed<C: Conversion>(
 fn nothing_found(header: &JobHeader, files: &FileList, skipped: &SkippedTypes) -> String {
     let instead = match skipped.count() {
         0 if !files.is_empty() => {
-            let items = match header.schema.kind {
-                Kind::Images => "images",
-                Kind::Text => "documents",
-            };
+            let items = header.schema.layout().items;
             format!("; there are no {items} in {}", plural(files.len() as u64, "file"))
         }
         0 if header.options["files_from"] == true => "; the list of files names none".to_owned(),

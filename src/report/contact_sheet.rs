@@ -7,7 +7,6 @@ use super::thumbnail::Thumbnails;
 use crate::error::{Error, ErrorKind, Result};
 use crate::reader::{Dataset, Split};
 use crate::sampling::seeded;
-use crate::schema::Kind;
 
 /// Maximum number of images on a sheet.
 const IMAGES: u64 = 96;
@@ -27,7 +26,7 @@ const BACKGROUND: u8 = 0x8a;
 ///
 /// If the dataset holds no images, or none of the chosen ones can be shown.
 pub fn contact_sheet(dataset: &Dataset, split: &Split, seed: u64) -> Result<(Vec<u8>, u64)> {
-    if dataset.manifest().kind() != Kind::Images {
+    if !dataset.schema().holds_images() {
         return Err(Error::usage("a contact sheet needs images, but the dataset holds text"));
     }
     let mut thumbnails = Thumbnails::new(dataset.manifest().raw_channels(), SIDE)?;

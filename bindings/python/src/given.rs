@@ -3,7 +3,7 @@
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::Split;
 use dsconvert::reader::loader::{ATTENTION_MASK, CU_SEQLENS, LENGTHS, POSITION_IDS, VALID};
-use dsconvert::schema::{Field, INPUT_IDS, Kind, Schema};
+use dsconvert::schema::{Field, INPUT_IDS, Schema};
 use dsconvert::suggest::did_you_mean;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -28,9 +28,9 @@ const fn condition(reason: &'static str, holds: fn(&Given<'_>) -> bool) -> Condi
 pub(crate) const LOADER: Condition =
     condition("it is an option of Loader only", |given| given.split.is_some());
 pub(crate) const TEXT: Condition =
-    condition("the dataset holds images", |given| given.kind() != Some(Kind::Images));
+    condition("the dataset holds images", |given| given.schema().is_none_or(Schema::holds_token_ids));
 pub(crate) const IMAGES: Condition =
-    condition("the dataset holds text", |given| given.kind() != Some(Kind::Text));
+    condition("the dataset holds text", |given| given.schema().is_none_or(Schema::holds_images));
 pub(crate) const STORED_PACKED: Condition = condition("the records are not packed", |given| {
     given.split.is_some_and(|split| split.packed_length().is_some())
 });
@@ -161,8 +161,8 @@ impl<'a> Given<'a> {
         names.iter().any(|name| name.as_str().is_none_or(|name| is_affected(split.schema(), name)))
     }
 
-    fn kind(&self) -> Option<Kind> {
-        self.split.map(|split| split.schema().kind)
+    fn schema(&self) -> Option<&Schema> {
+        self.split.map(|split| split.schema())
     }
 }
 

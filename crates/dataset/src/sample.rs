@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use ids::{Ids, PackedIds};
 
-use crate::schema::{HEIGHT, INPUT_IDS, LENGTH, Schema, WIDTH};
+use crate::schema::{MAX_INDEX_COLUMNS, Schema};
 
 /// One value of a record. Its bytes are shared ([`Bytes`]) or, for short-lived access, borrowed (`&[u8]`).
 #[derive(Debug, Clone, PartialEq)]
@@ -136,35 +136,45 @@ pub fn crc32c_of<B: AsRef<[u8]>>(values: &[Value<B>]) -> u32 {
     })
 }
 
-/// Returns the length of a record according to its own values: the number of ids, or width × height. The error is a clause
-/// for a message.
+/// Returns the length of a record according to its own values: the fields that state it, which must agree with its token
+/// ids if it has some. The error is a clause for a message.
 ///
 /// # Errors
 ///
 /// Fails if the values do not determine a length.
 pub fn length_of<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result<u64, String> {
-    match schema.holds_token_ids() {
-        false => {
-            let (width, height) = (uint(schema, values, WIDTH), uint(schema, values, HEIGHT));
-            let pixels = width.zip(height).and_then(|(width, height)| width.checked_mul(height));
-            pixels.ok_or_else(|| "the record has no width and height".to_owned())
+    let ids = match schema.payload_field().and_then(|field| values.get(field)) {
+        Some(Value::Ids(ids)) => Some(ids.len() as u64),
+        _ if schema.holds_token_ids() => return Err("the record has no token ids".to_owned()),
+        _ => None,
+    };
+    let fields = schema.layout().length.fields;
+    let mut numbers = fields.iter().map(|name| uint(schema, values, name));
+    let length = numbers.try_fold(1u64, |product, number| product.checked_mul(number?));
+    let length = length.ok_or_else(|| format!("the record has no {}", fields.join(" and ")))?;
+    match ids {
+        Some(ids) if ids != length => {
+            Err(format!("the record has {ids} ids, but its length field is {length}"))
         }
-        true => {
-            let ids = match schema.index_of(INPUT_IDS).and_then(|i| values.get(i)) {
-                Some(Value::Ids(ids)) => ids.len() as u64,
-                _ => return Err("the record has no token ids".to_owned()),
-            };
-            match uint(schema, values, LENGTH) {
-                Some(length) if length == ids => Ok(ids),
-                Some(length) => Err(format!("the record has {ids} ids, but its length field is {length}")),
-                None => Err("the record has no length".to_owned()),
-            }
-        }
+        _ => Ok(length),
     }
 }
 
+/// Returns the values of a record that the record index stores, too ([`Schema::index_columns`]), followed by zeros. `None`
+/// if the record lacks one, or one does not fit.
+pub fn index_values<B: AsRef<[u8]>>(
+    schema: &Schema,
+    values: &[Value<B>],
+) -> Option<[u32; MAX_INDEX_COLUMNS]> {
+    let mut found = [0; MAX_INDEX_COLUMNS];
+    for (slot, name) in found.iter_mut().zip(schema.index_columns()) {
+        *slot = u32::try_from(uint(schema, values, name)?).ok()?;
+    }
+    Some(found)
+}
+
 /// Returns the number in the field `name` of a record.
-pub fn uint<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>], name: &str) -> Option<u64> {
+fn uint<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>], name: &str) -> Option<u64> {
     match schema.index_of(name).and_then(|i| values.get(i)) {
         Some(&Value::UInt(u)) => Some(u),
         _ => None,
@@ -275,6 +285,39 @@ impl Reject {
 mod tests {
     use super::*;
     use crate::schema::IdWidth;
+
+    #[test]
+    fn lengths_and_columns_of_the_record_index_are_those_of_fields() {
+        let images = Schema::images(None, vec![]).unwrap();
+        let image = |width, height| {
+            vec![
+                Value::Text("k".into()),
+                Value::Bytes(Bytes::from_static(b"jpeg")),
+                Value::UInt(width),
+                Value::UInt(height),
+                Value::Text("o".into()),
+            ]
+        };
+        assert_eq!(length_of(&images, &image(30, 20)), Ok(600));
+        assert_eq!(index_values(&images, &image(30, 20)), Some([30, 20]));
+        assert_eq!(index_values(&images, &image(30, 1 << 32)), None);
+        for values in [&image(30, 20)[..3], &image(1 << 32, 1 << 32)] {
+            assert_eq!(length_of(&images, values), Err("the record has no width and height".to_owned()));
+        }
+        let text = Schema::text(IdWidth::U16, vec![]).unwrap();
+        let ids = Value::Ids(Ids::pack(IdWidth::U16, &[5, 6]).unwrap());
+        let document =
+            |ids: &Value, length| vec![Value::Text("k".into()), ids.clone(), length, Value::Text("o".into())];
+        assert_eq!(length_of(&text, &document(&ids, Value::UInt(2))), Ok(2));
+        assert_eq!(index_values(&text, &document(&ids, Value::UInt(2))), Some([0, 0]));
+        for (ids, length, why) in [
+            (&Value::Null, Value::UInt(2), "the record has no token ids"),
+            (&ids, Value::Null, "the record has no length"),
+            (&ids, Value::UInt(3), "the record has 2 ids, but its length field is 3"),
+        ] {
+            assert_eq!(length_of(&text, &document(ids, length)), Err(why.to_owned()));
+        }
+    }
 
     /// Every dataset depends on the canonical form: this test never changes.
     #[test]

@@ -44,37 +44,64 @@ impl Kind {
 
     /// Returns the unit for lengths of this kind.
     pub fn length_unit(self) -> LengthUnit {
-        self.layout().length_unit
+        self.layout().length.unit
     }
 
     /// Returns what follows from the kind. Other code asks for one of these facts instead of the kind.
-    fn layout(self) -> &'static RecordLayout {
+    pub fn layout(self) -> &'static RecordLayout {
         match self {
             Kind::Images => &RecordLayout {
+                items: "images",
                 payload: IMAGE,
-                length_unit: LengthUnit::Pixels,
-                length_fields: &[WIDTH, HEIGHT],
+                length: LengthRule { unit: LengthUnit::Pixels, fields: &[WIDTH, HEIGHT] },
                 index_columns: &[WIDTH, HEIGHT],
             },
             Kind::Text => &RecordLayout {
+                items: "documents",
                 payload: INPUT_IDS,
-                length_unit: LengthUnit::Tokens,
-                length_fields: &[LENGTH],
+                length: LengthRule { unit: LengthUnit::Tokens, fields: &[LENGTH] },
                 index_columns: &[],
             },
         }
     }
+
+    /// Returns the kind whose payload is among the fields of which `has` holds. Without one, it is that of images.
+    pub(crate) fn of_fields(has: impl Fn(&str) -> bool) -> Self {
+        let mut kinds = [Kind::Text, Kind::Images].into_iter();
+        kinds.find(|kind| has(kind.layout().payload)).unwrap_or(Kind::Images)
+    }
 }
 
-/// What follows from the kind of a dataset.
-struct RecordLayout {
+/// What follows from the kind of a dataset: the fields that each of its records has, and what they mean.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RecordLayout {
+    /// What the converted items are called in messages.
+    pub items: &'static str,
     /// Field that holds the image or the token ids.
-    payload: &'static str,
-    length_unit: LengthUnit,
-    /// Fields whose product is the length of a record.
-    length_fields: &'static [&'static str],
-    /// Fields that the record index stores, too.
-    index_columns: &'static [&'static str],
+    pub payload: &'static str,
+    /// How the length of a record follows from its fields.
+    pub length: LengthRule,
+    /// Fields that the record index stores, too, each in 32 bits: at most [`MAX_INDEX_COLUMNS`].
+    pub index_columns: &'static [&'static str],
+}
+
+impl RecordLayout {
+    /// Returns the names of the built-in fields that every record has.
+    pub fn built_in(&self) -> impl Iterator<Item = &'static str> {
+        [KEY, self.payload].into_iter().chain(self.length.fields.iter().copied()).chain([ORIGIN])
+    }
+}
+
+/// Maximum number of fields that the record index stores, too.
+pub const MAX_INDEX_COLUMNS: usize = 2;
+
+/// How the length of a record follows from its fields.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LengthRule {
+    /// Unit of the length.
+    pub unit: LengthUnit,
+    /// Fields whose product is the length.
+    pub fields: &'static [&'static str],
 }
 
 /// Unit of a length.
@@ -287,24 +314,34 @@ impl Schema {
         Self { kind: Kind::Text, fields, class_names: Vec::new() }.checked()
     }
 
+    /// Returns what follows from the kind of the dataset.
+    pub fn layout(&self) -> &'static RecordLayout {
+        self.kind.layout()
+    }
+
     /// Returns whether records are lists of token ids, which can be cut, padded and packed.
     pub fn holds_token_ids(&self) -> bool {
-        self.kind.length_unit() == LengthUnit::Tokens
+        self.layout().length.unit == LengthUnit::Tokens
     }
 
     /// Returns whether records are images.
     pub fn holds_images(&self) -> bool {
-        self.kind.layout().payload == IMAGE
+        self.layout().payload == IMAGE
+    }
+
+    /// Returns the unit of the lengths of records.
+    pub fn length_unit(&self) -> LengthUnit {
+        self.layout().length.unit
     }
 
     /// Returns the position of the field with the image or the token ids, unless a selection leaves it out.
     pub fn payload_field(&self) -> Option<usize> {
-        self.index_of(self.kind.layout().payload)
+        self.index_of(self.layout().payload)
     }
 
     /// Returns the names of the fields that the record index stores, too.
     pub fn index_columns(&self) -> &'static [&'static str] {
-        self.kind.layout().index_columns
+        self.layout().index_columns
     }
 
     /// Returns the position of the field with the classes of the records, if there is one.
@@ -333,8 +370,7 @@ impl Schema {
                     .help("rename or drop one of them"));
             }
         }
-        let &RecordLayout { payload, length_fields, .. } = self.kind.layout();
-        for name in [&[KEY, payload], length_fields, &[ORIGIN]].concat() {
+        for name in self.layout().built_in() {
             if self.index_of(name).is_none() {
                 return Err(Error::corrupt(format!("the schema has no field {name:?}")));
             }
@@ -351,6 +387,17 @@ mod tests {
     fn id_width_depends_on_the_largest_id() {
         assert_eq!(IdWidth::for_max_id(65_535), IdWidth::U16);
         assert_eq!(IdWidth::for_max_id(65_536), IdWidth::U32);
+    }
+
+    #[test]
+    fn a_layout_names_fields_of_its_schema() {
+        let (images, text) =
+            (Schema::images(None, vec![]).unwrap(), Schema::text(IdWidth::U16, vec![]).unwrap());
+        for schema in [images, text] {
+            assert!(schema.index_columns().len() <= MAX_INDEX_COLUMNS);
+            let built_in: Vec<_> = schema.layout().built_in().collect();
+            assert_eq!(Kind::of_fields(|name| built_in.contains(&name)), schema.kind);
+        }
     }
 
     #[test]

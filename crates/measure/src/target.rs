@@ -11,7 +11,7 @@ use crate::decode::{Decoder, Size, SourceRegion, Stored};
 use crate::error::{Error, Result};
 use crate::reader::batch::{BatchSize, LengthsInMemory, Padding, padding};
 use crate::reader::{Dataset, OpenOptions, Record, Split};
-use crate::schema::{Kind, ORIGIN};
+use crate::schema::ORIGIN;
 use crate::storage::ObjectUrl;
 
 /// Content and storage of a target.
@@ -164,9 +164,9 @@ impl BenchTarget {
             };
             return Err(Error::usage(what).at_path(dir));
         }
-        let kind = match dataset.manifest().kind() {
-            Kind::Images => TargetKind::ImageDataset,
-            Kind::Text => TargetKind::TextDataset,
+        let kind = match dataset.schema().holds_token_ids() {
+            false => TargetKind::ImageDataset,
+            true => TargetKind::TextDataset,
         };
         Ok(Self {
             path: dir.to_owned(),
@@ -329,7 +329,7 @@ const CHANNELS: usize = 3;
 
 /// An open dataset, or one split of it.
 pub(super) struct DatasetSource {
-    kind: Kind,
+    holds_token_ids: bool,
     /// Each split, with the ordinal of its first record among all records.
     splits: Vec<(u64, Split)>,
     raw_channels: Option<usize>,
@@ -354,7 +354,7 @@ impl DatasetSource {
         }
         let manifest = dataset.manifest();
         Ok(Self {
-            kind: manifest.kind(),
+            holds_token_ids: manifest.schema.holds_token_ids(),
             splits,
             raw_channels: manifest.raw_channels().map(|n| n as usize),
             record_bytes: bytes as f64 / records.max(1) as f64,
@@ -528,12 +528,12 @@ impl BatchWorker for DatasetWorker<'_> {
         for (split, records) in self.source.by_split(items) {
             let (of_split, others) = rest.split_at(records.len().min(rest.len()));
             rest = others;
-            match self.source.kind {
-                Kind::Images => self.images(split, &records, of_split, decode, out),
-                Kind::Text => self.documents(split, &records, of_split, decode, out),
+            match self.source.holds_token_ids {
+                false => self.images(split, &records, of_split, decode, out),
+                true => self.documents(split, &records, of_split, decode, out),
             }
         }
-        if decode && self.source.kind == Kind::Text {
+        if decode && self.source.holds_token_ids {
             let mut lap = Stopwatch::start();
             self.rows.pad(out);
             let padded = lap.ns();
@@ -548,12 +548,12 @@ impl BatchWorker for DatasetWorker<'_> {
             Some((split, records)) => (split, records.first().copied().unwrap_or(0)),
             None => return Err(Error::usage("there is no such record").to_string()),
         };
-        match self.source.kind {
-            Kind::Images => {
+        match self.source.holds_token_ids {
+            false => {
                 let record = split.get(record).map_err(|e| e.to_string())?;
                 self.decode(&record).map(|(width, height)| DeliveredShape::Pixels { width, height })
             }
-            Kind::Text => {
+            true => {
                 let mut ids = Vec::new();
                 let visited = split.visit_ids(&[record], |found| ids.extend(found.iter()));
                 visited.map_err(|e| e.to_string())?;

@@ -150,7 +150,7 @@ impl Dataset {
 
 /// Checks that the shard table matches the manifest.
 fn check_shards(manifest: &Manifest, shards: &ShardTable) -> Result<()> {
-    let unit = manifest.kind().length_unit();
+    let unit = manifest.schema.length_unit();
     for (name, split) in &manifest.splits {
         let listed = shards.split(name);
         let records = listed.map_or(0, |s| s.records());

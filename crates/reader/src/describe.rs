@@ -221,7 +221,7 @@ impl ShardFile {
             first_rank += count;
             Ok(run)
         });
-        let length = LengthSummary::from_runs(self.schema().kind.length_unit(), records, in_order)?;
+        let length = LengthSummary::from_runs(self.schema().length_unit(), records, in_order)?;
         let shorter_than = |length: u64| Ok(runs.range(..length).map(|(_, count)| count).sum());
         let histogram = match records {
             0 => Vec::new(),

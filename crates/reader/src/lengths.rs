@@ -36,7 +36,7 @@ impl Split {
         }
         let dataset = &self.state.dataset;
         let info = self.info().ok_or_else(|| Error::corrupt("the split is missing from the manifest"))?;
-        let unit = dataset.schema.kind.length_unit();
+        let unit = dataset.schema.length_unit();
         let files = info.length_index.iter().chain([&info.length_histogram]);
         let index = dataset.read_index(files, || {
             let histogram = dataset.segments(std::slice::from_ref(&info.length_histogram))?.pop();

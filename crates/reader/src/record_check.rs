@@ -1,8 +1,8 @@
 //! Checks a record against its entry in the record index.
 
 use dsconvert_dataset::index::IndexEntry;
-use dsconvert_dataset::sample::{Value, crc32c_of, length_of, uint};
-use dsconvert_dataset::schema::{HEIGHT, Schema, WIDTH};
+use dsconvert_dataset::sample::{Value, crc32c_of, index_values, length_of};
+use dsconvert_dataset::schema::Schema;
 
 /// Checks that `values` are those of the record that `entry` describes. The error is a clause for a message.
 pub(super) fn check_record<B: AsRef<[u8]>>(
@@ -21,11 +21,11 @@ pub(super) fn check_record<B: AsRef<[u8]>>(
     if length != entry.length {
         return Err(format!("the length is {length}, but {} in the record index", entry.length));
     }
-    if !schema.index_columns().is_empty() {
-        let (width, height) = (uint(schema, values, WIDTH), uint(schema, values, HEIGHT));
-        if (width, height) != (Some(entry.width.into()), Some(entry.height.into())) {
-            return Err("width and height differ from those in the record index".to_owned());
-        }
+    if index_values(schema, values) != Some(entry.columns) {
+        return Err(format!(
+            "{} differ from those in the record index",
+            schema.index_columns().join(" and ")
+        ));
     }
     Ok(())
 }

@@ -51,10 +51,6 @@ pub struct ConvertedRecord {
     pub record: Record,
     /// Length, in the unit of the kind of dataset.
     pub length: u64,
-    /// Width of the image in pixels; 0 without images.
-    pub width: u32,
-    /// Height of the image in pixels; 0 without images.
-    pub height: u32,
     /// [`Record::canonical_size`].
     pub canonical_bytes: u64,
     /// [`Record::crc32c`].
@@ -69,17 +65,7 @@ impl ConvertedRecord {
     /// Creates a record of the split with the ordinal `split`. Its key is taken to be unique by construction.
     pub fn new(split: u16, record: Record, length: u64) -> Self {
         let (canonical_bytes, crc32c) = (record.canonical_size(), record.crc32c());
-        Self {
-            split,
-            record,
-            length,
-            width: 0,
-            height: 0,
-            canonical_bytes,
-            crc32c,
-            key_hash: None,
-            continues: false,
-        }
+        Self { split, record, length, canonical_bytes, crc32c, key_hash: None, continues: false }
     }
 
     /// Returns the key, which is the first field in every kind of dataset.

@@ -34,7 +34,7 @@ use crate::error::{Error, Result};
 use crate::format::{self, Format, ShardWriter};
 use crate::index::IndexEntry;
 use crate::manifest::Counts;
-use crate::sample::Value;
+use crate::sample::{Value, index_values};
 use crate::storage::{
     NewFile, Writeback, Written, create_dir, lstat, random, remove_dir_all, remove_file, rename, write_file,
 };
@@ -237,14 +237,15 @@ impl UnitSink {
         shard.canonical_bytes += converted.canonical_bytes;
         split.records += 1;
         self.length = self.length.saturating_add(converted.length);
+        let columns = index_values(&self.context.units.schema, &converted.record.values);
         let row = IndexEntry {
             shard: split.shards,
             position: placed.position,
             bytes: placed.bytes,
             length: converted.length,
             crc32c: converted.crc32c,
-            width: converted.width,
-            height: converted.height,
+            columns: columns
+                .ok_or_else(|| Error::internal("the record lacks what the record index stores"))?,
         };
         if let Some(rows) = &mut split.rows {
             append(rows, &row_to_bytes(&row))?;
@@ -478,8 +479,8 @@ fn row_to_bytes(row: &IndexEntry) -> [u8; ROW_BYTES] {
     out[16..24].copy_from_slice(&row.length.to_le_bytes());
     out[24..28].copy_from_slice(&row.shard.to_le_bytes());
     out[28..32].copy_from_slice(&row.crc32c.to_le_bytes());
-    out[32..36].copy_from_slice(&row.width.to_le_bytes());
-    out[36..40].copy_from_slice(&row.height.to_le_bytes());
+    out[32..36].copy_from_slice(&row.columns[0].to_le_bytes());
+    out[36..40].copy_from_slice(&row.columns[1].to_le_bytes());
     out
 }
 
@@ -492,8 +493,7 @@ fn row_from_bytes(row: &[u8; ROW_BYTES]) -> IndexEntry {
         length: u64_at(16),
         shard: u32_at(24),
         crc32c: u32_at(28),
-        width: u32_at(32),
-        height: u32_at(36),
+        columns: [u32_at(32), u32_at(36)],
     }
 }
 
@@ -587,8 +587,7 @@ mod tests {
 
     #[test]
     fn rows_round_trip() {
-        let row =
-            IndexEntry { shard: 1, position: 2 << 32, bytes: 3, length: 4, crc32c: 5, width: 6, height: 7 };
+        let row = IndexEntry { shard: 1, position: 2 << 32, bytes: 3, length: 4, crc32c: 5, columns: [6, 7] };
         assert_eq!(row_from_bytes(&row_to_bytes(&row)), row);
     }
 }

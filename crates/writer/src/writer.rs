@@ -25,8 +25,8 @@ use crate::format::{Format, check_schema};
 use crate::index::check_split_name;
 use crate::manifest::{Manifest, PlanInfo, Sources};
 use crate::numbers::plural;
-use crate::sample::{Record, Reject, Value, length_of, uint};
-use crate::schema::{FieldType, HEIGHT, Schema, WIDTH};
+use crate::sample::{Record, Reject, Value, length_of};
+use crate::schema::{FieldType, Schema};
 use crate::size::MaxRejects;
 use crate::storage::{NewFile, Writeback, hex};
 
@@ -484,11 +484,6 @@ impl UnitWriter<'_> {
         check_values(schema, &record.values).map_err(invalid)?;
         let length = length_of(schema, &record.values).map_err(invalid)?;
         let mut converted = ConvertedRecord { continues, ..ConvertedRecord::new(split, record, length) };
-        if !schema.index_columns().is_empty() {
-            let number =
-                |name| uint(schema, &converted.record.values, name).and_then(|n| u32::try_from(n).ok());
-            (converted.width, converted.height) = number(WIDTH).zip(number(HEIGHT)).unwrap_or_default();
-        }
         let key_hash = xxh3_128(converted.key());
         converted.key_hash = Some(key_hash);
         converted.check_size().map_err(|reject| invalid(reject.message))?;

@@ -13,7 +13,7 @@ use crate::manifest::CARD_NAME;
 use crate::numbers::{count, mean, plural};
 use crate::printable::{printable, printable_path};
 use crate::reader::{Dataset, DatasetDescription};
-use crate::schema::{FieldType, Kind, LABEL, Schema};
+use crate::schema::{FieldType, LABEL, Schema};
 use crate::storage::{Access, lstat, write_file};
 
 /// Writes the card into the directory of the dataset.
@@ -63,7 +63,7 @@ fn card(dataset: &Dataset) -> Result<String> {
 fn add_metadata(card: &mut Lines, d: &DatasetDescription) {
     card.add("# Choose a license: https://huggingface.co/docs/hub/repositories-licenses");
     card.add("license: other");
-    if d.kind == Kind::Text {
+    if d.schema.holds_token_ids() {
         card.add("task_categories:\n- text-generation");
     } else if d.schema.index_of(LABEL).is_some() {
         card.add("task_categories:\n- image-classification");
@@ -108,7 +108,7 @@ fn add_text(card: &mut Lines, d: &DatasetDescription) {
         plural(d.sources.files, "file"),
         d.dsconvert
     ));
-    let unit = d.kind.length_unit().name();
+    let unit = d.schema.length_unit().name();
     card.add(format_args!("| split | records | bytes | mean {unit} | median {unit} | maximum {unit} |"));
     card.add("|---|---|---|---|---|---|");
     for (name, split) in &d.splits {

@@ -615,6 +615,6 @@ impl ImageRecord {
         values.push(name());
         values.extend(extra_values);
         let pixels = u64::from(width) * u64::from(height);
-        ConvertedRecord { width, height, ..ConvertedRecord::new(split, Record { values }, pixels) }
+        ConvertedRecord::new(split, Record { values }, pixels)
     }
 }

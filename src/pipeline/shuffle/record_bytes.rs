@@ -22,8 +22,6 @@ pub(super) fn encode(converted: &ConvertedRecord, out: &mut Vec<u8>) {
         split,
         record,
         length,
-        width,
-        height,
         // That of the record.
         canonical_bytes: _,
         crc32c,
@@ -32,8 +30,6 @@ pub(super) fn encode(converted: &ConvertedRecord, out: &mut Vec<u8>) {
     } = converted;
     out.put_u16_le(*split);
     out.put_u64_le(*length);
-    out.put_u32_le(*width);
-    out.put_u32_le(*height);
     out.put_u32_le(*crc32c);
     out.put_u8(u8::from(key_hash.is_some()));
     out.put_u128_le(key_hash.unwrap_or_default());
@@ -68,8 +64,6 @@ pub(super) fn encode(converted: &ConvertedRecord, out: &mut Vec<u8>) {
 pub(super) fn decode(mut bytes: Bytes) -> Option<ConvertedRecord> {
     let split = bytes.try_get_u16_le().ok()?;
     let length = bytes.try_get_u64_le().ok()?;
-    let width = bytes.try_get_u32_le().ok()?;
-    let height = bytes.try_get_u32_le().ok()?;
     let crc32c = bytes.try_get_u32_le().ok()?;
     let has_hash = bytes.try_get_u8().ok()? != 0;
     let key_hash = Some(bytes.try_get_u128_le().ok()?).filter(|_| has_hash);
@@ -99,13 +93,7 @@ pub(super) fn decode(mut bytes: Bytes) -> Option<ConvertedRecord> {
         });
     }
     let converted = ConvertedRecord::new(split, Record { values }, length);
-    (converted.crc32c == crc32c).then_some(ConvertedRecord {
-        width,
-        height,
-        key_hash,
-        continues,
-        ..converted
-    })
+    (converted.crc32c == crc32c).then_some(ConvertedRecord { key_hash, continues, ..converted })
 }
 
 #[cfg(test)]
@@ -128,7 +116,7 @@ mod tests {
             ids(IdWidth::U32, &[]),
         ];
         let mut converted = ConvertedRecord::new(3, Record { values }, 7);
-        (converted.width, converted.height, converted.continues) = (640, 480, true);
+        converted.continues = true;
         for key_hash in [None, Some(u128::MAX - 1)] {
             converted.key_hash = key_hash;
             let mut bytes = Vec::new();

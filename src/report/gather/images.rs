@@ -7,6 +7,7 @@ use crate::reader::{Dataset, Record, Split};
 use crate::report::histogram::Histogram;
 use crate::report::thumbnail::Thumbnails;
 use crate::sampling::{sample, seeded};
+use crate::schema::{HEIGHT, WIDTH};
 
 /// Maximum number of records whose size is read from the index.
 const MAX_RECORDS: u64 = 100_000;
@@ -57,7 +58,8 @@ pub(super) fn gather(
         let mut bytes = Vec::new();
         let read = sample(split.len(), MAX_RECORDS).into_iter().try_for_each(|ordinal| -> Result<()> {
             let entry = split.entry(ordinal)?;
-            sizes.push((entry.width, entry.height));
+            let side = |name| entry.column(dataset.schema(), name).unwrap_or(0);
+            sizes.push((side(WIDTH), side(HEIGHT)));
             bytes.push(entry.bytes as f64);
             Ok(())
         });

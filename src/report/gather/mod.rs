@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::manifest::{Manifest, Split as SplitInfo};
 use crate::numbers::{count, plural};
 use crate::reader::{Dataset, OpenOptions, Split};
-use crate::schema::Kind;
+use crate::schema::LengthUnit;
 use crate::storage::{Access, resolve, stat};
 
 /// Maximum number of splits to show in detail.
@@ -194,7 +194,7 @@ impl DatasetReport {
             Some(split) => vec![split],
             None => dataset.splits().take(MAX_SPLITS).collect(),
         };
-        let text = manifest.kind() == Kind::Text && options.documents > 0;
+        let text = manifest.schema.holds_token_ids() && options.documents > 0;
         let (vocabulary, no_text) =
             match text.then(|| Vocabulary::of(dataset, options.tokenizer)).transpose()? {
                 Some(Ok(vocabulary)) => (Some(vocabulary), None),
@@ -265,21 +265,23 @@ fn split_report(
 ) -> SplitReport {
     let name = split.name().to_owned();
     let info = dataset.manifest().splits.get(&name).cloned();
-    let info = info.unwrap_or_else(|| empty_split(dataset.manifest().kind()));
+    let info = info.unwrap_or_else(|| empty_split(dataset.schema().length_unit()));
     let mut report = SplitReport { name, info, lengths: None, images: None, text: None };
     if split.is_empty() {
         return report;
     }
     let what = format!("split {}: the length index cannot be read", report.name);
     report.lengths = problems.ok_or_add(&what, lengths(split));
-    match dataset.manifest().kind() {
-        Kind::Images => report.images = Some(images::gather(dataset, split, options, problems)),
-        Kind::Text => report.text = Some(text::gather(split, vocabulary, options, problems)),
+    if dataset.schema().holds_images() {
+        report.images = Some(images::gather(dataset, split, options, problems));
+    }
+    if dataset.schema().holds_token_ids() {
+        report.text = Some(text::gather(split, vocabulary, options, problems));
     }
     report
 }
 
-fn empty_split(kind: Kind) -> SplitInfo {
+fn empty_split(unit: LengthUnit) -> SplitInfo {
     let file =
         || crate::index::IndexFile { path: String::new(), bytes: 0, sha256: String::new(), records: 0 };
     SplitInfo {
@@ -288,7 +290,7 @@ fn empty_split(kind: Kind) -> SplitInfo {
         shards: 0,
         bytes: 0,
         length: crate::index::LengthSummary {
-            unit: kind.length_unit(),
+            unit,
             min: 0,
             max: 0,
             total: 0,

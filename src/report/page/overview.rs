@@ -6,7 +6,7 @@ use super::elements::{add, heading, numbers, pairs};
 use crate::numbers::{bytes, count, plural, up_to_three_digits};
 use crate::report::escape::{clipped, escape};
 use crate::report::gather::{DatasetReport, Problems};
-use crate::schema::Kind;
+use crate::schema::LengthUnit;
 
 /// Maximum number of rows in a table of splits, fields or options.
 const MAX_ROWS: usize = 200;
@@ -26,7 +26,7 @@ fn totals(report: &DatasetReport) -> (u64, u64, u64, u64) {
 /// Returns one line about the dataset.
 pub(super) fn lead(report: &DatasetReport) -> String {
     let manifest = &report.manifest;
-    let kind = if manifest.kind() == Kind::Images { "Image dataset" } else { "Text dataset" };
+    let kind = if manifest.schema.holds_images() { "Image dataset" } else { "Text dataset" };
     format!("{kind} in {} shards, written by dsconvert {}", manifest.format, manifest.dsconvert)
 }
 
@@ -35,18 +35,15 @@ pub(super) fn tiles(report: &DatasetReport) -> Vec<(&'static str, String)> {
     let manifest = &report.manifest;
     let (records, shards, size, length) = totals(report);
     let mut tiles = vec![("Records", count(records)), ("Size", bytes(size)), ("Shards", count(shards))];
-    match manifest.kind() {
-        Kind::Images => {
-            if manifest.schema.index_of(crate::schema::LABEL).is_some() {
-                tiles.push(("Classes", count(manifest.schema.class_names.len() as u64)));
-            }
-            tiles.push(("Pixels", crate::numbers::short(length as f64)));
-        }
-        Kind::Text => tiles.push((
-            "Tokens",
-            if length < 1_000_000 { count(length) } else { crate::numbers::short(length as f64) },
-        )),
+    if manifest.schema.label_field().is_some() {
+        tiles.push(("Classes", count(manifest.schema.class_names.len() as u64)));
     }
+    let short = crate::numbers::short(length as f64);
+    tiles.push(match manifest.schema.length_unit() {
+        LengthUnit::Tokens => ("Tokens", if length < 1_000_000 { count(length) } else { short }),
+        LengthUnit::Pixels => ("Pixels", short),
+        LengthUnit::Bytes => ("Bytes", short),
+    });
     tiles.push(("Items found", count(manifest.counts.found)));
     for (name, value) in [
         ("Rejected", manifest.counts.rejected),
@@ -103,7 +100,7 @@ pub(super) fn problems(out: &mut String, report: &DatasetReport) {
 
 pub(super) fn split_table(out: &mut String, report: &DatasetReport) {
     let manifest = &report.manifest;
-    let unit = manifest.kind().length_unit().name();
+    let unit = manifest.schema.length_unit().name();
     out.push_str("<section class=\"card\" aria-label=\"Splits\">\n<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">Split</th>");
     for name in ["records", "shards", "size", "found", "rejected"] {
         add(out, format_args!("<th scope=\"col\" class=\"n\">{name}</th>"));

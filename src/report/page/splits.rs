@@ -5,7 +5,6 @@ use super::{images, text};
 use crate::numbers::{count, mean, plural};
 use crate::report::gather::{DatasetReport, SplitReport};
 use crate::report::svg::{histogram, padding_curves, sizes};
-use crate::schema::Kind;
 
 pub(super) fn section(out: &mut String, report: &DatasetReport, split: &SplitReport, number: usize) {
     out.push_str("<section>\n");
@@ -29,7 +28,7 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, split: &SplitRep
             count(length.p99)
         ),
     );
-    plots(out, report.manifest.kind(), split);
+    plots(out, split);
     if let Some(found) = &split.images {
         images::section(out, found);
     }
@@ -39,7 +38,7 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, split: &SplitRep
     out.push_str("</section>\n");
 }
 
-fn plots(out: &mut String, kind: Kind, split: &SplitReport) {
+fn plots(out: &mut String, split: &SplitReport) {
     out.push_str("<div class=\"plots\">\n");
     let mut note = None;
     if let Some(found) = split.images.as_ref().filter(|found| !found.sizes.is_empty()) {
@@ -62,7 +61,7 @@ fn plots(out: &mut String, kind: Kind, split: &SplitReport) {
     }
     match &split.lengths {
         Some(lengths) => {
-            let (title, thing) = if kind == Kind::Images { ("Pixels", "image") } else { ("Record length", "record") };
+            let (title, thing) = if split.images.is_some() { ("Pixels", "image") } else { ("Record length", "record") };
             card(out, lengths, title, (split.info.length.unit.name(), thing), true);
         }
         None => out.push_str(

@@ -19,7 +19,6 @@ use crate::error::{Error, Result};
 use crate::manifest::{Counts, Split};
 use crate::options::RunOptions;
 use crate::pipeline::{Activity, Outcome, Phase, Progress};
-use crate::schema::Kind;
 use crate::source::retries;
 use crate::storage::objects::repeated_requests;
 
@@ -260,7 +259,7 @@ impl RunReport {
         let sum = |of: fn(&Split) -> u64| {
             manifest.splits.values().fold(0u64, |sum, split| sum.saturating_add(of(split)))
         };
-        let is_text = manifest.kind() == Kind::Text;
+        let is_text = manifest.schema.holds_token_ids();
         self.kind = manifest.kind().name().to_owned();
         self.fingerprint = manifest.fingerprint.clone();
         self.was_complete = done.was_complete;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Rates, RunLimits, RunReport};
 use crate::options::RunOptions;
 use crate::pipeline::{Outcome, PartOutcome, Progress, Selection};
-use crate::schema::Kind;
+use crate::schema::LengthUnit;
 
 /// Units of a plan that a part has to convert.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ impl RunReport {
     ) -> Self {
         let limits = RunLimits { threads: run.threads, memory_bytes: run.memory_bytes };
         let done = progress.converted_units();
-        let tokens = (part.kind == Kind::Text).then_some(done.length);
+        let tokens = (part.kind.length_unit() == LengthUnit::Tokens).then_some(done.length);
         let seconds = total.as_secs_f64().max(1e-9);
         let per_second = |amount: u64| amount as f64 / seconds;
         Self {

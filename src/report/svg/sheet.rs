@@ -6,7 +6,6 @@ use super::{HEIGHT, Plot, STYLE, WIDTH, histogram, padding_curves, sizes};
 use crate::numbers::plural;
 use crate::report::escape::{clipped, escape};
 use crate::report::gather::{DatasetReport, SplitReport};
-use crate::schema::Kind;
 
 /// Plots per row.
 const COLUMNS: usize = 2;
@@ -47,7 +46,7 @@ pub fn plots_svg(report: &DatasetReport) -> String {
     let mut y = 0.0;
     let width = WIDTH * COLUMNS as f64;
     for split in &report.splits {
-        let things = if report.manifest.kind() == Kind::Images { "image" } else { "record" };
+        let things = if report.manifest.schema.holds_images() { "image" } else { "record" };
         let _ = writeln!(
             body,
             "<text class=\"dsc-title\" x=\"16\" y=\"{:.0}\">{} · {} · {}</text>",

@@ -7,28 +7,24 @@ use super::table::{Geometry, IndexTable, Spec, TableColumn, TableWriter, u32_col
 use super::{IndexFile, MAX_LENGTH, Segment};
 use crate::error::{Error, Result};
 use crate::format::Placed;
-use crate::schema::{HEIGHT, Kind, LENGTH, WIDTH};
+use crate::schema::{Kind, LENGTH, MAX_INDEX_COLUMNS, Schema};
 use crate::storage::Blob;
 
-/// Columns of the record index. Text datasets lack `width` and `height`.
-const COLUMNS: [TableColumn; 7] = [
+/// Columns of every record index. Those of [`RecordLayout::index_columns`](crate::schema::RecordLayout) follow.
+const COLUMNS: [TableColumn; 5] = [
     u32_column("shard"),
     u64_column("position"),
     u64_column("bytes"),
     u64_column(LENGTH),
     u32_column("crc32c"),
-    u32_column(WIDTH),
-    u32_column(HEIGHT),
 ];
-/// Number of columns that every kind has.
-const COMMON: usize = 5;
 const LENGTH_COLUMN: usize = 3;
+/// Maximum number of columns.
+const MAX_COLUMNS: usize = COLUMNS.len() + MAX_INDEX_COLUMNS;
 
 fn spec(kind: Kind) -> Spec {
-    let columns: &[TableColumn] = match kind {
-        Kind::Images => &COLUMNS,
-        Kind::Text => COLUMNS.split_at(COMMON).0,
-    };
+    let further = kind.layout().index_columns.iter().map(|name| u32_column(name));
+    let columns = COLUMNS.into_iter().chain(further).collect();
     Spec { table: "records", columns, unit: Some(kind.length_unit()), segmented: true }
 }
 
@@ -45,10 +41,9 @@ pub struct IndexEntry {
     pub length: u64,
     /// CRC32C of the canonical form of the record.
     pub crc32c: u32,
-    /// Width of the stored image in pixels; 0 for text.
-    pub width: u32,
-    /// Height of the stored image in pixels; 0 for text.
-    pub height: u32,
+    /// Values of the fields that the index stores, too, in the order of [`Schema::index_columns`]: width and height of an
+    /// image in pixels. The rest is 0.
+    pub columns: [u32; MAX_INDEX_COLUMNS],
 }
 
 impl IndexEntry {
@@ -57,19 +52,22 @@ impl IndexEntry {
         Placed { position: self.position, bytes: self.bytes }
     }
 
-    fn to_row(self) -> [u64; COLUMNS.len()] {
-        [
-            self.shard.into(),
-            self.position,
-            self.bytes,
-            self.length,
-            self.crc32c.into(),
-            self.width.into(),
-            self.height.into(),
-        ]
+    /// Returns the value of the field `name` of `schema`, if the index stores it.
+    pub fn column(&self, schema: &Schema, name: &str) -> Option<u32> {
+        let at = schema.index_columns().iter().position(|&column| column == name)?;
+        self.columns.get(at).copied()
     }
 
-    fn from_row([shard, position, bytes, length, crc32c, width, height]: [u64; COLUMNS.len()]) -> Self {
+    fn to_row(self) -> [u64; MAX_COLUMNS] {
+        let Self { shard, position, bytes, length, crc32c, columns } = self;
+        let mut row = [0; MAX_COLUMNS];
+        let (common, further) = row.split_at_mut(COLUMNS.len());
+        common.copy_from_slice(&[shard.into(), position, bytes, length, crc32c.into()]);
+        further.copy_from_slice(&columns.map(u64::from));
+        row
+    }
+
+    fn from_row([shard, position, bytes, length, crc32c, columns @ ..]: [u64; MAX_COLUMNS]) -> Self {
         // `u32` columns are read from four bytes, so the casts are lossless.
         Self {
             shard: shard as u32,
@@ -77,8 +75,7 @@ impl IndexEntry {
             bytes,
             length,
             crc32c: crc32c as u32,
-            width: width as u32,
-            height: height as u32,
+            columns: columns.map(|value| value as u32),
         }
     }
 }
@@ -182,7 +179,7 @@ impl RecordIndex {
     /// [`ErrorKind::OutOfRange`](crate::error::ErrorKind) if `records` exceeds the index. The iterator ends after the
     /// first error.
     pub fn entries(&self, records: Range<u64>) -> Result<impl Iterator<Item = Result<IndexEntry>> + '_> {
-        let rows = self.table.iter(records, [0, 1, 2, 3, 4, 5, 6])?;
+        let rows = self.table.iter::<MAX_COLUMNS>(records, std::array::from_fn(|column| column))?;
         Ok(rows.map(|row| row.map(IndexEntry::from_row)))
     }
 
@@ -242,15 +239,14 @@ mod tests {
     }
 
     fn any_entry() -> impl Strategy<Value = IndexEntry> {
-        (any::<(u32, u64, u64, u32, u32, u32)>(), 0..=MAX_LENGTH).prop_map(
-            |((shard, position, bytes, crc32c, width, height), length)| IndexEntry {
+        (any::<(u32, u64, u64, u32, [u32; 2])>(), 0..=MAX_LENGTH).prop_map(
+            |((shard, position, bytes, crc32c, columns), length)| IndexEntry {
                 shard,
                 position,
                 bytes,
                 length,
                 crc32c,
-                width,
-                height,
+                columns,
             },
         )
     }
@@ -281,7 +277,7 @@ mod tests {
             let index = RecordIndex::with_geometry(segments(dir.path(), &files, access), kind, geometry).unwrap();
             let expected: Vec<IndexEntry> = match kind {
                 Kind::Images => entries,
-                Kind::Text => entries.into_iter().map(|e| IndexEntry { width: 0, height: 0, ..e }).collect(),
+                Kind::Text => entries.into_iter().map(|e| IndexEntry { columns: [0; 2], ..e }).collect(),
             };
             prop_assert_eq!(index.len(), expected.len() as u64);
             for (i, entry) in (0..).zip(&expected) {

@@ -425,6 +425,7 @@ pub fn open_listed(dir: &Path, path: &str, bytes: u64, access: Access) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::LengthUnit;
 
     /// Returns a manifest without splits.
     fn manifest() -> Manifest {
@@ -503,7 +504,7 @@ mod tests {
             records: 3,
             shards: 1,
             bytes: 9,
-            length: LengthSummary::from_runs(Kind::Images.length_unit(), 0, []).unwrap(),
+            length: LengthSummary::from_runs(LengthUnit::Pixels, 0, []).unwrap(),
             class_counts: Some(vec![2]),
             record_index: vec![file.clone()],
             length_index: vec![file.clone()],

@@ -13,7 +13,7 @@ use dsconvert_dataset::index::{
 use dsconvert_dataset::manifest::{
     Counts, FileEntry, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, Split,
 };
-use dsconvert_dataset::sample::{Ids, Record, Value};
+use dsconvert_dataset::sample::{Ids, Record, Value, index_values, length_of};
 use dsconvert_dataset::schema::{Field, FieldType, IdWidth, Kind, Schema};
 use dsconvert_dataset::storage::{NewFile, create_dir, write_file};
 
@@ -83,11 +83,7 @@ pub(super) fn write_records(
             for _ in 0..count {
                 let record = record(next);
                 let placed = writer.push(&record)?;
-                let (width, height, length) = match (kind, &record.values[1..4]) {
-                    (Kind::Images, [_, Value::UInt(w), Value::UInt(h)]) => (*w as u32, *h as u32, w * h),
-                    (_, [Value::Ids(ids), ..]) => (0, 0, ids.len() as u64),
-                    _ => (0, 0, 0),
-                };
+                let length = length_of(&schema, &record.values).unwrap_or_default();
                 let label = schema.label_field().and_then(|field| match record.values.get(field)? {
                     Value::Int(label) => class_counts.as_mut()?.get_mut(usize::try_from(*label).ok()?),
                     _ => None,
@@ -100,8 +96,7 @@ pub(super) fn write_records(
                     bytes: placed.bytes,
                     length,
                     crc32c: record.crc32c(),
-                    width,
-                    height,
+                    columns: index_values(&schema, &record.values).unwrap_or_default(),
                 })?;
                 next += 1;
             }

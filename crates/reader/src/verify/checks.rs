@@ -149,7 +149,7 @@ impl<'a> Checks<'a> {
         let check = || {
             let lengths = split.unchecked_length_index()?;
             lengths.verify(split.unchecked_record_index()?)?;
-            let unit = self.state.schema.kind.length_unit();
+            let unit = self.state.schema.length_unit();
             let summary = LengthSummary::from_runs(unit, split.len(), lengths.histogram()?)?;
             if split.info().is_none_or(|info| info.length != summary) {
                 let what =

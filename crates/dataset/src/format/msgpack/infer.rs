@@ -6,9 +6,7 @@ use rmp::Marker;
 use super::{Cursor, is_str, width_key};
 use crate::error::{Error, Result};
 use crate::format::frames::{Fault, frames};
-use crate::schema::{
-    Field, FieldType, HEIGHT, IMAGE, INPUT_IDS, IdWidth, KEY, Kind, LABEL, LENGTH, ORIGIN, Schema, WIDTH,
-};
+use crate::schema::{Field, FieldType, IMAGE, IdWidth, KEY, Kind, LABEL, Schema};
 use crate::storage::Blob;
 
 /// Returns whether `head` starts like a MessagePack record: a map whose first key is `key`.
@@ -47,26 +45,19 @@ pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
     if inferred.is_empty() {
         return Err(Error::corrupt("the schema of an empty shard cannot be inferred").at_path(blob.path()));
     }
-    let kind = if inferred.iter().any(|(name, _)| name == INPUT_IDS) { Kind::Text } else { Kind::Images };
-    let fields = inferred.into_iter().map(|(name, ty)| {
+    let kind = Kind::of_fields(|payload| inferred.iter().any(|(name, _)| name == payload));
+    let mut schema = Schema { kind, fields: Vec::new(), class_names: Vec::new() };
+    for (name, ty) in inferred {
         let ty = match ty {
-            Some(FieldType::Int64) if kind == Kind::Images && name == LABEL => FieldType::Label,
-            Some(FieldType::Binary) if kind == Kind::Images && name == IMAGE => FieldType::Image,
-            None if kind == Kind::Images && name == LABEL => FieldType::Label,
+            Some(FieldType::Int64) | None if schema.holds_images() && name == LABEL => FieldType::Label,
+            Some(FieldType::Binary) if schema.holds_images() && name == IMAGE => FieldType::Image,
             other => other.unwrap_or(FieldType::String),
         };
-        inferred_field(kind, name, ty)
-    });
-    Schema { kind, fields: fields.collect(), class_names: Vec::new() }.checked_as_read()
-}
-
-/// Creates an inferred field. Fields that every record of `kind` has are required.
-fn inferred_field(kind: Kind, name: String, ty: FieldType) -> Field {
-    let built_in = match kind {
-        Kind::Images => [KEY, ORIGIN, IMAGE, WIDTH, HEIGHT].contains(&name.as_str()),
-        Kind::Text => [KEY, ORIGIN, INPUT_IDS, LENGTH].contains(&name.as_str()),
-    };
-    Field { name, ty, nullable: !built_in }
+        // Fields that every record has are required.
+        let nullable = schema.layout().built_in().all(|built_in| built_in != name);
+        schema.fields.push(Field { name, ty, nullable });
+    }
+    schema.checked_as_read()
 }
 
 /// Reads a record without a schema.

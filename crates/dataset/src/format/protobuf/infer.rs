@@ -8,7 +8,7 @@ use super::message;
 use super::proto::record::Payload;
 use crate::error::{Error, Result};
 use crate::format::frames::{Fault, frames};
-use crate::schema::{Field, FieldType, IdWidth, Kind, Schema};
+use crate::schema::{Field, FieldType, IdWidth, Schema};
 use crate::storage::Blob;
 
 /// Maximum fields of a record with an unknown schema.
@@ -21,9 +21,8 @@ pub(in crate::format) fn sniff(blob: &Blob) -> bool {
 
 /// What one record reveals about the schema.
 struct InferredShape {
-    kind: Kind,
-    /// Type of `input_ids`; unused for images.
-    ids: FieldType,
+    /// Size of a token id; `None` if the records are images.
+    ids: Option<IdWidth>,
     /// Whether an image has a label.
     label: bool,
     /// Name and type of each extra field. The type is `None` if the value is null.
@@ -49,7 +48,7 @@ pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
             *inferred = inferred.or(ty);
         }
     }
-    let Some(InferredShape { kind, ids, label, extra }) = inferred else {
+    let Some(InferredShape { ids, label, extra }) = inferred else {
         return Err(Error::corrupt("the schema of an empty shard cannot be inferred").at_path(blob.path()));
     };
     let extra = extra.into_iter().map(|(name, ty)| Field {
@@ -57,9 +56,9 @@ pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
         ty: ty.unwrap_or(FieldType::String),
         nullable: true,
     });
-    match kind {
-        Kind::Images => Schema::images(label.then(Vec::new), extra.collect()),
-        Kind::Text => Schema::text(ids.id_width().unwrap_or(IdWidth::U32), extra.collect()),
+    match ids {
+        None => Schema::images(label.then(Vec::new), extra.collect()),
+        Some(width) => Schema::text(width, extra.collect()),
     }
 }
 
@@ -73,10 +72,10 @@ fn shape(bytes: &Bytes) -> Result<(InferredShape, usize), Fault> {
         let ty = field.value.as_ref().map(extra_type).transpose().map_err(bad)?;
         extra.push((field.name, ty));
     }
-    let (kind, ids, label) = match message.payload {
-        Some(Payload::Image(image)) => (Kind::Images, FieldType::IdsU32, image.label.is_some()),
-        Some(Payload::Text(text)) => (Kind::Text, FieldType::ids(width(text.id_width).map_err(bad)?), false),
+    let (ids, label) = match message.payload {
+        Some(Payload::Image(image)) => (None, image.label.is_some()),
+        Some(Payload::Text(text)) => (Some(width(text.id_width).map_err(bad)?), false),
         None => return Err(bad("the record has neither an image nor text".to_owned())),
     };
-    Ok((InferredShape { kind, ids, label, extra }, size))
+    Ok((InferredShape { ids, label, extra }, size))
 }

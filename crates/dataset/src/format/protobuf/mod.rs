@@ -15,9 +15,7 @@ use super::check;
 use super::frames::{Fault, FrameCodec};
 use crate::error::{Error, Result};
 use crate::sample::{Record, Value};
-use crate::schema::{
-    Field, FieldType, HEIGHT, IMAGE, INPUT_IDS, KEY, Kind, LABEL, LENGTH, ORIGIN, Schema, WIDTH,
-};
+use crate::schema::{Field, FieldType, HEIGHT, IMAGE, INPUT_IDS, KEY, LABEL, LENGTH, ORIGIN, Schema, WIDTH};
 
 pub(super) use infer::{infer_schema, sniff};
 
@@ -52,16 +50,18 @@ enum FieldSlot {
 }
 
 impl FieldSlot {
-    fn of(kind: Kind, field: &Field) -> Self {
-        match (kind, field.name.as_str()) {
-            (_, KEY) => FieldSlot::Key,
-            (_, ORIGIN) => FieldSlot::Origin,
-            (Kind::Images, IMAGE) => FieldSlot::Data,
-            (Kind::Images, WIDTH) => FieldSlot::Width,
-            (Kind::Images, HEIGHT) => FieldSlot::Height,
-            (Kind::Images, LABEL) if field.ty == FieldType::Label => FieldSlot::Label,
-            (Kind::Text, INPUT_IDS) => FieldSlot::InputIds,
-            (Kind::Text, LENGTH) => FieldSlot::Length,
+    fn of(schema: &Schema, field: &Field) -> Self {
+        let has_slot = schema.layout().built_in().any(|name| name == field.name);
+        match field.name.as_str() {
+            LABEL if schema.holds_images() && field.ty == FieldType::Label => FieldSlot::Label,
+            _ if !has_slot => FieldSlot::Extra,
+            KEY => FieldSlot::Key,
+            ORIGIN => FieldSlot::Origin,
+            IMAGE => FieldSlot::Data,
+            WIDTH => FieldSlot::Width,
+            HEIGHT => FieldSlot::Height,
+            INPUT_IDS => FieldSlot::InputIds,
+            LENGTH => FieldSlot::Length,
             _ => FieldSlot::Extra,
         }
     }
@@ -88,7 +88,7 @@ pub(super) struct Protobuf {
 
 impl FrameCodec for Protobuf {
     fn new(schema: Arc<Schema>) -> Result<Self> {
-        let slots: Vec<FieldSlot> = schema.fields.iter().map(|f| FieldSlot::of(schema.kind, f)).collect();
+        let slots: Vec<FieldSlot> = schema.fields.iter().map(|f| FieldSlot::of(&schema, f)).collect();
         for (field, slot) in schema.fields.iter().zip(&slots) {
             if !slot.holds(field) {
                 return Err(Error::usage(format!(
@@ -150,9 +150,9 @@ impl Protobuf {
                 }
             }
         }
-        message.payload = Some(match self.schema.kind {
-            Kind::Images => Payload::Image(image),
-            Kind::Text => Payload::Text(text),
+        message.payload = Some(match self.schema.holds_images() {
+            true => Payload::Image(image),
+            false => Payload::Text(text),
         });
         Ok(message)
     }
@@ -160,9 +160,9 @@ impl Protobuf {
     /// Converts `message` to a record. The error is one sentence.
     fn record(&self, message: proto::Record) -> Result<Record, String> {
         let proto::Record { key, origin, extra, payload } = message;
-        let (image, text) = match (payload, self.schema.kind) {
-            (Some(Payload::Image(image)), Kind::Images) => (image, proto::Text::default()),
-            (Some(Payload::Text(text)), Kind::Text) => (proto::Image::default(), text),
+        let (image, text) = match (payload, self.schema.holds_images()) {
+            (Some(Payload::Image(image)), true) => (image, proto::Text::default()),
+            (Some(Payload::Text(text)), false) => (proto::Image::default(), text),
             _ => return Err(format!("the record is not of kind {}", self.schema.kind.name())),
         };
         let mut strings = (Some(key), Some(origin));

@@ -12,19 +12,26 @@ mod tests;
 pub use build::LengthIndexBuilder;
 pub use read::{Bucket, LengthIndex};
 
+use std::borrow::Cow;
+
 use super::table::{Spec, TableColumn, u64_column};
 use crate::schema::{LENGTH, LengthUnit};
 
 /// Record ordinal of each rank.
 const PERMUTATION: Spec =
-    Spec { table: "lengths", columns: &[u64_column("record")], unit: None, segmented: true };
+    Spec { table: "lengths", columns: Cow::Borrowed(&[u64_column("record")]), unit: None, segmented: true };
 
 const HISTOGRAM_COLUMNS: [TableColumn; 3] =
     [u64_column(LENGTH), u64_column("count"), u64_column("first_rank")];
 
 /// Specification of the histogram: one row per distinct length, in ascending order.
 fn histogram(unit: LengthUnit) -> Spec {
-    Spec { table: "histogram", columns: &HISTOGRAM_COLUMNS, unit: Some(unit), segmented: false }
+    Spec {
+        table: "histogram",
+        columns: Cow::Borrowed(&HISTOGRAM_COLUMNS),
+        unit: Some(unit),
+        segmented: false,
+    }
 }
 
 /// All records of one length: a row of the histogram.

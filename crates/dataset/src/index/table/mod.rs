@@ -6,6 +6,7 @@
 mod read;
 mod write;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -62,11 +63,11 @@ pub(super) const fn u64_column(name: &'static str) -> TableColumn {
 }
 
 /// Name and columns of a table.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Spec {
     /// Name of the table, used in its file names and metadata.
     pub(super) table: &'static str,
-    pub(super) columns: &'static [TableColumn],
+    pub(super) columns: Cow<'static, [TableColumn]>,
     /// Unit of the column `length`, if the table has it.
     pub(super) unit: Option<LengthUnit>,
     /// Whether the table is split into numbered files.
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn newer_versions_and_other_tables_are_different_errors() {
         const COLUMNS: [TableColumn; 1] = [u64_column("x")];
-        let spec = Spec { table: "a", columns: &COLUMNS, unit: None, segmented: false };
+        let spec = Spec { table: "a", columns: Cow::Borrowed(&COLUMNS), unit: None, segmented: false };
         let expected = spec.schema();
         let with = |label: &str| {
             let schema = Schema::clone(&expected).with_metadata(one(METADATA_KEY, label.to_owned()));

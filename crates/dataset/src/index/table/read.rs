@@ -165,7 +165,7 @@ impl IndexTable {
             (values.end - values.start >= batch.rows * column.width.bytes()).then_some(values.start)
         };
         values
-            .zip(self.spec.columns)
+            .zip(self.spec.columns.iter())
             .map(offset)
             .collect::<Option<_>>()
             .ok_or_else(|| corrupt("is truncated"))

@@ -51,10 +51,10 @@ impl TableWriter {
         Ok(Self {
             dataset: dataset.to_owned(),
             split: split.to_owned(),
-            spec,
             geometry,
             schema: spec.schema(),
             batch: spec.columns.iter().map(|c| numbers(c.width)).collect(),
+            spec,
             batch_rows: 0,
             file: None,
             file_rows: 0,
@@ -69,7 +69,7 @@ impl TableWriter {
         } else if self.batch_rows == self.geometry.batch_rows {
             self.write_batch()?;
         }
-        for ((numbers, &value), column) in self.batch.iter_mut().zip(row).zip(self.spec.columns) {
+        for ((numbers, &value), column) in self.batch.iter_mut().zip(row).zip(self.spec.columns.iter()) {
             match numbers {
                 ColumnBuffer::U64(values) => values.push(value),
                 ColumnBuffer::U32(values) => values.push(u32::try_from(value).map_err(|_| {
