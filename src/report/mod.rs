@@ -11,9 +11,6 @@
 //!
 //! Every string of a dataset passes through [`escape`] before it enters HTML or SVG.
 
-mod bytes_per_token;
-mod class_counts;
-mod contact_sheet;
 mod escape;
 mod gather;
 mod histogram;
@@ -23,19 +20,18 @@ mod svg;
 mod thumbnail;
 mod vocabulary;
 
-pub use bytes_per_token::bytes_per_token;
-pub use class_counts::ClassCounts;
-pub use contact_sheet::contact_sheet;
 pub use escape::escape;
 pub(crate) use gather::LabelCounts;
 pub use gather::{
-    Classes, Curves, DatasetReport, DecodedSample, ImageStats, RejectExamples, ReportOptions, ShownToken,
-    SplitReport, TextStats, Thumbnail, TokenCount,
+    ClassCounts, Classes, Curves, DatasetReport, DecodedSample, ImageStats, RejectExamples, ReportOptions,
+    ShownToken, SplitReport, TextStats, Thumbnail, TokenCount,
 };
 pub use histogram::{Bin, Histogram};
 pub use page::{page_html, summary_html};
+pub use run::bytes_per_token;
 pub use run::{
     ActivityTimes, Host, PartUnits, RUN_REPORT_VERSION, RunReport, peak_memory_bytes, run_reports,
 };
 pub use svg::plots_svg;
+pub use thumbnail::contact_sheet;
 pub(crate) use vocabulary::Vocabulary;

@@ -58,22 +58,16 @@ pub use dsconvert_dataset::{error, format, index, manifest, packing, sample, sch
 
 pub mod batch;
 mod dataset;
-mod dataset_state;
 #[cfg(feature = "decode")]
 pub mod decode;
 mod describe;
-mod hash;
-mod index_check;
 mod iter;
 mod lend;
 mod lengths;
 pub mod loader;
 mod open_options;
 mod range;
-mod read_ahead;
 mod record;
-mod record_check;
-mod shard_file;
 mod shards;
 mod source;
 mod split;
@@ -83,7 +77,6 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod verify;
-mod warm;
 
 pub use dataset::Dataset;
 pub use describe::{
@@ -93,7 +86,7 @@ pub use describe::{
 pub use iter::Records;
 pub use open_options::{DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, DEFAULT_READ_AHEAD_BYTES, OpenOptions};
 pub use record::Record;
-pub use shard_file::ShardFile;
+pub use shards::ShardFile;
 pub use source::{ReadIds, RecordSource};
 pub use split::Split;
 pub use verify::{DEFAULT_MAX_PROBLEMS, DecodeFn, VerifyOptions, VerifyProgress, VerifyReport, verify};

@@ -10,11 +10,11 @@ use dsconvert_dataset::manifest;
 use dsconvert_dataset::sample::{self, Value};
 use dsconvert_dataset::schema::Schema;
 
-use super::dataset_state::DatasetState;
-use super::index_check::CheckedIndexes;
-use super::read_ahead::ReadAhead;
+use super::dataset::CheckedIndexes;
+use super::dataset::DatasetState;
+use super::iter::ReadAhead;
 use super::record::Record;
-use super::record_check::check_record;
+use super::record::check_record;
 use super::shards::OpenShards;
 
 /// State shared by all handles of one split.

@@ -2,25 +2,24 @@
 //!
 //! A run report is operational data. It is never written into the dataset, whose bytes do not depend on the machine.
 
-mod files;
 mod host;
-mod part;
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, HashSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::files::run_reports;
 pub use self::host::{Host, peak_memory_bytes};
-pub use self::part::PartUnits;
 use crate::error::{Error, Result};
-use crate::manifest::{Counts, Split};
+use crate::manifest::{Counts, Manifest, Split};
 use crate::options::RunOptions;
-use crate::pipeline::{Activity, Outcome, Phase, Progress};
+use crate::pipeline::{Activity, Outcome, PartOutcome, Phase, Progress, Selection};
+use crate::schema::LengthUnit;
 use crate::source::retries;
 use crate::storage::objects::repeated_requests;
+use crate::storage::{Access, Blob, list_dir, stat};
 
 /// Version of the run report format.
 pub const RUN_REPORT_VERSION: u32 = 1;
@@ -283,5 +282,161 @@ impl RunReport {
             serde_json::to_vec_pretty(self).map_err(|e| Error::not_serialized("the run report", e))?;
         json.push(b'\n');
         Ok(json)
+    }
+}
+
+/// Returns the bytes of source text per token of the dataset, or `None` if its tokens are not those of the whole texts:
+/// documents were truncated, or split into pieces that overlap.
+pub fn bytes_per_token(manifest: &Manifest, text_bytes: u64, tokens: u64) -> Option<f64> {
+    let notes = |name: &str| manifest.notes.get(name).copied().unwrap_or(0);
+    let overflow = manifest.options.get("overflow").and_then(|value| value.as_str());
+    let has_overlap = notes("split") > 0 && overflow != Some("split");
+    let is_whole = notes("truncated") == 0 && !has_overlap;
+    (is_whole && tokens > 0).then(|| text_bytes as f64 / tokens as f64)
+}
+
+/// Units of a plan that a part has to convert.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PartUnits {
+    /// Identity of the plan; missing if the dataset was committed before.
+    pub plan: Option<String>,
+    /// Digest of the source files of the plan, as in the manifest; missing in reports of older versions.
+    pub listing: Option<String>,
+    /// Selected units: a part as `2/8`, units as `3,7-9`, or `all`.
+    pub selection: String,
+    /// Number of selected units.
+    pub units: u32,
+    /// Number of units that this process converted. The others were finished before.
+    pub converted: u32,
+    /// Number of units in the whole plan.
+    pub planned: u32,
+}
+
+impl RunReport {
+    /// Creates the report of `dsconvert run`: what one process converted.
+    pub fn of_part(
+        part: &PartOutcome,
+        selection: &Selection,
+        run: &RunOptions,
+        progress: &Progress,
+        total: Duration,
+    ) -> Self {
+        let limits = RunLimits { threads: run.threads, memory_bytes: run.memory_bytes };
+        let done = progress.converted_units();
+        let tokens = (part.kind.length_unit() == LengthUnit::Tokens).then_some(done.length);
+        let seconds = total.as_secs_f64().max(1e-9);
+        let per_second = |amount: u64| amount as f64 / seconds;
+        Self {
+            kind: part.kind.name().to_owned(),
+            was_complete: part.was_committed,
+            part: Some(PartUnits {
+                plan: part.plan.clone(),
+                listing: part.listing.clone(),
+                selection: selection.to_string(),
+                units: part.units,
+                converted: part.converted,
+                planned: part.planned,
+            }),
+            rates: Rates {
+                items: per_second(done.counts.found),
+                bytes_in: per_second(done.bytes_in),
+                bytes_out: per_second(done.bytes_out),
+                tokens: tokens.map(per_second),
+            },
+            counts: done.counts,
+            reject_codes: done.reject_codes,
+            records: done.records,
+            bytes_in: done.bytes_in,
+            bytes_out: done.bytes_out,
+            text_bytes: tokens.map(|_| done.text_bytes),
+            tokens,
+            options: part.options.clone(),
+            ..Self::measured("run", limits, &run.out, progress, Duration::ZERO, total)
+        }
+    }
+
+    /// Creates the report of `dsconvert merge`, which converts nothing: its rates are 0.
+    pub fn of_merge(
+        done: &Outcome,
+        out: &Path,
+        threads: usize,
+        progress: &Progress,
+        total: Duration,
+    ) -> Self {
+        let limits = RunLimits { threads, memory_bytes: 0 };
+        let mut report = Self::measured("merge", limits, out, progress, Duration::ZERO, total);
+        report.add_dataset(done);
+        report
+    }
+}
+
+/// Maximum size of a run report.
+const MAX_REPORT_BYTES: u64 = 16 << 20;
+/// Maximum number of run reports.
+const MAX_REPORTS: usize = 1 << 17;
+
+/// Reads the run reports in `paths`: files, and folders whose `*.json` files are reports, in the order of their names.
+///
+/// # Errors
+///
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) if a file is not a run report of a known version, a folder holds none,
+/// or one file is named twice.
+pub fn run_reports(paths: &[PathBuf]) -> Result<Vec<RunReport>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if stat(path)?.is_some_and(|meta| meta.is_dir()) {
+            let before = files.len();
+            let found = list_dir(path)?.into_iter().map(|item| path.join(item.name));
+            files.extend(found.filter(|file| file.extension().is_some_and(|extension| extension == "json")));
+            if files.len() == before {
+                return Err(Error::usage("the folder holds no run reports").at_path(path).help(HELP));
+            }
+        } else {
+            files.push(path.clone());
+        }
+        if files.len() > MAX_REPORTS {
+            return Err(Error::usage(format!("there are more than {MAX_REPORTS} run reports")).at_path(path));
+        }
+    }
+    let mut identities = HashSet::new();
+    for file in &files {
+        // A path has several spellings, and a file several paths.
+        if let Some(meta) = stat(file)?
+            && !identities.insert((meta.dev(), meta.ino()))
+        {
+            return Err(Error::usage("the run report is named twice").at_path(file));
+        }
+    }
+    files.iter().map(|file| RunReport::read(file)).collect()
+}
+
+const HELP: &str = "name a file that a command wrote with `report`, or a folder of such files";
+
+impl RunReport {
+    /// Reads the report in `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) if the file is not a run report of a known version.
+    pub fn read(path: &Path) -> Result<Self> {
+        let not_a_report = || Error::usage("the file is not a run report").at_path(path);
+        let blob = Blob::open(path, Access::Read, None)?;
+        if blob.len() > MAX_REPORT_BYTES {
+            return Err(not_a_report().help(HELP));
+        }
+        let bytes = blob.read(0, blob.len())?;
+        let value: serde_json::Value =
+            serde_json::from_slice(&bytes).map_err(|e| not_a_report().caused_by(e).help(HELP))?;
+        match value.get("run_report").and_then(serde_json::Value::as_u64) {
+            Some(version) if version == u64::from(RUN_REPORT_VERSION) => {}
+            Some(version) => {
+                let what =
+                    format!("the run report has version {version}; this build reads {RUN_REPORT_VERSION}");
+                return Err(Error::usage(what).at_path(path));
+            }
+            None => return Err(not_a_report().help(HELP)),
+        }
+        serde_json::from_value(value).map_err(|e| not_a_report().caused_by(e).help(HELP))
     }
 }

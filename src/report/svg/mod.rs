@@ -3,18 +3,12 @@
 //! All plots of a page have the same size, so that they fit side by side on a desktop and below each other on a phone.
 //! Colors are CSS classes with a dark variant.
 
-mod bars;
-mod curves;
-mod scatter;
-mod sheet;
+mod plots;
 
 use std::fmt::{self, Write};
 
-pub(super) use self::bars::{histogram, range as bar_range};
-pub(super) use self::curves::padding_curves;
-pub(super) use self::scatter::sizes;
-pub(super) use self::sheet::plots_of;
-pub use self::sheet::plots_svg;
+pub use self::plots::plots_svg;
+pub(super) use self::plots::{histogram, padding_curves, plots_of, range as bar_range, sizes};
 use super::escape::escape;
 use super::histogram::nice_step;
 use crate::numbers::short;

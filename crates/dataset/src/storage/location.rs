@@ -1,4 +1,4 @@
-//! Location of a dataset: a local directory or object storage.
+//! Location of a dataset: a local directory or object storage, with the options for reading it.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,6 @@ use super::object_url::ObjectUrl;
 use super::paths::resolve;
 #[cfg(feature = "remote")]
 use super::remote::RemoteDataset;
-use super::remote_options::RemoteOptions;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Access to the files of one dataset, in a directory or under an address in object storage.
@@ -151,4 +150,15 @@ impl Location {
         }
         Ok(Blob::from_bytes(blob.path(), blob.read(0, bytes)?))
     }
+}
+
+/// Options for reading a dataset in object storage.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RemoteOptions {
+    /// Store settings that override the environment, such as `("endpoint_url", "http://localhost:9000")`.
+    pub settings: Vec<(String, String)>,
+    /// Cache directory, used for later reads and by other processes.
+    pub cache_dir: Option<PathBuf>,
+    /// Limit of the cache directory in bytes.
+    pub cache_bytes: Option<u64>,
 }

@@ -5,7 +5,6 @@
 //! [`resolve`]. All dataset files are read through [`Blob`], mapped or not.
 
 mod blob;
-mod briefly;
 mod dirs;
 pub mod interrupt;
 mod location;
@@ -18,16 +17,16 @@ pub mod objects;
 mod paths;
 #[cfg(feature = "remote")]
 mod remote;
-mod remote_options;
-mod unlinked;
-mod writeback;
 
 pub use blob::{Access, Blob};
-pub use briefly::briefly;
 pub use dirs::contained;
 pub use dirs::for_each_entry;
 pub use location::Location;
+pub use location::RemoteOptions;
+pub use lock::briefly;
 pub use lock::{DirLock, LOCKED_HELP};
+pub use new_file::Writeback;
+pub use new_file::unlinked_file;
 pub use new_file::{NewFile, Written, hash_file, remove_temporary_files, write_file, write_shared_file};
 pub use new_file::{from_hex, hex, random};
 pub use object_url::{ObjectUrl, check_local};
@@ -35,6 +34,3 @@ pub use paths::{
     DirItem, create_dir, find_link, folder_of, is_empty_dir, list_dir, lstat, open_file, real_path,
     remove_dir_all, remove_empty_dir, remove_file, rename, resolve, stat, sync_dir,
 };
-pub use remote_options::RemoteOptions;
-pub use unlinked::unlinked_file;
-pub use writeback::Writeback;

@@ -1,15 +1,18 @@
-//! Creation of dataset files.
+//! Creation of dataset files and of temporary files, and writing to disk in the background.
 
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest, Sha256};
 
 use super::paths::{DirItem, list_dir, lstat, remove_file, sync_dir};
-use super::writeback::{EVERY_BYTES, Writeback};
 use crate::error::{Error, Result};
+use crate::panics::caught;
+use crate::threads;
 
 /// Bytes buffered before they are hashed and passed to the kernel. Small enough to stay in the CPU cache.
 const BUFFER_BYTES: usize = 128 << 10;
@@ -269,6 +272,86 @@ pub fn from_hex(digits: &str) -> Option<Vec<u8>> {
     };
     let pairs = digits.as_bytes().chunks(2);
     pairs.map(|pair| Some(half(pair[0])? << 4 | half(*pair.get(1)?)?)).collect()
+}
+
+/// Creates a file in `dir` for reading and writing, and unlinks it: the kernel frees it whatever happens to the process.
+///
+/// # Errors
+///
+/// Returns the error of the operating system, without the path.
+pub fn unlinked_file(dir: &Path) -> io::Result<File> {
+    // Names collide only until the file is unlinked: with another process, or with a leftover of a dead one.
+    for number in 0u32.. {
+        let path = dir.join(format!("sort-{number}.tmp"));
+        match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
+            Ok(file) => {
+                std::fs::remove_file(&path)?;
+                return Ok(file);
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+// Writing to disk in the background.
+//
+// The kernel keeps most written data in memory until a process calls `fsync`. The commit of a 256 MiB shard would
+// therefore wait for most of a second. A [`Writeback`] syncs the file on its own thread while it grows, so little is
+// left for the commit.
+
+/// Number of bytes after which the next part of a file is written to disk.
+pub(super) const EVERY_BYTES: u64 = 16 << 20;
+
+/// Queue capacity in files. If the disk is that far behind, more requests would not make it faster.
+const QUEUE: usize = 4;
+
+/// Writes growing files to disk. Clones share one thread, which ends with the last of them.
+#[derive(Debug, Clone)]
+pub struct Writeback {
+    files: Option<SyncSender<PathBuf>>,
+    /// Panic message of the thread.
+    bug: Arc<OnceLock<String>>,
+}
+
+impl Writeback {
+    /// Starts the thread. If that fails, files are written to disk at their commit.
+    pub fn start() -> Self {
+        let (files, waiting) = sync_channel::<PathBuf>(QUEUE);
+        let bug = Arc::new(OnceLock::new());
+        let noted = Arc::clone(&bug);
+        let thread = threads::named("writeback").spawn(move || {
+            let sync = || {
+                for path in waiting {
+                    // Opens the file separately. The kernel reports a failure once to each open file, and the writer
+                    // must receive it at its commit. Nothing depends on the result here.
+                    let _ = OpenOptions::new().write(true).open(path).and_then(|file| file.sync_data());
+                }
+            };
+            if let Err(panic) = caught(sync) {
+                let _ = noted.set(panic.into_error("writing files to disk").to_string());
+            }
+        });
+        Self { files: thread.is_ok().then_some(files), bug }
+    }
+
+    /// Fails if the thread has panicked.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Internal`](crate::error::ErrorKind).
+    pub fn check(&self) -> Result<()> {
+        self.bug.get().map_or(Ok(()), |bug| Err(Error::internal(bug)))
+    }
+
+    /// Requests that the data written to the file `path` so far be written to disk. Never blocks.
+    pub(super) fn send(&self, path: &Path) {
+        if let Some(files) = &self.files {
+            // A full queue does no harm: a later call or the commit will write the data.
+            let _ = files.try_send(path.to_owned());
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 
 use super::blob::Blob;
-use super::briefly::briefly;
+use super::location::RemoteOptions;
+use super::lock::briefly;
 use super::object_url::ObjectUrl;
 use super::objects::{Bucket, Cache, InFlight, MemoryCache, RemoteFile};
-use super::remote_options::RemoteOptions;
 use crate::error::{Error, Result};
 
 /// Default limit of the cache in bytes.

@@ -12,10 +12,10 @@ use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::index::LengthRun;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::cut::{Cutter, Prefix};
+use super::cuttings::Variation;
+use super::cuttings::{Cutter, Prefix};
 use super::lengths::{Lengths, Runs};
 use super::options::{BatchOptions, BatchSize, BucketBy, Last, Oversize};
-use super::variation::Variation;
 
 /// A range of ranks with similar lengths, whose records share batches.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use dsconvert_dataset::error::Result;
 
 use super::lengths::Lengths;
-use super::micro::MicroBatch;
 use super::options::BatchSize;
 use super::plan::BatchPlan;
+use super::plan::MicroBatch;
 use super::state::Position;
 
 /// Metrics of one epoch.

@@ -12,13 +12,11 @@
 //! `docs/reference/batching.md` specifies the algorithm.
 
 mod bucket;
-mod cut;
 mod cuttings;
 mod estimate;
 mod layout;
 mod lengths;
 mod metrics;
-mod micro;
 mod options;
 mod order;
 mod pack;
@@ -27,7 +25,6 @@ mod plan;
 mod state;
 #[cfg(test)]
 mod tests;
-mod variation;
 mod window;
 
 pub use bucket::Bucket;
@@ -35,7 +32,6 @@ pub use estimate::{Padding, SIMULATED_RECORDS, packed_padding, padding};
 pub use layout::Layout;
 pub use lengths::{Lengths, LengthsInMemory, Runs};
 pub use metrics::Metrics;
-pub use micro::{Counts, MicroBatch, StepTotals};
 pub use options::{
     ALGORITHM, BatchOptions, BatchSize, Boundaries, BucketBy, DEFAULT_BLOCK_RECORDS, DEFAULT_FIRST_BOUND,
     DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, Last, MAX_BATCH_RECORDS,
@@ -47,5 +43,6 @@ pub use pack::{
     PackState, PackedStep,
 };
 pub use plan::BatchPlan;
+pub use plan::{Counts, MicroBatch, StepTotals};
 pub(crate) use state::damaged_state;
 pub use state::{PlanState, Position};

@@ -7,12 +7,12 @@ use image::ImageDecoder;
 
 use super::jpeg_engine::JpegEngine;
 use super::pixels::{Pixels, Rect, Size};
-use super::reduction::{is_reducible, reduction, scale};
-use super::reject::{corrupt, of_jpeg};
 use super::resize::{SourceRegion, resize};
+use super::resize::{is_reducible, reduction, scale};
 use super::samples::{divide_by_alpha, to_8_bits};
 use super::sniff::{ImageType, sniff};
 use super::tiff_tags::TiffTags;
+use super::{corrupt, of_jpeg};
 use super::{luma, other, turbo};
 
 /// Filter for parts whose size differs from the target; antialiased, as in PIL and torchvision.

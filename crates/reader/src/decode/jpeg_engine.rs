@@ -3,7 +3,7 @@
 use dsconvert_dataset::sample::Reject;
 use dsconvert_jpeg::{JpegLayout, Process};
 
-use super::reject::unsupported;
+use super::unsupported;
 
 /// The decoder for a JPEG that `FastDecoder` declines. The pixels do not depend on the choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

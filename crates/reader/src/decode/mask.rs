@@ -4,11 +4,10 @@ use std::io::Cursor;
 
 use dsconvert_dataset::sample::Reject;
 
-use super::other::{limits, reject};
+use super::other::{limits, png_error, reject};
 use super::pixels::Size;
-use super::png::error;
-use super::reject::{corrupt, unsupported};
 use super::sniff::{ImageType, sniff};
+use super::{corrupt, unsupported};
 
 /// The samples of a mask. Palette indexes stay indexes, and 16-bit samples stay 16-bit samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +51,7 @@ impl Mask {
         decoder.set_ignore_text_chunk(true);
         decoder.ignore_checksums(false);
         decoder.set_transformations(png::Transformations::IDENTITY);
-        let mut reader = decoder.read_info().map_err(|e| reject(error(e)))?;
+        let mut reader = decoder.read_info().map_err(|e| reject(png_error(e)))?;
         let (width, height) = reader.info().size();
         if (width, height) != (size.width, size.height) {
             let Size { width: w, height: h } = size;
@@ -69,8 +68,8 @@ impl Mask {
         let bytes = reader.output_buffer_size().ok_or_else(super::other::too_large)?;
         let mut data = Vec::new();
         super::other::fill_zeros(&mut data, bytes)?;
-        reader.next_frame(&mut data).map_err(|e| reject(error(e)))?;
-        reader.finish().map_err(|e| reject(error(e)))?;
+        reader.next_frame(&mut data).map_err(|e| reject(png_error(e)))?;
+        reader.finish().map_err(|e| reject(png_error(e)))?;
         let bits = depth as usize;
         if bits < 8 {
             data = unpacked(&data, size, bits, palette.is_none());

@@ -8,27 +8,53 @@ pub mod jpeg_engine;
 mod mask;
 pub mod other;
 mod pixels;
-mod png;
-mod reduction;
-mod reject;
 mod resize;
 mod samples;
 mod sniff;
-mod stored_size;
 mod tiff_tags;
 pub mod turbo;
+
+use dsconvert_dataset::sample::{Reject, RejectCode};
+use dsconvert_jpeg::ErrorKind;
 
 pub use decoder::{Decoder, Stored};
 pub use dsconvert_jpeg::luma;
 pub use mask::{Mask, Palette};
 pub use pixels::Size;
 pub use pixels::{Pixels, Rect};
-pub use reduction::{reduction, scale};
-pub use reject::{corrupt, of_jpeg, truncated, unsupported};
 pub use resize::SourceRegion;
 pub use resize::resize;
+pub use resize::{reduction, scale};
 pub use samples::{divide_by_alpha, to_8_bits};
 pub use sniff::foreign_format;
+pub use sniff::stored_size;
 pub use sniff::{ImageType, has_image_extension, is_unreadable_photo, sniff};
-pub use stored_size::stored_size;
 pub use tiff_tags::TiffTags;
+
+/// Returns the reject for a file that ends inside `what`.
+pub fn truncated(what: &str) -> Reject {
+    Reject::new(RejectCode::Truncated, format!("the file ends inside {what}"))
+}
+
+/// Returns the reject for content that contradicts its format.
+pub fn corrupt(message: impl Into<String>) -> Reject {
+    Reject::new(RejectCode::Corrupt, message)
+}
+
+/// Returns the reject for content that the format allows, but this build cannot decode.
+pub fn unsupported(message: impl Into<String>) -> Reject {
+    Reject::new(RejectCode::Unsupported, message)
+}
+
+/// Converts an error of the JPEG decoder into a reject.
+pub fn of_jpeg(error: dsconvert_jpeg::Error) -> Reject {
+    let code = match error.kind() {
+        ErrorKind::Truncated => RejectCode::Truncated,
+        ErrorKind::Unsupported => RejectCode::Unsupported,
+        ErrorKind::TooLarge => RejectCode::TooLarge,
+        // Requests fit the header that was read first, so a request that does not fit means that the file contradicts
+        // itself.
+        _ => RejectCode::Corrupt,
+    };
+    Reject::new(code, error.to_string())
+}

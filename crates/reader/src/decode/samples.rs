@@ -4,7 +4,7 @@ use dsconvert_dataset::sample::Reject;
 use image::ColorType;
 
 use super::pixels::{Pixels, Size};
-use super::reject::unsupported;
+use super::unsupported;
 
 /// Converts 16 bits to 8, rounded.
 fn narrow(sample: [u8; 2]) -> u8 {

@@ -4,7 +4,7 @@ use dsconvert_dataset::sample::{Reject, RejectCode};
 use dsconvert_jpeg::MAX_SCANS;
 use libjpeg_turbo_rs::{DecodeLimits, Decoder, JpegError, ScalingFactor};
 
-use super::reject::{corrupt, unsupported};
+use super::{corrupt, unsupported};
 
 /// Creates a decoder for `bytes`, with at most `max_pixels`, at 1/`reduction` of the size. Unless it is `lenient`,
 /// warnings are errors.

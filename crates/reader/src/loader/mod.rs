@@ -33,7 +33,6 @@ mod assemble;
 #[cfg(feature = "decode")]
 mod augment;
 mod batch;
-mod counts;
 mod element;
 mod engine;
 mod fields;
@@ -55,7 +54,6 @@ use std::time::{Duration, Instant};
 
 pub use array::Array;
 pub use batch::{Batch, BatchId, BlankRow, Column};
-pub use counts::LoaderCounts;
 pub use element::{DType, Element};
 pub use fields::{ATTENTION_MASK, LENGTHS, POSITION_IDS, VALID};
 pub use options::{
@@ -63,6 +61,7 @@ pub use options::{
     LoaderOptions, MAX_CROP, MAX_PREFETCH, MAX_THREADS, PadSide, StoredPacking, TextOptions, Undecodable,
 };
 pub use packed::CU_SEQLENS;
+pub use schedule::LoaderCounts;
 pub use single::decode_image;
 pub use state::{LoaderState, SavedPlan};
 

@@ -12,9 +12,8 @@ use dsconvert_dataset::sample::{self, Value};
 use dsconvert_dataset::storage::{Blob, list_dir};
 
 use super::{Counters, Problems, VerifyOptions, VerifyProgress};
-use crate::dataset_state::DatasetState;
-use crate::hash::check_sha256;
-use crate::record_check::check_record;
+use crate::dataset::{DatasetState, check_sha256};
+use crate::record::check_record;
 use crate::{Dataset, Record, Split};
 
 /// The file with one line per reject.

@@ -16,7 +16,7 @@ use super::super::object_url::ObjectUrl;
 use super::client::{Client, ListingClient, Settings, connect, environment, retry_truncated};
 use super::etag;
 use super::failure::{changed, failure, is_bucket_missing};
-use super::range_request::{FailedStage, request_range};
+use super::fetch::{FailedStage, request_range};
 use super::runtime;
 use super::upload::Upload;
 use crate::error::{Error, ErrorKind, Result};

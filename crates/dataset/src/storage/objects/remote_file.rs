@@ -13,7 +13,7 @@ use super::super::interrupt;
 use super::super::object_url::ObjectUrl;
 use super::bucket::Bucket;
 use super::cache::{BLOCK_BYTES, Cache, CachedFile};
-use super::in_flight::InFlight;
+use super::memory_cache::InFlight;
 use super::memory_cache::MemoryCache;
 use crate::error::Result;
 
