@@ -23,9 +23,9 @@ use common::{convert_images, convert_text, path_or_fixture, tokenizer};
 use dsconvert::decode::{Size, SourceRegion, Stored};
 use dsconvert::format::Format;
 use dsconvert::reader::batch::{BatchOptions, BatchSize, Oversize, PackOptions};
-use dsconvert::reader::loader::{Batching, Crop, ImageOptions, Loader, LoaderOptions};
+use dsconvert::reader::loader::{Batching, Crop, ImageBatchOptions, Loader, LoaderOptions};
 use dsconvert::reader::{Dataset, Split};
-use dsconvert::transform::image::ImageOptions as Conversion;
+use dsconvert::transform::image::ImageOptions;
 use dsconvert::transform::text::{Tokenizer, TokenizerOptions};
 use libjpeg_turbo_rs::{Decoder, PixelFormat};
 
@@ -82,7 +82,7 @@ fn epoch(loader: &mut Loader) -> u64 {
 fn images(dir: &Path, threads: usize) {
     let path = path_or_fixture("DSCONVERT_BENCH_IMAGES", "photos");
     let out = dir.join("images");
-    let options = Conversion { resize: "shorter:256".parse().unwrap(), ..Conversion::default() };
+    let options = ImageOptions { resize: "shorter:256".parse().unwrap(), ..ImageOptions::default() };
     drop(convert_images(&path, options, Format::Arrow, &out, threads));
     let split = Dataset::open(&out).unwrap().split("train").unwrap();
     let files: Vec<_> = split.iter().map(|r| r.unwrap().image().unwrap().clone()).collect();
@@ -90,7 +90,7 @@ fn images(dir: &Path, threads: usize) {
         let crop = Crop::center(CROP as u32, CROP as u32);
         let options = LoaderOptions {
             threads,
-            image: ImageOptions { crop, ..ImageOptions::default() },
+            image: ImageBatchOptions { crop, ..ImageBatchOptions::default() },
             ..LoaderOptions::new(BatchOptions::new(BatchSize::BatchSize(64)))
         };
         Loader::new(split.clone(), options).unwrap()

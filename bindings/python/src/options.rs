@@ -12,8 +12,8 @@ use dsconvert::reader::batch::{
     PackOptions, Shuffle,
 };
 use dsconvert::reader::loader::{
-    Batching, Channels, Crop, IdType, ImageLayout, ImageOptions, LabelsFor, LoaderOptions, MAX_THREADS,
-    PadSide, StoredPacking, TextOptions, Undecodable,
+    Batching, Channels, Crop, IdType, ImageBatchOptions, ImageLayout, LabelsFor, LoaderOptions, MAX_THREADS,
+    PadSide, StoredPacking, TextBatchOptions, Undecodable,
 };
 use pyo3::pyfunction;
 use serde::{Deserialize, Serialize};
@@ -72,7 +72,7 @@ define_options! {
     packing: Packing = PackOptions::new(1, 1).packing, [LOADER, TEXT, PACKED, ASSEMBLED];
     pack_window: Option<u64> = None, [LOADER, TEXT, PACKED, ASSEMBLED];
     // Token ids.
-    pad_id: u32 = TextOptions::default().pad_id, [LOADER, TEXT, TOKENS, PADDED, ASSEMBLED];
+    pad_id: u32 = TextBatchOptions::default().pad_id, [LOADER, TEXT, TOKENS, PADDED, ASSEMBLED];
     pad_side: PadSide = PadSide::default(), [LOADER, TEXT, TOKENS, UNPACKED, PADDED, ASSEMBLED];
     pad_to_multiple_of: u64 = batches().pad_to_multiple_of, [TEXT, UNPACKED, PADDED];
     labels_for: Option<LabelsFor> = None, [LOADER, TEXT, LABELED, ASSEMBLED];
@@ -80,12 +80,12 @@ define_options! {
     stored_packing: StoredPacking = StoredPacking::default(), [LOADER, TEXT, STORED_PACKED];
     id_dtype: IdType = IdType::default(), [LOADER, TEXT, TOKENS, ASSEMBLED];
     // Images.
-    decode: bool = ImageOptions::default().decode, [LOADER, IMAGES, PICTURES];
+    decode: bool = ImageBatchOptions::default().decode, [LOADER, IMAGES, PICTURES];
     center_crop: Option<CropSize> = None, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
     random_resized_crop: Option<CropSize> = None, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
     crop_scale: (f64, f64) = Crop::SCALE, [LOADER, IMAGES, PICTURES, DECODED, RANDOM_CROP, ASSEMBLED];
     crop_ratio: (f64, f64) = Crop::RATIO, [LOADER, IMAGES, PICTURES, DECODED, RANDOM_CROP, ASSEMBLED];
-    hflip: f64 = ImageOptions::default().hflip, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
+    hflip: f64 = ImageBatchOptions::default().hflip, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
     layout: ImageLayout = ImageLayout::default(), [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
     channels: u64 = 3, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
     undecodable: Undecodable = Undecodable::default(), [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
@@ -249,7 +249,7 @@ impl Options {
         }
     }
 
-    fn image(&self) -> Result<ImageOptions> {
+    fn image(&self) -> Result<ImageBatchOptions> {
         let crop = match (
             self.center_crop.map(CropSize::height_and_width),
             self.random_resized_crop.map(CropSize::height_and_width),
@@ -266,7 +266,7 @@ impl Options {
             1 => Channels::Gray,
             other => return Err(Error::usage(format!("channels is {other}, not 1 or 3"))),
         };
-        Ok(ImageOptions {
+        Ok(ImageBatchOptions {
             decode: self.decode,
             crop,
             hflip: self.hflip,
@@ -276,14 +276,14 @@ impl Options {
         })
     }
 
-    fn text(&self) -> Result<TextOptions> {
+    fn text(&self) -> Result<TextBatchOptions> {
         let labels_for = match (self.labels_for, self.shift_labels) {
             (Some(_), Some(_)) => return Err(Error::usage("give labels_for or shift_labels, not both")),
             (given, None) => given,
             (None, Some(true)) => Some(LabelsFor::NextToken),
             (None, Some(false)) => Some(LabelsFor::HuggingFace),
         };
-        Ok(TextOptions {
+        Ok(TextBatchOptions {
             ids: self.id_dtype,
             pad_id: self.pad_id,
             pad_side: self.pad_side,

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use dsconvert_reader::batch::{BatchOptions, BatchSize};
 use dsconvert_reader::format::Format;
-use dsconvert_reader::loader::{Column, ImageOptions, Loader, LoaderOptions};
+use dsconvert_reader::loader::{Column, ImageBatchOptions, Loader, LoaderOptions};
 use dsconvert_reader::sample::{self, Value};
 use dsconvert_reader::schema::{INPUT_IDS, Kind};
 use dsconvert_reader::{Dataset, Record};
@@ -182,7 +182,7 @@ fn use_dataset(dir: &Path, kind: Kind, expected: &[sample::Record]) -> Result<bo
     {
         return Err("the projection of record 5 is wrong".to_owned());
     }
-    let image = ImageOptions { decode: false, ..ImageOptions::default() };
+    let image = ImageBatchOptions { decode: false, ..ImageBatchOptions::default() };
     let batches = BatchOptions::new(BatchSize::BatchSize(4));
     let options = LoaderOptions { image, threads: 1, ..LoaderOptions::new(batches) };
     let mut loader = Loader::new(split, options).map_err(|e| e.to_string())?;

@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::options::{Crop, ImageOptions};
+use super::options::{Crop, ImageBatchOptions};
 use crate::split_mix;
 
 /// Attempts before the random crop falls back to the center, as in torchvision.
@@ -26,7 +26,12 @@ pub(super) struct View {
 
 impl View {
     /// Returns the view that `options` select in an image of `width` × `height` pixels.
-    pub(super) fn of(options: &ImageOptions, width: u32, height: u32, random: &mut RecordRandom) -> Self {
+    pub(super) fn of(
+        options: &ImageBatchOptions,
+        width: u32,
+        height: u32,
+        random: &mut RecordRandom,
+    ) -> Self {
         // Drawn first and always, so that it does not depend on the crop.
         let mirrored = random.unit() < options.hflip;
         let (left, top, taken_width, taken_height, out_height, out_width) = match options.crop {
@@ -129,7 +134,7 @@ mod tests {
     use super::*;
 
     fn view(crop: Crop, width: u32, height: u32, ordinal: u64) -> View {
-        let options = ImageOptions { crop, hflip: 0.5, ..ImageOptions::default() };
+        let options = ImageBatchOptions { crop, hflip: 0.5, ..ImageBatchOptions::default() };
         View::of(&options, width, height, &mut RecordRandom::new(7, 3, ordinal))
     }
 

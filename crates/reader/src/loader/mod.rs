@@ -57,9 +57,13 @@ pub use batch::{Batch, BatchId, BlankRow, Column};
 pub use element::{DType, Element};
 pub use fields::{ATTENTION_MASK, LENGTHS, POSITION_IDS, VALID};
 pub use options::{
-    Batching, Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageLayout, ImageOptions, LabelsFor,
-    LoaderOptions, MAX_CROP, MAX_PREFETCH, MAX_THREADS, PadSide, StoredPacking, TextOptions, Undecodable,
+    Batching, Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageBatchOptions, ImageLayout, LabelsFor,
+    LoaderOptions, MAX_CROP, MAX_PREFETCH, MAX_THREADS, PadSide, StoredPacking, TextBatchOptions,
+    Undecodable,
 };
+/// Former names, which the options of a conversion have, too.
+#[doc(hidden)]
+pub use options::{ImageBatchOptions as ImageOptions, TextBatchOptions as TextOptions};
 pub use packed::CU_SEQLENS;
 pub use schedule::LoaderCounts;
 pub use single::decode_image;

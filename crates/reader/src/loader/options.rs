@@ -62,9 +62,9 @@ pub struct LoaderOptions {
     /// lists them.
     pub fields: Option<Vec<String>>,
     /// How images are decoded and brought to one size.
-    pub image: ImageOptions,
+    pub image: ImageBatchOptions,
     /// How token ids are laid out.
-    pub text: TextOptions,
+    pub text: TextBatchOptions,
 }
 
 impl LoaderOptions {
@@ -78,8 +78,8 @@ impl LoaderOptions {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             prefetch: None,
             fields: None,
-            image: ImageOptions::default(),
-            text: TextOptions::default(),
+            image: ImageBatchOptions::default(),
+            text: TextBatchOptions::default(),
         }
     }
 
@@ -219,7 +219,7 @@ pub enum Undecodable {
 
 /// How images are decoded. Random choices are a function of seed, epoch and ordinal of the record.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ImageOptions {
+pub struct ImageBatchOptions {
     /// Whether images are decoded. If not, `image` is a list of encoded images.
     pub decode: bool,
     /// The part of an image that is used.
@@ -234,7 +234,7 @@ pub struct ImageOptions {
     pub undecodable: Undecodable,
 }
 
-impl Default for ImageOptions {
+impl Default for ImageBatchOptions {
     fn default() -> Self {
         Self {
             decode: true,
@@ -247,7 +247,7 @@ impl Default for ImageOptions {
     }
 }
 
-impl ImageOptions {
+impl ImageBatchOptions {
     /// Returns whether a row with a record may be blank.
     pub(super) fn may_be_blank(&self) -> bool {
         self.decode && self.undecodable == Undecodable::Blank
@@ -334,7 +334,7 @@ pub enum StoredPacking {
 
 /// How token ids are laid out. Packed rows are always filled from the left.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TextOptions {
+pub struct TextBatchOptions {
     /// Type of `input_ids`, `labels`, `attention_mask` and `position_ids`.
     pub ids: IdType,
     /// Id of padding. It need not be the id of a token, because masks and labels mark padding.
@@ -348,7 +348,7 @@ pub struct TextOptions {
     pub stored_packing: StoredPacking,
 }
 
-impl TextOptions {
+impl TextBatchOptions {
     /// Returns the convention of `labels` in packed rows, or in all others.
     pub fn labels_in(&self, is_packed: bool) -> LabelsFor {
         let default = if is_packed { LabelsFor::NextToken } else { LabelsFor::HuggingFace };
@@ -380,13 +380,14 @@ mod tests {
             (random((f64::NAN, 1.0), Crop::RATIO), "crop_scale is (NaN, 1)"),
             (random(Crop::SCALE, (1.0, 1001.0)), "crop_ratio is (1, 1001)"),
         ] {
-            let message = ImageOptions { crop, ..ImageOptions::default() }.check().unwrap_err().to_string();
+            let message =
+                ImageBatchOptions { crop, ..ImageBatchOptions::default() }.check().unwrap_err().to_string();
             assert!(message.starts_with(what), "{message}");
         }
         for crop in
             [Crop::center(1, MAX_CROP), random((1e-6, 1.0), (1e-3, 1e3)), random((1.0, 1.0), (2.0, 2.0))]
         {
-            ImageOptions { crop, ..ImageOptions::default() }.check().unwrap();
+            ImageBatchOptions { crop, ..ImageBatchOptions::default() }.check().unwrap();
         }
     }
 }

@@ -9,7 +9,7 @@ use dsconvert_dataset::schema::IMAGE;
 use super::array::Array;
 use super::batch::Column;
 use super::image::{ImageRows, check_build};
-use super::options::ImageOptions;
+use super::options::ImageBatchOptions;
 use super::pool::Pool;
 use crate::{Record, RecordSource};
 
@@ -32,7 +32,7 @@ pub fn decode_image(source: &dyn RecordSource, record: &Record) -> Result<Array>
         rows: 1,
         field_index: record.schema().index_of(IMAGE).ok_or_else(missing)?,
         raw_channels: source.raw_channels(),
-        options: &ImageOptions::default(),
+        options: &ImageBatchOptions::default(),
         seed: 0,
         epoch: 0,
         pool: &Arc::new(Pool::new(0)),

@@ -12,7 +12,7 @@ use super::array::Array;
 use super::batch::Column;
 use super::element::Element;
 use super::fields::{BatchField, TokenLayout};
-use super::options::{LabelsFor, PadSide, TextOptions};
+use super::options::{LabelsFor, PadSide, TextBatchOptions};
 use super::packed::{StoredPiece, StoredPieces};
 use super::pool::Pool;
 use crate::batch::MicroBatch;
@@ -102,7 +102,7 @@ pub(super) struct TokenRows<'a> {
     pub(super) ids: &'a [Ids<&'a [u8]>],
     /// The documents of rows that were packed when the dataset was made. If `None`, each row is one document.
     pub(super) pieces: Option<&'a StoredPieces>,
-    pub(super) options: &'a TextOptions,
+    pub(super) options: &'a TextBatchOptions,
     pub(super) pool: &'a Arc<Pool>,
 }
 
@@ -288,7 +288,7 @@ pub(super) struct PackedRows<'a> {
     pub(super) seq_len: u64,
     /// One for each piece of each row.
     pub(super) ids: &'a [Ids<&'a [u8]>],
-    pub(super) options: &'a TextOptions,
+    pub(super) options: &'a TextBatchOptions,
     pub(super) pool: &'a Arc<Pool>,
 }
 

@@ -8,7 +8,7 @@ mod masks;
 use std::sync::Arc;
 
 pub(super) use self::decoded::{DecodeScratch, check_build};
-use super::options::ImageOptions;
+use super::options::ImageBatchOptions;
 use super::pool::Pool;
 use crate::{Record, RecordSource};
 
@@ -23,7 +23,7 @@ pub(super) struct ImageRows<'a> {
     pub(super) field_index: usize,
     /// Samples per pixel, if images are raw samples.
     pub(super) raw_channels: Option<usize>,
-    pub(super) options: &'a ImageOptions,
+    pub(super) options: &'a ImageBatchOptions,
     pub(super) seed: u64,
     pub(super) epoch: u64,
     pub(super) pool: &'a Arc<Pool>,

@@ -60,7 +60,7 @@ fn decoded(split: &Split, ordinal: u64) -> (usize, usize, Vec<u8>) {
     (image.width, image.height, image.into_vec())
 }
 
-fn with(image: ImageOptions) -> LoaderOptions {
+fn with(image: ImageBatchOptions) -> LoaderOptions {
     LoaderOptions { image, ..batches_of(6) }
 }
 
@@ -84,7 +84,7 @@ fn center_crops_match_a_whole_decode() {
     let split = photos(dir.path(), 20, false, None);
     let (h, w) = (18, 26);
     for layout in [ImageLayout::Hwc, ImageLayout::Chw] {
-        let image = ImageOptions { crop: Crop::center(h, w), layout, ..ImageOptions::default() };
+        let image = ImageBatchOptions { crop: Crop::center(h, w), layout, ..ImageBatchOptions::default() };
         let mut seen = 0;
         for batch in all(&mut Loader::new(split.clone(), with(image)).unwrap()) {
             let (h, w) = (h as usize, w as usize);
@@ -120,7 +120,8 @@ fn center_crops_match_a_whole_decode() {
 fn random_crops_depend_on_seed_epoch_and_record_only() {
     let dir = tempfile::tempdir().unwrap();
     let split = photos(dir.path(), 16, false, None);
-    let image = ImageOptions { crop: Crop::random_resized(12, 9), hflip: 0.5, ..ImageOptions::default() };
+    let image =
+        ImageBatchOptions { crop: Crop::random_resized(12, 9), hflip: 0.5, ..ImageBatchOptions::default() };
     let by_record = |threads, batch_size, seed, epoch| {
         let options = LoaderOptions { threads, seed, ..with(image.clone()) };
         let batching = BatchOptions::new(BatchSize::BatchSize(batch_size)).into();
@@ -146,7 +147,7 @@ fn hflip_mirrors_images() {
     let dir = tempfile::tempdir().unwrap();
     let split = photos(dir.path(), 6, true, None);
     let pixels = |hflip| {
-        let image = ImageOptions { hflip, ..ImageOptions::default() };
+        let image = ImageBatchOptions { hflip, ..ImageBatchOptions::default() };
         let batch = Loader::new(split.clone(), with(image)).unwrap().next_batch().unwrap().unwrap();
         assert_eq!(batch.array("image").unwrap().shape(), [6, 30, 40, 3]);
         batch.array("image").unwrap().as_slice::<u8>().unwrap().to_vec()
@@ -162,8 +163,11 @@ fn hflip_mirrors_images() {
 fn gray_images_have_one_channel() {
     let dir = tempfile::tempdir().unwrap();
     let split = photos(dir.path(), 4, true, None);
-    let image =
-        ImageOptions { channels: Channels::Gray, layout: ImageLayout::Chw, ..ImageOptions::default() };
+    let image = ImageBatchOptions {
+        channels: Channels::Gray,
+        layout: ImageLayout::Chw,
+        ..ImageBatchOptions::default()
+    };
     let batch = Loader::new(split.clone(), with(image)).unwrap().next_batch().unwrap().unwrap();
     assert_eq!(batch.array("image").unwrap().shape(), [4, 1, 30, 40]);
     let record = split.get(batch.records()[0]).unwrap();
@@ -175,7 +179,7 @@ fn gray_images_have_one_channel() {
 fn images_smaller_than_the_crop_are_enlarged() {
     let dir = tempfile::tempdir().unwrap();
     let split = photos(dir.path(), 4, true, None);
-    let image = ImageOptions { crop: Crop::center(100, 100), ..ImageOptions::default() };
+    let image = ImageBatchOptions { crop: Crop::center(100, 100), ..ImageBatchOptions::default() };
     let batch = Loader::new(split, with(image)).unwrap().next_batch().unwrap().unwrap();
     assert_eq!(batch.array("image").unwrap().shape(), [4, 100, 100, 3]);
 }
@@ -210,7 +214,8 @@ fn an_image_that_does_not_decode_may_leave_its_row_blank() {
     let dir = tempfile::tempdir().unwrap();
     let split = photos(dir.path(), 12, true, Some(7));
     for (layout, threads) in [(ImageLayout::Hwc, 0), (ImageLayout::Chw, 2)] {
-        let image = ImageOptions { layout, undecodable: Undecodable::Blank, ..ImageOptions::default() };
+        let image =
+            ImageBatchOptions { layout, undecodable: Undecodable::Blank, ..ImageBatchOptions::default() };
         let options = || LoaderOptions { threads, ..with(image.clone()) };
         let mut loader = Loader::new(split.clone(), options()).unwrap();
         let whole = all(&mut loader);
@@ -274,10 +279,10 @@ proptest! {
         flips in prop::collection::vec((any::<Index>(), 1u8..), 1..4),
     ) {
         static WRITTEN: Mutex<Vec<(Format, tempfile::TempDir)>> = Mutex::new(Vec::new());
-        let image = ImageOptions {
+        let image = ImageBatchOptions {
             crop: Crop::center(16, 16),
             undecodable: Undecodable::Blank,
-            ..ImageOptions::default()
+            ..ImageBatchOptions::default()
         };
         let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
         if !written.iter().any(|(of, _)| *of == format) {
@@ -311,7 +316,7 @@ proptest! {
 fn empty_and_padded_batches_have_the_shape_of_the_crop() {
     let dir = tempfile::tempdir().unwrap();
     let split = photos(dir.path(), 5, true, None);
-    let image = ImageOptions { crop: Crop::center(8, 9), ..ImageOptions::default() };
+    let image = ImageBatchOptions { crop: Crop::center(8, 9), ..ImageBatchOptions::default() };
     for (last, rows) in [(crate::batch::Last::Short, 0), (crate::batch::Last::Pad, 4)] {
         let batching = BatchOptions { last, ..BatchOptions::new(BatchSize::BatchSize(4)) }.into();
         let layout = crate::batch::Layout::new(1, 2).unwrap();

@@ -63,7 +63,7 @@ fn split(dir: &Path, broken: Option<u64>) -> Split {
     Dataset::open(dir).unwrap().split("train").unwrap()
 }
 
-fn with(image: ImageOptions) -> LoaderOptions {
+fn with(image: ImageBatchOptions) -> LoaderOptions {
     LoaderOptions { image, ..batches_of(5) }
 }
 
@@ -73,12 +73,12 @@ fn masks_align_with_their_images_for_every_crop() {
     let split = split(dir.path(), None);
     for crop in [Crop::None, Crop::center(20, 30), Crop::center(96, 128), Crop::random_resized(24, 40)] {
         for layout in [ImageLayout::Hwc, ImageLayout::Chw] {
-            let image = ImageOptions {
+            let image = ImageBatchOptions {
                 crop,
                 hflip: 0.5,
                 channels: Channels::Gray,
                 layout,
-                ..ImageOptions::default()
+                ..ImageBatchOptions::default()
             };
             let mut compared = 0;
             for batch in all(&mut Loader::new(split.clone(), with(image)).unwrap()) {
@@ -130,7 +130,7 @@ fn masks_align_with_their_images_for_every_crop() {
 fn masks_that_do_not_decode_are_errors_or_blank_rows() {
     let dir = tempfile::tempdir().unwrap();
     let split = split(dir.path(), Some(4));
-    let options = with(ImageOptions { undecodable: Undecodable::Blank, ..ImageOptions::default() });
+    let options = with(ImageBatchOptions { undecodable: Undecodable::Blank, ..ImageBatchOptions::default() });
     let mut blank = Vec::new();
     for batch in all(&mut Loader::new(split.clone(), options).unwrap()) {
         let valid = batch.array("valid").unwrap().as_slice::<bool>().unwrap();
@@ -141,12 +141,15 @@ fn masks_that_do_not_decode_are_errors_or_blank_rows() {
         }
     }
     assert_eq!(blank, [4]);
-    let results: Vec<_> = Loader::new(split.clone(), with(ImageOptions::default())).unwrap().collect();
+    let results: Vec<_> = Loader::new(split.clone(), with(ImageBatchOptions::default())).unwrap().collect();
     let errors: Vec<_> = results.iter().filter_map(|r| r.as_ref().err()).collect();
     assert_eq!(errors.iter().map(|e| e.kind()).collect::<Vec<_>>(), [ErrorKind::Corrupt]);
     // Without decoding, masks are lists of files.
-    let stored = LoaderOptions { fields: Some(vec!["seg".to_owned()]), ..with(ImageOptions::default()) };
-    let stored = LoaderOptions { image: ImageOptions { decode: false, ..ImageOptions::default() }, ..stored };
+    let stored = LoaderOptions { fields: Some(vec!["seg".to_owned()]), ..with(ImageBatchOptions::default()) };
+    let stored = LoaderOptions {
+        image: ImageBatchOptions { decode: false, ..ImageBatchOptions::default() },
+        ..stored
+    };
     let batch = Loader::new(split, stored).unwrap().next_batch().unwrap().unwrap();
     assert!(batch.array("seg").is_none());
 }
@@ -182,7 +185,8 @@ fn additional_images_of_other_sizes_are_batched_after_a_crop() {
     .unwrap();
     let split = Dataset::open(dir.path()).unwrap().split("train").unwrap();
     for crop in [Crop::center(8, 6), Crop::random_resized(8, 6)] {
-        let image = ImageOptions { crop, hflip: 0.5, channels: Channels::Gray, ..ImageOptions::default() };
+        let image =
+            ImageBatchOptions { crop, hflip: 0.5, channels: Channels::Gray, ..ImageBatchOptions::default() };
         let mut records = 0;
         for batch in all(&mut Loader::new(split.clone(), with(image)).unwrap()) {
             let pixels = |name| batch.array(name).unwrap().as_slice::<u8>().unwrap().chunks_exact(48);
@@ -195,7 +199,7 @@ fn additional_images_of_other_sizes_are_batched_after_a_crop() {
         assert_eq!(records, 8);
     }
     // Whole images need one size per batch and field.
-    let whole = |records| LoaderOptions { image: ImageOptions::default(), ..batches_of(records) };
+    let whole = |records| LoaderOptions { image: ImageBatchOptions::default(), ..batches_of(records) };
     let results: Vec<_> = Loader::new(split.clone(), whole(8)).unwrap().collect();
     let error = results.into_iter().find_map(Result::err).unwrap();
     let message = format!("{error} {}", error.remedy().unwrap_or_default());

@@ -123,7 +123,7 @@ fn another_source_of_the_same_records_gives_the_same_batches() {
             for (threads, rank) in [(0, 0), (3, 1)] {
                 let options = LoaderOptions {
                     layout: Layout::new(rank, 2).unwrap(),
-                    image: ImageOptions { decode: false, ..ImageOptions::default() },
+                    image: ImageBatchOptions { decode: false, ..ImageBatchOptions::default() },
                     ..options(batching.clone(), threads)
                 };
                 let expected = batches(whole.clone(), options.clone(), false);

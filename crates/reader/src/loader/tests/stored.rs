@@ -39,7 +39,7 @@ fn images_can_stay_encoded_and_labels_may_be_missing() {
     let dir = tempfile::tempdir().unwrap();
     testing::write(dir.path(), Format::Arrow, Kind::Images, &[&[12]]).unwrap();
     let split = Dataset::open(dir.path()).unwrap().split("train").unwrap();
-    let image = ImageOptions { decode: false, ..ImageOptions::default() };
+    let image = ImageBatchOptions { decode: false, ..ImageBatchOptions::default() };
     let mut loader = Loader::new(split.clone(), LoaderOptions { image, ..batches_of(5) }).unwrap();
     let mut missing = 0;
     for batch in all(&mut loader) {

@@ -88,10 +88,10 @@ fn labels_for_models_that_shift_are_all_ids_but_the_first() {
     let batchings: [Batching; 2] =
         [PackOptions::new(16, 3).into(), BatchOptions::new(BatchSize::MaxTokensUnpadded(64)).into()];
     for batching in batchings {
-        let text = TextOptions {
+        let text = TextBatchOptions {
             labels_for: Some(LabelsFor::HuggingFace),
             pad_id: 70_000,
-            ..TextOptions::default()
+            ..TextBatchOptions::default()
         };
         let options = LoaderOptions { text, ..LoaderOptions::new(batching) };
         let mut loader = Loader::new(split.clone(), options).unwrap();
