@@ -81,7 +81,7 @@ pub(super) fn find(
         // are followed by a long one.
         let mut expected = job.conversion.recipe.max_document_bytes.saturating_mul(BYTES_HELD_PER_BYTE);
         while let Some(sections) = job.units.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut feed = SectionFeed::new(job, sections.clone(), EngineUse::Selected, None);
+            let mut feed = SectionFeed::new(job, sections.clone(), EngineUse::Selected, None)?;
             loop {
                 stop.check()?;
                 expected = feed.next_bytes().max(expected);

@@ -49,11 +49,18 @@ impl<'a> SectionFeed<'a> {
         sections: std::ops::Range<usize>,
         engine: EngineUse,
         duplicates: Option<DuplicatesReader>,
-    ) -> Self {
-        let (files, kept) = (FileCursor::new(&job.files), FileCursor::new(&job.files));
+    ) -> Result<Self> {
+        let kept = FileCursor::new(&job.files);
+        let files = match job.header.output.shuffle {
+            true => {
+                let shuffled = job.conversion.sections[sections.clone()].iter().map(|section| section.file);
+                FileCursor::of(&job.files, shuffled)?
+            }
+            false => FileCursor::new(&job.files),
+        };
         let (ahead, open, is_first) = (VecDeque::new(), None, true);
         let is_remote = is_remote(&job.header.sources);
-        Self { job, sections, files, ahead, open, engine, is_first, duplicates, kept, is_remote }
+        Ok(Self { job, sections, files, ahead, open, engine, is_first, duplicates, kept, is_remote })
     }
 
     /// Reads the next block, which is one of the open section.

@@ -197,7 +197,7 @@ impl Conversion for TextConversion {
         }
         let duplicates = duplicates.as_ref().map(|file| file.unit(unit)).transpose()?;
         let sections = job.units[unit as usize].clone();
-        Ok(Box::new(SectionFeed::new(job, sections, engine, duplicates)))
+        Ok(Box::new(SectionFeed::new(job, sections, engine, duplicates)?))
     }
 
     fn scratch(job: &TextJob, _: &Shares) -> TextScratch {

@@ -7,6 +7,7 @@
 mod block;
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -228,6 +229,8 @@ impl<'a> NearbyFiles<'a> {
 /// Access to single files, most often the same one again or the next one.
 pub struct FileCursor<'a> {
     files: Iter<'a>,
+    /// Files that were read in advance, by ordinal.
+    ahead: BTreeMap<usize, Arc<SourceFile>>,
     /// The last file, with its ordinal.
     last: Option<(usize, Arc<SourceFile>)>,
 }
@@ -235,7 +238,23 @@ pub struct FileCursor<'a> {
 impl<'a> FileCursor<'a> {
     /// Starts to access the files of `list`.
     pub fn new(list: &'a FileList) -> Self {
-        Self { files: list.iter(), last: None }
+        Self { files: list.iter(), ahead: BTreeMap::new(), last: None }
+    }
+
+    /// Starts to access the files of `list` with these `ordinals` in any order. They are read now, so that each block is
+    /// unpacked once.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the list is shorter.
+    pub fn of(list: &'a FileList, ordinals: impl IntoIterator<Item = usize>) -> Result<Self> {
+        let (mut cursor, mut nearby) = (Self::new(list), NearbyFiles::new(list));
+        let ordinals: BTreeSet<usize> = ordinals.into_iter().collect();
+        for ordinal in ordinals {
+            let file = nearby.get(ordinal).cloned().ok_or_else(not_in_list)?;
+            cursor.ahead.insert(ordinal, Arc::new(file));
+        }
+        Ok(cursor)
     }
 
     /// Returns the file with this ordinal.
@@ -247,6 +266,9 @@ impl<'a> FileCursor<'a> {
         if let Some((last, file)) = &self.last
             && *last == ordinal
         {
+            return Ok(Arc::clone(file));
+        }
+        if let Some(file) = self.ahead.get(&ordinal) {
             return Ok(Arc::clone(file));
         }
         if self.files.next != ordinal {
