@@ -163,6 +163,54 @@ def test_the_files_that_a_page_names_exist(page):
     assert not [path for path in paths if "NAME" not in path and not list(ROOT.glob(path))]
 
 
+def rows_of_files():
+    """The rows of the table in architecture.md: what is added, the files, and the numbers of new and changed files."""
+    page = (ROOT / "docs/explanation/architecture.md").read_text()
+    table = page.partition("## Which files to touch")[2].partition("\n## ")[0]
+    return re.findall(r"^\| (an? .*?) \| (.*) \| (\d+) \+ (\d+) \|$", table, re.MULTILINE)
+
+
+def test_the_files_to_touch_are_counted():
+    """Parts are separated by semicolons: a new file or directory, or a file that changes."""
+    rows = rows_of_files()
+    assert len(rows) > 20
+    before = [0, 0]
+    for what, files, new, changed in rows:
+        parts = re.sub(r"\(.*?\)", "", files).split(";")
+        is_new = [part.strip().startswith("new ") for part in parts]
+        found = [sum(is_new), len(parts) - sum(is_new)]
+        if files.startswith("in addition"):
+            found = [a + b for a, b in zip(found, before)]
+        assert found == [int(new), int(changed)], what
+        before = found
+
+
+# Something of each kind that exists, as code names it.
+EXISTING = {
+    "a shard format": r'Format::Msgpack\b|"msgpack"',
+    "a compression of text files": r"Compression::Bzip2\b|\bBzip2Stream\b",
+    "an image encoding": r"\bWebpLossless\b",
+    "a reject code": r"RejectCode::TooLong\b|Self::TooLong\b",
+    "a text option": r"\.invalid_utf8\b|\binvalid_utf8: InvalidUtf8|\breplaces_invalid_utf8\b",
+    "an image option": r"\bmin_pixels\b",
+}
+
+
+@pytest.mark.parametrize("what", EXISTING)
+def test_no_other_file_is_touched(what):
+    files, changed = next((row[1], int(row[3])) for row in rows_of_files() if row[0] == what)
+    listed = {path for path in re.findall(r"`([\w/]+\.rs)`", files) if "NAME" not in path}
+    using = set()
+    for path in (path for folder in ("src", "crates", "bindings") for path in (ROOT / folder).rglob("*.rs")):
+        if path.name == "tests.rs" or {"tests", "benches", "target"} & set(path.relative_to(ROOT).parts):
+            continue
+        code = re.split(r"^#\[cfg\(test\)\]\nmod \w+ \{", path.read_text(), flags=re.MULTILINE)[0]
+        code = re.sub(r"^\s*//.*", "", code, flags=re.MULTILINE)
+        if re.search(EXISTING[what], code):
+            using.add(str(path.relative_to(ROOT)))
+    assert len(using) == changed and listed <= using, using
+
+
 def test_the_tutorials_write_different_datasets():
     """A reader follows them in one clone, and a command refuses a directory that another page has filled."""
     written = {}
