@@ -93,6 +93,21 @@ fn nearby_files_are_those_of_the_list() {
 }
 
 #[test]
+fn cursors_return_the_files_of_the_list_in_any_order() {
+    let files = files(3 * BLOCK_FILES as u64 + 1);
+    let list: FileList = files.iter().cloned().collect();
+    let ordinals = [files.len() - 1, 5, 5, BLOCK_FILES, 4, 2 * BLOCK_FILES + 7, 0];
+    for mut cursor in [FileCursor::new(&list), FileCursor::of(&list, ordinals).unwrap()] {
+        // The last one was not read in advance.
+        for ordinal in ordinals.into_iter().chain([BLOCK_FILES + 1]) {
+            assert_eq!(*cursor.get(ordinal).unwrap(), files[ordinal], "{ordinal}");
+        }
+        assert!(cursor.get(files.len()).is_err());
+    }
+    assert!(FileCursor::of(&list, [0, files.len()]).is_err());
+}
+
+#[test]
 fn blocks_rebuild_the_list_and_other_bytes_are_refused() {
     for count in [0, 5, 512, 1_300] {
         let list: FileList = files(count).into_iter().collect();
