@@ -60,7 +60,7 @@ fn records_of_a_dataset_written_again_have_its_bytes() {
     let dir = tempfile::tempdir().unwrap();
     for (kind, source, options) in [
         ("text", fixture("corpus"), "--tokenizer bytes --documents line --layout flat --unit-bytes 32KiB"),
-        ("images", fixture("photos"), "--resize shorter:32 --unit-bytes 256KiB --labels none"),
+        ("images", fixture("photos"), "--resize shorter:32 --unit-bytes 256KiB"),
     ] {
         for format in FORMATS {
             let (from, out) = (dir.path().join(format!("{kind}-{format}")), dir.path().join("out"));
