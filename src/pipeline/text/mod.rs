@@ -24,8 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use self::convert::TextScratch;
 use self::dedup::DuplicatesFile;
-use self::feed::SectionFeed;
-use self::feed::TextTask;
+use self::feed::{SectionFeed, TextTask};
 pub use self::options::{TextInput, TextOptions};
 use self::pack::PackDocuments;
 use self::plan::{Extent, FileSection, TextFile};

@@ -226,9 +226,9 @@ impl<'a> NearbyFiles<'a> {
     }
 }
 
-/// Access to single files, most often the same one again or the next one.
+/// Access to files that are shared with tasks, most often the same one again or the next one.
 pub struct FileCursor<'a> {
-    files: Iter<'a>,
+    files: NearbyFiles<'a>,
     /// Files that were read in advance, by ordinal.
     ahead: BTreeMap<usize, Arc<SourceFile>>,
     /// The last file, with its ordinal.
@@ -238,7 +238,7 @@ pub struct FileCursor<'a> {
 impl<'a> FileCursor<'a> {
     /// Starts to access the files of `list`.
     pub fn new(list: &'a FileList) -> Self {
-        Self { files: list.iter(), ahead: BTreeMap::new(), last: None }
+        Self { files: NearbyFiles::new(list), ahead: BTreeMap::new(), last: None }
     }
 
     /// Starts to access the files of `list` with these `ordinals` in any order. They are read now, so that each block is
@@ -248,11 +248,10 @@ impl<'a> FileCursor<'a> {
     ///
     /// Fails if the list is shorter.
     pub fn of(list: &'a FileList, ordinals: impl IntoIterator<Item = usize>) -> Result<Self> {
-        let (mut cursor, mut nearby) = (Self::new(list), NearbyFiles::new(list));
-        let ordinals: BTreeSet<usize> = ordinals.into_iter().collect();
-        for ordinal in ordinals {
-            let file = nearby.get(ordinal).cloned().ok_or_else(not_in_list)?;
-            cursor.ahead.insert(ordinal, Arc::new(file));
+        let mut cursor = Self::new(list);
+        for ordinal in ordinals.into_iter().collect::<BTreeSet<_>>() {
+            let file = cursor.get(ordinal)?;
+            cursor.ahead.insert(ordinal, file);
         }
         Ok(cursor)
     }
@@ -271,10 +270,7 @@ impl<'a> FileCursor<'a> {
         if let Some(file) = self.ahead.get(&ordinal) {
             return Ok(Arc::clone(file));
         }
-        if self.files.next != ordinal {
-            (self.files.next, self.files.started) = (ordinal.min(self.files.end), false);
-        }
-        let file = Arc::new(self.files.next().ok_or_else(not_in_list)?);
+        let file = Arc::new(self.files.get(ordinal).cloned().ok_or_else(not_in_list)?);
         self.last = Some((ordinal, Arc::clone(&file)));
         Ok(file)
     }
