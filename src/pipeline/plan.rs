@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 use super::images::SidecarSummary;
 use super::layout::PLAN_NAME;
 use crate::error::{Error, Result};
+use crate::manifest::{listing_digest, listing_line};
 use crate::numbers::plural;
 use crate::printable::printable;
 use crate::source::file_list::FileList;
@@ -99,19 +100,6 @@ fn as_text<S: Serializer>(number: &i128, serializer: S) -> std::result::Result<S
     serializer.collect_str(number)
 }
 
-/// The properties of a source file that the dataset depends on, besides its content.
-#[derive(Serialize)]
-struct ListingLine<'a> {
-    origin: &'a str,
-    bytes: u64,
-}
-
-impl<'a> ListingLine<'a> {
-    fn of(file: &'a SourceFile) -> Self {
-        Self { origin: &file.origin, bytes: file.bytes }
-    }
-}
-
 impl Plan<'_> {
     fn lines(&self) -> impl Iterator<Item = String> + '_ {
         let header = json!({
@@ -141,19 +129,14 @@ impl Plan<'_> {
                 .to_string(),
         );
         for file in self.files.iter() {
-            hash.update(to_json(&ListingLine::of(&file)));
+            hash.update(listing_line(&file.origin, file.bytes));
         }
         hex(&hash.finalize())
     }
 
     /// Returns the digest of the listing for the manifest: names and sizes in plan order, one JSON object per line.
     pub(super) fn listing(&self) -> String {
-        let mut hash = Sha256::new();
-        for file in self.files.iter() {
-            hash.update(to_json(&ListingLine::of(&file)));
-            hash.update(b"\n");
-        }
-        format!("sha256:{}", hex(&hash.finalize()))
+        listing_digest(self.files.iter().map(|file| listing_line(&file.origin, file.bytes)))
     }
 
     /// Writes the plan for the working directory, where it appears when the returned file is committed. Also returns

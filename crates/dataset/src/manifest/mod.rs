@@ -11,12 +11,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
 use crate::index::{IndexFile, LengthSummary, check_split_name};
 use crate::schema::{Kind, Schema};
-use crate::storage::{Access, Blob, Location, resolve, stat};
+use crate::storage::{Access, Blob, Location, hex, resolve, stat};
 use unique::check_unique_names;
 
 /// File name of the manifest in the output directory.
@@ -111,6 +112,21 @@ pub struct PlanInfo {
     pub unit_bytes: u64,
     /// Source files, or pieces of split files, at which a unit is full.
     pub unit_pieces: u64,
+}
+
+/// Returns the line of a source file in the listing of a plan, without its end.
+pub fn listing_line(origin: &str, bytes: u64) -> String {
+    format!("{{\"origin\":{},\"bytes\":{bytes}}}", serde_json::Value::from(origin))
+}
+
+/// Returns the digest of a listing ([`PlanInfo::listing`]) with these lines.
+pub fn listing_digest(lines: impl IntoIterator<Item = String>) -> String {
+    let mut hash = Sha256::new();
+    for line in lines {
+        hash.update(line);
+        hash.update(b"\n");
+    }
+    format!("sha256:{}", hex(&hash.finalize()))
 }
 
 /// Outcomes of items: `found = converted + filtered + duplicates + rejected`.
