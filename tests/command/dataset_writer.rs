@@ -11,6 +11,8 @@ use crate::support::*;
 
 /// Source and output of the child process of a test.
 const CHILD: [&str; 2] = ["DSCONVERT_TEST_FROM", "DSCONVERT_TEST_OUT"];
+/// Set if the child process ends before the commit.
+const NO_COMMIT: &str = "DSCONVERT_TEST_NO_COMMIT";
 
 /// Writes the records of the dataset `from` to `out`, in the same units. Those with even numbers are written by another
 /// writer, in reverse order.
@@ -41,6 +43,9 @@ fn write_again(from: &Path, out: &Path) {
     let joined = DatasetWriter::join(out, dataset.schema(), &options).unwrap();
     joined.unfinished().unwrap().into_iter().rev().for_each(|n| write(&joined, n));
     drop(joined);
+    if std::env::var_os(NO_COMMIT).is_some() {
+        return;
+    }
     let writer = DatasetWriter::open(out, dataset.schema(), &options).unwrap();
     assert!(writer.unfinished().unwrap().is_empty());
     writer.commit(&Provenance::default()).unwrap();
@@ -92,10 +97,18 @@ fn a_dataset_is_written_to_object_storage() {
     let options = "--tokenizer bytes --documents line --layout flat --unit-bytes 32KiB --shard-records 20 --max-rejects 50%";
     convert("text", &fixture("corpus"), &from, options).exits(0);
     write_again(&from, &local);
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "dataset_writer::child_that_writes_again"]).envs(setup.server.environment());
-    child.env(CHILD[0], &from).env(CHILD[1], OUT);
-    Ran::of(child.output().unwrap()).exits(0);
+    let child = || {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "dataset_writer::child_that_writes_again"]).envs(setup.server.environment());
+        child.env(CHILD[0], &from).env(CHILD[1], OUT);
+        child
+    };
+    Ran::of(child().env(NO_COMMIT, "1").output().unwrap()).exits(0);
+    // A unit whose result was altered, and one that lacks a shard, are written again.
+    setup.server.put(&format!("{PREFIX}.dsconvert/units/000001/unit.json"), "altered");
+    let shards: Vec<String> = setup.server.keys(&format!("{PREFIX}train/"));
+    setup.server.delete(shards.iter().find(|key| key.contains("-000002-")).unwrap());
+    Ran::of(child().output().unwrap()).exits(0);
     assert_same(&setup.objects(), &tree(&local));
     setup.run("a", &format!("inspect {OUT} --verify")).exits(0);
 }

@@ -196,7 +196,13 @@ impl Remote {
         })
     }
 
-    fn check_unit(&self, unit: u32, plan: &str, listing: Option<&ObjectListing>) -> Result<UnitState> {
+    /// Returns the state of `unit` under the plan `plan`.
+    pub(crate) fn check_unit(
+        &self,
+        unit: u32,
+        plan: &str,
+        listing: Option<&ObjectListing>,
+    ) -> Result<UnitState> {
         let name = unit_object(unit, RESULT_NAME);
         if listing.is_some_and(|listing| !listing.0.contains_key(&name)) {
             return Ok(UnitState::Missing);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -15,20 +14,20 @@ use super::layout::{Existing, PLAN_NAME, ResumeCheck};
 use super::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
 use super::output::{CHOOSE_OR_REPLACE, OutputDir, OutputState, adapt_help, check, combine_errors};
 use super::remote_units::PlanId;
-use super::stage::{Finished, Stages};
+use super::stage::Stages;
 use super::stop::Stop;
 use super::unit::{ClosedShard, UnitContext, UnitSink};
 use super::units::{CheckLevel, PlannedUnits, UnitDirs, UnitResult, UnitShard, UnitState};
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{Format, check_schema};
+use crate::format::{Format, check_record, check_schema};
 use crate::index::check_split_name;
-use crate::manifest::{Manifest, PlanInfo, Sources};
+use crate::manifest::{Manifest, PlanInfo, Sources, listing_digest, listing_line};
 use crate::numbers::plural;
-use crate::sample::{Record, Reject, Value, length_of};
-use crate::schema::{FieldType, Schema};
+use crate::sample::{Record, Reject, length_of};
+use crate::schema::Schema;
 use crate::size::MaxRejects;
-use crate::storage::{NewFile, Writeback, hex};
+use crate::storage::{Writeback, hex, write_shared_file};
 
 /// Options of a [`DatasetWriter`].
 #[derive(Debug, Clone)]
@@ -112,12 +111,9 @@ impl WriterOptions {
 
     /// Stores the plan in `dir`.
     fn store_plan(&self, schema: &Schema, dir: &OutputDir) -> Result<()> {
-        let (plan, path) = (self.plan(schema), dir.work().join(PLAN_NAME));
-        let mut file = NewFile::create_shared(&path)?;
-        file.write_all(plan.as_bytes()).map_err(|e| Error::io("write", &path, e))?;
-        file.commit()?;
+        let stored = write_shared_file(&dir.work().join(PLAN_NAME), self.plan(schema).as_bytes())?;
         let Some(remote) = dir.remote() else { return Ok(()) };
-        let id = PlanId { plan: hex(&Sha256::digest(plan)), build: env!("CARGO_PKG_VERSION").to_owned() };
+        let id = PlanId { plan: stored.sha256, build: env!("CARGO_PKG_VERSION").to_owned() };
         remote.store_plan(&dir.work(), &id, &[PLAN_NAME], &Stop::default())
     }
 }
@@ -133,17 +129,6 @@ pub struct Provenance {
     pub sources: Vec<String>,
     /// Names and sizes in bytes of the source files, if there are any.
     pub files: Vec<(String, u64)>,
-}
-
-impl Provenance {
-    /// Returns the digest of the files, as the manifest has it.
-    fn listing(&self) -> String {
-        let mut hash = Sha256::new();
-        for (name, bytes) in &self.files {
-            hash.update(format!("{{\"origin\":{},\"bytes\":{bytes}}}\n", json!(name)));
-        }
-        format!("sha256:{}", hex(&hash.finalize()))
-    }
 }
 
 /// The place of a record in the dataset. Created from the name of a split.
@@ -342,15 +327,17 @@ impl DatasetWriter {
             return Err(Error::usage("the dataset is already committed").at_path(self.dir.shown()));
         }
         // A damaged unit would otherwise stay in place of the new one.
-        if self.dir.remote().is_none() {
-            let state = self.dirs.check(unit, &self.units.plan, self.dir.path(), CheckLevel::Sizes)?;
-            if matches!(state, UnitState::Damaged(_)) {
-                self.remove(unit)?;
-            }
+        let plan = &self.units.plan;
+        let state = match self.dir.remote() {
+            None => self.dirs.check(unit, plan, self.dir.path(), CheckLevel::Sizes)?,
+            Some(remote) => remote.check_unit(unit, plan, None)?,
+        };
+        if matches!(state, UnitState::Damaged(_)) {
+            self.remove(unit)?;
         }
         let context = self.context.get_or_init(|| self.start());
         let sink = UnitSink::create(unit, context, Stages::default())?;
-        Ok(UnitWriter { writer: self, sink, closed: Vec::new(), shards: Vec::new() })
+        Ok(UnitWriter { writer: self, sink, shards: Vec::new() })
     }
 
     /// Commits the dataset. All units must be finished, and all keys must be unique.
@@ -390,7 +377,7 @@ impl DatasetWriter {
             skipped: &BTreeMap::new(),
             // The caller divides the items into units.
             plan: Some(PlanInfo {
-                listing: provenance.listing(),
+                listing: listing_digest(files.iter().map(|(name, bytes)| listing_line(name, *bytes))),
                 units: self.units.count,
                 unit_bytes: 0,
                 unit_pieces: 0,
@@ -465,7 +452,7 @@ fn fingerprint(plan: &str, content: &str) -> String {
 pub struct UnitWriter<'a> {
     writer: &'a DatasetWriter,
     sink: UnitSink,
-    closed: Vec<ClosedShard>,
+    /// The shards that are complete, with the ordinals of their splits.
     shards: Vec<(usize, UnitShard)>,
 }
 
@@ -480,13 +467,12 @@ impl UnitWriter<'_> {
         let Placement { split, continues } = placement.into();
         let split = self.split(split)?;
         let schema = &self.writer.units.schema;
-        let invalid = |why: String| Error::usage(format!("a record of the dataset is invalid: {why}"));
-        check_values(schema, &record.values).map_err(invalid)?;
-        let length = length_of(schema, &record.values).map_err(invalid)?;
+        // Before anything is counted or written.
+        check_record(schema, &record)?;
+        let length = length_of(schema, &record.values).map_err(Error::usage)?;
         let mut converted = ConvertedRecord { continues, ..ConvertedRecord::new(split, record, length) };
         let key_hash = xxh3_128(converted.key());
         converted.key_hash = Some(key_hash);
-        converted.check_size().map_err(|reject| invalid(reject.message))?;
         let mut content = key_hash.to_le_bytes().to_vec();
         content.extend(converted.crc32c.to_le_bytes());
         self.write(ItemOutcome::Converted(converted), vec![xxh3_128(&content)])
@@ -531,28 +517,19 @@ impl UnitWriter<'_> {
     ///
     /// [`ErrorKind::NotCommitted`] if the other result differs; otherwise, if files cannot be written.
     pub fn finish(mut self) -> Result<UnitResult> {
-        while self.sink.finish_stages(&mut self.closed)? == Finished::NotYet {}
-        let Self { writer, sink, mut closed, mut shards } = self;
-        let unit = sink.close(&mut closed)?;
-        for shard in closed {
-            shards.push(shard.commit(&Stop::default())?);
-        }
-        let result = unit.finish(shards, &Stop::default())?;
-        writer.context.get().map_or(Ok(()), |context| context.check())?;
+        let mut closed = Vec::new();
+        // There are no stages that could hold records back.
+        let unit = self.sink.close(&mut closed)?;
+        commit_shards(closed, &mut self.shards)?;
+        let result = unit.finish(self.shards, &Stop::default())?;
+        self.writer.context.get().map_or(Ok(()), |context| context.check())?;
         Ok(result)
     }
 
     fn write(&mut self, outcome: ItemOutcome, content: Vec<u128>) -> Result<()> {
-        self.sink
-            .write(Outcomes { list: vec![outcome], content, ..Outcomes::default() }, &mut self.closed)?;
-        self.commit_shards()
-    }
-
-    fn commit_shards(&mut self) -> Result<()> {
-        for shard in self.closed.drain(..) {
-            self.shards.push(shard.commit(&Stop::default())?);
-        }
-        Ok(())
+        let mut closed = Vec::new();
+        self.sink.write(Outcomes { list: vec![outcome], content, ..Outcomes::default() }, &mut closed)?;
+        commit_shards(closed, &mut self.shards)
     }
 
     /// Returns the ordinal of the split `name`.
@@ -565,32 +542,10 @@ impl UnitWriter<'_> {
     }
 }
 
-/// Checks that `values` have the types of the fields. The error is a clause for a message.
-fn check_values(schema: &Schema, values: &[Value]) -> Result<(), String> {
-    if values.len() != schema.fields.len() {
-        return Err(format!("it has {} values for {} fields", values.len(), schema.fields.len()));
-    }
-    for (field, value) in schema.fields.iter().zip(values) {
-        let fits = match (field.ty, value) {
-            (_, Value::Null) => field.nullable,
-            (FieldType::String | FieldType::Json, Value::Text(_)) => true,
-            (FieldType::Binary | FieldType::Image | FieldType::Mask, Value::Bytes(_)) => true,
-            (FieldType::Bool, Value::Bool(_)) | (FieldType::Int64, Value::Int(_)) => true,
-            (FieldType::UInt64, Value::UInt(_)) => true,
-            (FieldType::Float32 | FieldType::Float64, Value::Float(_)) => true,
-            (FieldType::Int32, Value::Int(number)) => i32::try_from(*number).is_ok(),
-            (FieldType::UInt32, Value::UInt(number)) => u32::try_from(*number).is_ok(),
-            (FieldType::Label, Value::Int(label)) => {
-                usize::try_from(*label).is_ok_and(|label| label < schema.class_names.len())
-            }
-            (FieldType::IdsU16 | FieldType::IdsU32, Value::Ids(ids)) => {
-                field.ty.id_width() == Some(ids.width())
-            }
-            _ => false,
-        };
-        if !fits {
-            return Err(format!("its value of {:?} is not a value of type {}", field.name, field.ty.name()));
-        }
-    }
-    Ok(())
+/// Makes the shards in `closed` durable, and appends them to `shards`.
+fn commit_shards(closed: Vec<ClosedShard>, shards: &mut Vec<(usize, UnitShard)>) -> Result<()> {
+    closed.into_iter().try_for_each(|shard| {
+        shards.push(shard.commit(&Stop::default())?);
+        Ok(())
+    })
 }

@@ -31,7 +31,8 @@ const CHILD: [&str; 2] = ["DSCONVERT_TEST_OUT", "DSCONVERT_TEST_RECORDS"];
 const RESUME: Existing = Existing::Resume(ResumeCheck::Sizes);
 
 fn schema() -> Schema {
-    Schema::text(IdWidth::U16, vec![Field::nullable("score", FieldType::Float64)]).unwrap()
+    let weight = Field::nullable("weight", FieldType::Float32);
+    Schema::text(IdWidth::U16, vec![Field::nullable("score", FieldType::Float64), weight]).unwrap()
 }
 
 fn options(format: Format) -> WriterOptions {
@@ -49,7 +50,8 @@ fn options(format: Format) -> WriterOptions {
 fn record(key: &str, ids: &[u32]) -> Record {
     let length = Value::UInt(ids.len() as u64);
     let ids = Value::Ids(Ids::pack(IdWidth::U16, ids).unwrap());
-    Record { values: vec![Value::Text(key.into()), ids, length, Value::Text("test".into()), Value::Null] }
+    let (key, origin) = (Value::Text(key.into()), Value::Text("test".into()));
+    Record { values: vec![key, ids, length, origin, Value::Null, Value::Null] }
 }
 
 /// Writes the records of unit `number`: 9 in one split, then 2 of one item in the other. Calls `before` each of the 9.
@@ -280,12 +282,16 @@ fn invalid_records_are_refused_and_the_unit_continues() {
     };
     let wide = Ids::pack(IdWidth::U32, &[1, 2]).unwrap();
     for (invalid, what) in [
-        (Record { values: vec![] }, "0 values for 5 fields"),
-        (with(0, Value::Null), "\"key\" is not a value of type string"),
-        (with(1, Value::Ids(wide)), "\"input_ids\" is not a value of type ids<u16>"),
+        (Record { values: vec![] }, "the record has 0 values, but its schema has 6 fields"),
+        (with(0, Value::Null), "field \"key\" is null; expected required string"),
+        (
+            with(1, Value::Ids(wide)),
+            "field \"input_ids\" holds ids of 4 bytes each; expected required ids<u16>",
+        ),
         (with(2, Value::UInt(3)), "2 ids, but its length field is 3"),
-        (with(3, Value::UInt(3)), "\"origin\""),
-        (with(4, Value::Text("x".into())), "\"score\" is not a value of type float64"),
+        (with(3, Value::UInt(3)), "field \"origin\" holds 3; expected required string"),
+        (with(4, Value::Text("x".into())), "field \"score\" holds text; expected float64"),
+        (with(5, Value::Float(0.1)), "field \"weight\" holds 0.1; expected float32"),
     ] {
         refused(unit.push(invalid, "train"), ErrorKind::Usage, what);
     }

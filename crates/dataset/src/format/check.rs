@@ -8,8 +8,13 @@ use crate::schema::{Field, FieldType, Schema};
 /// Parquet page sizes (2 GiB), protobuf messages (2 GiB) and MessagePack lengths (4 GiB).
 pub const MAX_RECORD_BYTES: u64 = 1 << 30;
 
-/// Checks `record` against `schema` and returns its canonical size in bytes.
-pub(super) fn record(schema: &Schema, record: &Record) -> Result<u64> {
+/// Checks `record` against `schema`, as every writer of shards does, and returns its canonical size in bytes.
+///
+/// # Errors
+///
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) if a value does not fit its field, or if the record is larger than
+/// [`MAX_RECORD_BYTES`].
+pub fn record(schema: &Schema, record: &Record) -> Result<u64> {
     if record.values.len() != schema.fields.len() {
         return Err(Error::usage(format!(
             "the record has {} values, but its schema has {} fields",

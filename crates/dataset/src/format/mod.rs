@@ -49,7 +49,7 @@ use msgpack::Msgpack;
 use protobuf::Protobuf;
 
 pub use crate::arrow_footer::flatbuffer_limits;
-pub use check::MAX_RECORD_BYTES;
+pub use check::{MAX_RECORD_BYTES, record as check_record};
 
 /// Bytes read from the start of a shard to find the signature of its format.
 const SNIFFED_BYTES: u64 = 64;
