@@ -1,0 +1,1701 @@
+//! The evaluator: runs the syntax tree of a template and collects marked text.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::ast::*;
+use crate::value::{
+    Function as Builtin, Kind, List, Map, Mark, Missing, NO_TURN, TEMPLATE, Text, TextBuilder, Value, View,
+    compare_int_float, equal, range_len, view_items,
+};
+use crate::{ErrorKind, Piece, RenderOptions, Rendered, TemplateError};
+
+pub(crate) type Result<T> = std::result::Result<T, TemplateError>;
+
+/// Nested statements, expressions and calls deeper than this are refused.
+const MAX_EVAL_DEPTH: u32 = 400;
+
+/// The sandbox of Jinja2 refuses longer ranges.
+const MAX_RANGE: usize = 100_000;
+
+pub(crate) fn error<T>(kind: ErrorKind, message: impl Into<String>) -> Result<T> {
+    Err(TemplateError::of(kind, message))
+}
+
+pub(crate) fn type_error<T>(message: impl Into<String>) -> Result<T> {
+    error(ErrorKind::Type, message)
+}
+
+pub(crate) fn unsupported<T>(message: impl Into<String>) -> Result<T> {
+    error(ErrorKind::Unsupported, message)
+}
+
+/// The arguments of a call.
+#[derive(Default)]
+pub(crate) struct CallArgs {
+    pub(crate) positional: Vec<Value>,
+    pub(crate) keyword: Vec<(Arc<str>, Value)>,
+}
+
+impl CallArgs {
+    /// Assigns the arguments to the parameters `names`, of which the first `required` must be given.
+    pub(crate) fn bind<const N: usize>(
+        self,
+        callee: &str,
+        names: [&str; N],
+        required: usize,
+    ) -> Result<[Option<Value>; N]> {
+        let mut values = [const { None }; N];
+        if self.positional.len() > N {
+            return type_error(format!("`{callee}` takes at most {N} arguments"));
+        }
+        for (slot, value) in values.iter_mut().zip(self.positional) {
+            *slot = Some(value);
+        }
+        for (name, value) in self.keyword {
+            match names.iter().position(|known| **known == *name) {
+                Some(at) if values[at].is_none() => values[at] = Some(value),
+                Some(_) => return type_error(format!("`{callee}` got the argument `{name}` twice")),
+                None => return type_error(format!("`{callee}` has no argument `{name}`")),
+            }
+        }
+        if let Some(missing) = values[..required].iter().position(Option::is_none) {
+            return type_error(format!("`{callee}` needs the argument `{}`", names[missing]));
+        }
+        Ok(values)
+    }
+}
+
+struct Frame {
+    slots: Vec<Option<Value>>,
+    parent: usize,
+}
+
+struct MacroValue<'t> {
+    function: &'t Function,
+    frame: usize,
+}
+
+/// What a loop runs over.
+enum Items {
+    List(Rc<List>),
+    Owned(Vec<Value>),
+    Range(i64, i64, i64),
+}
+
+impl Items {
+    fn len(&self) -> usize {
+        match self {
+            Items::List(list) => list.items.len(),
+            Items::Owned(items) => items.len(),
+            Items::Range(start, stop, step) => range_len(*start, *stop, *step),
+        }
+    }
+
+    fn get(&self, at: usize) -> Option<Value> {
+        match self {
+            Items::List(list) => list.items.get(at).cloned(),
+            Items::Owned(items) => items.get(at).cloned(),
+            Items::Range(start, _, step) => {
+                (at < self.len()).then(|| (start + step * i64::try_from(at).unwrap_or(0)).into())
+            }
+        }
+    }
+}
+
+struct LoopState<'t> {
+    serial: u64,
+    items: Items,
+    index: usize,
+    depth: usize,
+    changed: Option<Vec<Value>>,
+    node: &'t For,
+}
+
+enum Flow {
+    Next,
+    Break,
+    Continue,
+}
+
+pub(crate) struct Evaluator<'t> {
+    globals: &'t [(Arc<str>, Value)],
+    options: &'t RenderOptions,
+    frames: Vec<Frame>,
+    free: Vec<usize>,
+    frame: usize,
+    namespaces: Vec<Vec<(Arc<str>, Value)>>,
+    macros: Vec<MacroValue<'t>>,
+    loops: Vec<LoopState<'t>>,
+    serial: u64,
+    /// The output, and the captures that are open.
+    out: Vec<TextBuilder>,
+    turn: u32,
+    /// The variable of a loop over a range, whose use as an index of the messages starts the turn of a message.
+    index_var: Option<(usize, u32)>,
+    fuel: u64,
+    depth: u32,
+    /// Start in the output, length in bytes and, inside of captures, in characters.
+    generation: Vec<(usize, usize, Option<usize>)>,
+}
+
+impl<'t> Evaluator<'t> {
+    pub(crate) fn render(
+        root: &'t Function,
+        globals: &'t [(Arc<str>, Value)],
+        options: &'t RenderOptions,
+    ) -> Result<Rendered> {
+        let mut evaluator = Evaluator {
+            globals,
+            options,
+            frames: Vec::new(),
+            free: Vec::new(),
+            frame: 0,
+            namespaces: Vec::new(),
+            macros: Vec::new(),
+            loops: Vec::new(),
+            serial: 0,
+            out: vec![TextBuilder::default()],
+            turn: NO_TURN,
+            index_var: None,
+            fuel: options.fuel,
+            depth: 0,
+            generation: Vec::new(),
+        };
+        evaluator.push_frame(root, 0);
+        evaluator.enter(&root.scope);
+        evaluator.body(&root.body)?;
+        let builder = evaluator.out.pop().unwrap_or_default();
+        let mut pieces: Vec<Piece> = Vec::with_capacity(builder.runs.len());
+        for (end, mark) in builder.runs {
+            let turn = (mark.turn != NO_TURN).then_some(mark.turn);
+            pieces.push(Piece { end: end as usize, source: mark.source, turn });
+        }
+        let text = builder.text;
+        let generation = evaluator.generation.iter().map(|range| generation_range(&text, *range)).collect();
+        Ok(Rendered { text, pieces, generation })
+    }
+
+    /// Pays for work; `amount` is about the number of steps, or of bytes divided by 16.
+    pub(crate) fn charge(&mut self, amount: usize) -> Result<()> {
+        match self.fuel.checked_sub(amount as u64) {
+            Some(fuel) => {
+                self.fuel = fuel;
+                Ok(())
+            }
+            None => error(ErrorKind::Limit, "the template takes too many steps; does it loop for ever?"),
+        }
+    }
+
+    /// Pays for `bytes` of new text.
+    pub(crate) fn charge_text(&mut self, bytes: usize) -> Result<()> {
+        if bytes > self.options.max_output {
+            let limit = self.options.max_output;
+            return error(
+                ErrorKind::Limit,
+                format!("the text of a chat is longer than the limit of {limit} bytes"),
+            );
+        }
+        self.charge(bytes / 16 + 1)
+    }
+
+    fn push_frame(&mut self, function: &Function, parent: usize) -> usize {
+        let slots = function.slots as usize;
+        let frame = match self.free.pop() {
+            Some(at) => {
+                self.frames[at].slots.clear();
+                self.frames[at].slots.resize(slots, None);
+                self.frames[at].parent = parent;
+                at
+            }
+            None => {
+                self.frames.push(Frame { slots: vec![None; slots], parent });
+                self.frames.len() - 1
+            }
+        };
+        self.frame = frame;
+        frame
+    }
+
+    fn enter(&mut self, scope: &Scope) {
+        for (slot, load) in &scope.loads {
+            let value = match load {
+                Load::Global(name) => self.global(name),
+                Load::Copy(var) => self.var(*var).clone(),
+                Load::Undefined => None,
+            };
+            self.frames[self.frame].slots[*slot as usize] = value;
+        }
+    }
+
+    fn global(&self, name: &str) -> Option<Value> {
+        if let Some((_, value)) = self.globals.iter().find(|(known, _)| **known == *name) {
+            return Some(value.clone());
+        }
+        let builtin = Builtin::ALL.iter().find(|(known, _)| *known == name)?;
+        Some(Kind::Function(builtin.1).into())
+    }
+
+    fn frame_of(&self, var: Var) -> usize {
+        let mut frame = self.frame;
+        for _ in 0..var.up {
+            frame = self.frames[frame].parent;
+        }
+        frame
+    }
+
+    fn var(&self, var: Var) -> &Option<Value> {
+        &self.frames[self.frame_of(var)].slots[var.slot as usize]
+    }
+
+    fn set_var(&mut self, var: Var, value: Value) {
+        let frame = self.frame_of(var);
+        self.frames[frame].slots[var.slot as usize] = Some(value);
+    }
+
+    fn set_slot(&mut self, slot: u32, value: Value) {
+        self.set_var(Var { up: 0, slot }, value);
+    }
+
+    fn deeper(&mut self) -> Result<()> {
+        self.depth += 1;
+        if self.depth > MAX_EVAL_DEPTH {
+            return error(ErrorKind::Limit, "the template calls itself too deeply");
+        }
+        self.charge(1)
+    }
+
+    // Statements
+
+    fn body(&mut self, body: &'t [Stmt]) -> Result<Flow> {
+        self.deeper()?;
+        let mut flow = Flow::Next;
+        for stmt in body {
+            flow = match &stmt.kind {
+                StmtKind::Raw(text) => {
+                    self.emit_raw(text).map_err(|error| error.or_line(stmt.line))?;
+                    continue;
+                }
+                _ => self.stmt(stmt).map_err(|error| error.or_line(stmt.line))?,
+            };
+            if !matches!(flow, Flow::Next) {
+                break;
+            }
+        }
+        self.depth -= 1;
+        Ok(flow)
+    }
+
+    fn emit_raw(&mut self, text: &str) -> Result<()> {
+        let mark = Mark { source: TEMPLATE, turn: self.turn };
+        let limit = self.options.max_output;
+        if let Some(out) = self.out.last_mut() {
+            out.push(text, mark);
+            if out.len() > limit {
+                return self.charge_text(limit + 1);
+            }
+        }
+        self.charge(1)
+    }
+
+    fn emit(&mut self, text: &Text) -> Result<()> {
+        let turn = self.turn;
+        self.charge(1 + text.len() / 16)?;
+        let limit = self.options.max_output;
+        if let Some(out) = self.out.last_mut() {
+            if out.len() + text.len() > limit {
+                return self.charge_text(limit + 1);
+            }
+            out.push_in_turn(text, turn);
+        }
+        Ok(())
+    }
+
+    /// Runs `body` with a buffer of its own.
+    fn capture(&mut self, body: impl FnOnce(&mut Self) -> Result<Flow>) -> Result<(Text, Flow)> {
+        self.out.push(TextBuilder::default());
+        let flow = body(self);
+        let text = self.out.pop().unwrap_or_default().finish();
+        Ok((text, flow?))
+    }
+
+    fn stmt(&mut self, stmt: &'t Stmt) -> Result<Flow> {
+        match &stmt.kind {
+            StmtKind::Raw(text) => self.emit_raw(text)?,
+            StmtKind::Print(expr) => {
+                let value = self.eval(expr)?;
+                match &value.0 {
+                    Kind::Str(text) => self.emit(text)?,
+                    _ => {
+                        let text = self.printed(&value)?;
+                        self.emit(&text)?;
+                    }
+                }
+            }
+            StmtKind::If(branches, otherwise) => {
+                for (test, body) in branches {
+                    if self.test_expr(test)? {
+                        return self.body(body);
+                    }
+                }
+                return self.body(otherwise);
+            }
+            StmtKind::For(node) => return self.for_loop(node),
+            StmtKind::Set(target, expr) => {
+                let value = self.eval(expr)?;
+                self.assign(target, value)?;
+            }
+            StmtKind::SetBlock(node) => return self.set_block(node),
+            StmtKind::With(node) => {
+                let mut values = Vec::with_capacity(node.targets.len());
+                for (_, value) in &node.targets {
+                    values.push(self.eval(value)?);
+                }
+                self.enter(&node.scope);
+                for ((target, _), value) in node.targets.iter().zip(values) {
+                    self.assign(target, value)?;
+                }
+                return self.body(&node.body);
+            }
+            StmtKind::Macro(name, function) => {
+                let value = self.function_value(function);
+                self.set_var(name.var, value);
+            }
+            StmtKind::CallBlock(node) => {
+                let (call, function) = &**node;
+                let caller = self.function_value(function);
+                let ExprKind::Call(callee, args) = &call.kind else { return Ok(Flow::Next) };
+                let value =
+                    self.call(callee, args, Some(caller)).map_err(|error| error.or_line(call.line))?;
+                let text = self.printed(&value)?;
+                self.emit(&text)?;
+            }
+            StmtKind::FilterBlock(node) => {
+                let (filter, scope, body) = &**node;
+                self.enter(scope);
+                let (text, flow) = self.capture(|evaluator| evaluator.body(body))?;
+                if !matches!(flow, Flow::Next) {
+                    return Ok(flow);
+                }
+                let value = self.filter_chain(filter, text)?;
+                let text = self.printed(&value)?;
+                self.emit(&text)?;
+            }
+            StmtKind::Generation(function) => {
+                let text = self.call_function(function, self.frame, CallArgs::default())?;
+                let start = self.out.first().map_or(0, TextBuilder::len);
+                let chars = (self.out.len() > 1).then(|| text.chars());
+                self.generation.push((start, text.len(), chars));
+                self.emit(&text)?;
+            }
+            StmtKind::Break => return Ok(Flow::Break),
+            StmtKind::Continue => return Ok(Flow::Continue),
+        }
+        Ok(Flow::Next)
+    }
+
+    fn set_block(&mut self, node: &'t SetBlock) -> Result<Flow> {
+        self.enter(&node.scope);
+        let (text, flow) = self.capture(|evaluator| evaluator.body(&node.body))?;
+        if !matches!(flow, Flow::Next) {
+            return Ok(flow);
+        }
+        let value = match &node.filter {
+            Some(filter) => self.filter_chain(filter, text)?,
+            None => text.into(),
+        };
+        self.assign(&node.target, value)?;
+        Ok(Flow::Next)
+    }
+
+    /// Filters whose innermost value is the text of a block.
+    fn filter_chain(&mut self, filter: &'t Expr, text: Text) -> Result<Value> {
+        let ExprKind::Filter(call) = &filter.kind else { return self.eval(filter) };
+        let value = match &call.value {
+            Some(inner) => self.filter_chain(inner, text)?,
+            None => text.into(),
+        };
+        let args = self.args(&call.args, None)?;
+        self.call_filter(call, value, args).map_err(|error| error.or_line(filter.line))
+    }
+
+    fn function_value(&mut self, function: &'t Arc<Function>) -> Value {
+        self.macros.push(MacroValue { function, frame: self.frame });
+        Kind::Macro(self.macros.len() - 1).into()
+    }
+
+    fn assign(&mut self, target: &'t Target, value: Value) -> Result<()> {
+        match target {
+            Target::Name(name) => {
+                self.set_var(name.var, value);
+                Ok(())
+            }
+            Target::Namespace(name, attribute) => {
+                let Some(Kind::Namespace(at)) = self.var(name.var).as_ref().map(|value| &value.0) else {
+                    return type_error(format!(
+                        "`{}` is no namespace: its attributes cannot be set",
+                        name.name
+                    ));
+                };
+                let at = *at;
+                if attribute.starts_with('_') {
+                    return type_error(format!("the attribute `{attribute}` of a namespace starts with `_`"));
+                }
+                self.set_attribute(at, attribute, value);
+                Ok(())
+            }
+            Target::Tuple(targets) => {
+                let items = self.items(&value)?;
+                if items.len() != targets.len() {
+                    let (count, names) = (items.len(), targets.len());
+                    return type_error(format!("{count} values cannot be assigned to {names} names"));
+                }
+                for (at, target) in targets.iter().enumerate() {
+                    if let Some(item) = items.get(at) {
+                        self.assign(target, item)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn set_attribute(&mut self, namespace: usize, name: &Arc<str>, value: Value) {
+        if let Some(entries) = self.namespaces.get_mut(namespace) {
+            match entries.iter_mut().find(|(known, _)| known == name) {
+                Some((_, old)) => *old = value,
+                None => entries.push((name.clone(), value)),
+            }
+        }
+    }
+
+    fn for_loop(&mut self, node: &'t For) -> Result<Flow> {
+        let iterable = self.eval(&node.iter)?;
+        if node.recursive {
+            let text = self.recursive_loop(node, &iterable, 0)?;
+            self.emit(&text)?;
+            return Ok(Flow::Next);
+        }
+        self.run_loop(node, &iterable, 0)
+    }
+
+    /// A recursive loop is a function: its variables are those of one call.
+    fn recursive_loop(&mut self, node: &'t For, iterable: &Value, depth: usize) -> Result<Text> {
+        self.deeper()?;
+        let saved = self.frames[self.frame].slots.clone();
+        let result = self.capture(|evaluator| evaluator.run_loop(node, iterable, depth));
+        self.frames[self.frame].slots = saved;
+        self.depth -= 1;
+        Ok(result?.0)
+    }
+
+    fn run_loop(&mut self, node: &'t For, iterable: &Value, depth: usize) -> Result<Flow> {
+        let mut items = self.items(iterable)?;
+        let outer_turn = self.turn;
+        let outer_index = self.index_var;
+        if self.turn == NO_TURN
+            && let (Items::Range(..), Target::Name(name)) = (&items, &node.target)
+        {
+            self.index_var = Some((self.frame, name.var.slot));
+        }
+        if let Some(test) = &node.test {
+            self.enter(&node.test_scope);
+            let mut kept = Vec::new();
+            for at in 0..items.len() {
+                let Some(item) = items.get(at) else { break };
+                self.assign(&node.target, item.clone())?;
+                if self.test_expr(test)? {
+                    kept.push(item);
+                }
+            }
+            items = Items::Owned(kept);
+        }
+        let position = self.loops.len();
+        self.serial += 1;
+        let serial = self.serial;
+        self.loops.push(LoopState { serial, items, index: 0, depth, changed: None, node });
+        let mut completed = false;
+        let mut at = 0;
+        while let Some(item) = self.loops[position].items.get(at) {
+            self.charge(1)?;
+            self.loops[position].index = at;
+            if outer_turn == NO_TURN {
+                self.turn = match &item.0 {
+                    Kind::Map(map) => map.message.unwrap_or(NO_TURN),
+                    _ => NO_TURN,
+                };
+            }
+            self.assign(&node.target, item)?;
+            if let Some(slot) = node.loop_slot {
+                self.set_slot(slot, Kind::Loop(position, serial).into());
+            }
+            self.enter(&node.scope);
+            at += 1;
+            match self.body(&node.body)? {
+                Flow::Next => completed = true,
+                // As in Jinja2, an iteration that ends here does not count for `else`.
+                Flow::Continue => {}
+                Flow::Break => break,
+            }
+        }
+        self.loops.truncate(position);
+        self.turn = outer_turn;
+        self.index_var = outer_index;
+        if !completed && !node.otherwise.is_empty() {
+            self.enter(&node.otherwise_scope);
+            return self.body(&node.otherwise);
+        }
+        Ok(Flow::Next)
+    }
+
+    /// The items of something that can be iterated over.
+    fn items(&mut self, value: &Value) -> Result<Items> {
+        Ok(match &value.0 {
+            Kind::List(list) | Kind::Tuple(list) => Items::List(list.clone()),
+            Kind::Range(start, stop, step) => Items::Range(*start, *stop, *step),
+            _ => Items::Owned(self.iterate(value)?),
+        })
+    }
+
+    /// The items of something that can be iterated over. An iterator is empty afterwards.
+    pub(crate) fn iterate(&mut self, value: &Value) -> Result<Vec<Value>> {
+        let items = match &value.0 {
+            Kind::List(list) | Kind::Tuple(list) => list.items.clone(),
+            Kind::Map(map) => view_items(View::Keys, map),
+            Kind::View(view, map) => view_items(*view, map),
+            Kind::Iterator(items) => items.borrow_mut().by_ref().collect(),
+            Kind::Undefined(_) => Vec::new(),
+            Kind::Str(text) | Kind::Safe(text) => {
+                let chars = text.as_str().char_indices();
+                chars.map(|(at, c)| text.slice(at..at + c.len_utf8()).into()).collect()
+            }
+            Kind::Range(start, stop, step) => {
+                let items = Items::Range(*start, *stop, *step);
+                (0..items.len()).filter_map(|at| items.get(at)).collect()
+            }
+            Kind::Loop(..) => return unsupported("a loop over a loop object is not supported"),
+            _ => return type_error(format!("a value of type {} cannot be iterated over", value.type_name())),
+        };
+        self.charge(items.len())?;
+        Ok(items)
+    }
+
+    // Expressions
+
+    fn test_expr(&mut self, expr: &'t Expr) -> Result<bool> {
+        let value = self.eval(expr)?;
+        self.truth(&value)
+    }
+
+    pub(crate) fn truth(&self, value: &Value) -> Result<bool> {
+        Ok(match &value.0 {
+            Kind::Undefined(_) | Kind::None(_) => false,
+            Kind::Bool(value, _) => *value,
+            Kind::Int(value, _) => *value != 0,
+            Kind::Float(value, _) => *value != 0.0,
+            Kind::Str(text) | Kind::Safe(text) => !text.is_empty(),
+            Kind::List(list) | Kind::Tuple(list) => !list.items.is_empty(),
+            Kind::Map(map) | Kind::View(_, map) => !map.is_empty(),
+            Kind::Range(start, stop, step) => range_len(*start, *stop, *step) > 0,
+            Kind::Loop(at, serial) => self.loop_state(*at, *serial)?.items.len() > 0,
+            _ => true,
+        })
+    }
+
+    /// `str()`, as in an output.
+    pub(crate) fn printed(&mut self, value: &Value) -> Result<Text> {
+        let text = match value.to_text() {
+            Ok(text) => text,
+            Err(kind) => {
+                return unsupported(format!(
+                    "a value of type {kind} is printed, which Python prints as an address"
+                ));
+            }
+        };
+        self.charge(text.len() / 16)?;
+        Ok(text)
+    }
+
+    fn eval(&mut self, expr: &'t Expr) -> Result<Value> {
+        match &expr.kind {
+            ExprKind::Const(value) => Ok(constant(value)),
+            ExprKind::Name(name) => Ok(match self.var(name.var) {
+                Some(value) => value.clone(),
+                None => Kind::Undefined(Missing::Name(name.name.clone())).into(),
+            }),
+            _ => {
+                self.deeper()?;
+                let result = self.eval_inner(expr).map_err(|error| error.or_line(expr.line));
+                self.depth -= 1;
+                result
+            }
+        }
+    }
+
+    fn eval_inner(&mut self, expr: &'t Expr) -> Result<Value> {
+        match &expr.kind {
+            ExprKind::Const(value) => Ok(constant(value)),
+            ExprKind::Name(_) => self.eval(expr),
+            ExprKind::Tuple(items) => {
+                let items = self.eval_all(items)?;
+                self.new_list(items, true)
+            }
+            ExprKind::List(items) => {
+                let items = self.eval_all(items)?;
+                self.new_list(items, false)
+            }
+            ExprKind::Dict(items) => self.dict(items),
+            ExprKind::Attribute(object, name) => {
+                let object = self.eval(object)?;
+                self.attribute(&object, name)
+            }
+            ExprKind::Item(object, index) => self.item_expr(object, index),
+            ExprKind::Slice(object, bounds) => {
+                let object = self.eval(object)?;
+                let mut values = [None, None, None];
+                for (value, bound) in values.iter_mut().zip(bounds.iter()) {
+                    *value = match bound {
+                        Some(bound) => slice_bound(&self.eval(bound)?)?,
+                        None => None,
+                    };
+                }
+                self.slice(&object, values)
+            }
+            ExprKind::Call(callee, args) => self.call(callee, args, None),
+            ExprKind::Filter(call) => {
+                let value = match &call.value {
+                    Some(value) => self.eval(value)?,
+                    None => return type_error("a filter without a value"),
+                };
+                let args = self.args(&call.args, None)?;
+                self.call_filter(call, value, args)
+            }
+            ExprKind::Test(call) => {
+                let value = self.eval(&call.value)?;
+                let args = self.args(&call.args, None)?;
+                let Some(test) = call.test else {
+                    return error(ErrorKind::Unknown, format!("unknown test `{}`", call.name));
+                };
+                Ok(self.call_test(test, &value, args)?.into())
+            }
+            ExprKind::Not(value) => Ok((!self.test_expr(value)?).into()),
+            ExprKind::Negative(value) => {
+                let value = self.eval(value)?;
+                negate(&value)
+            }
+            ExprKind::Positive(value) => {
+                let value = self.eval(value)?;
+                match number(&value) {
+                    Some(Number::Int(int)) => Ok(int.into()),
+                    Some(Number::Float(float)) => Ok(float.into()),
+                    None => operand_error("+", &value, &value),
+                }
+            }
+            ExprKind::Binary(first, rest) => {
+                let mut value = self.eval(first)?;
+                for (operator, right) in rest {
+                    let right = self.eval(right)?;
+                    value = self.binary(*operator, value, right)?;
+                }
+                Ok(value)
+            }
+            ExprKind::And(items) => self.short_circuit(items, false),
+            ExprKind::Or(items) => self.short_circuit(items, true),
+            ExprKind::Concat(items) => self.concat(items),
+            ExprKind::Compare(first, rest) => {
+                let mut left = self.eval(first)?;
+                for (operator, right) in rest {
+                    let right = self.eval(right)?;
+                    if !self.compare(*operator, &left, &right)? {
+                        return Ok(false.into());
+                    }
+                    left = right;
+                }
+                Ok(true.into())
+            }
+            ExprKind::Cond(parts) => {
+                let (test, value, otherwise) = &**parts;
+                if self.test_expr(test)? {
+                    return self.eval(value);
+                }
+                match otherwise {
+                    Some(otherwise) => self.eval(otherwise),
+                    None => Ok(undefined("the condition of a value without `else` is false")),
+                }
+            }
+        }
+    }
+
+    fn eval_all(&mut self, items: &'t [Expr]) -> Result<Vec<Value>> {
+        let mut values = Vec::with_capacity(items.len());
+        for item in items {
+            values.push(self.eval(item)?);
+        }
+        Ok(values)
+    }
+
+    pub(crate) fn new_list(&mut self, items: Vec<Value>, tuple: bool) -> Result<Value> {
+        self.charge(items.len())?;
+        let list = List::new(items, TEMPLATE);
+        check_depth(list.depth)?;
+        let list = Rc::new(list);
+        Ok(if tuple { Kind::Tuple(list) } else { Kind::List(list) }.into())
+    }
+
+    pub(crate) fn new_map(&mut self, map: Map) -> Result<Value> {
+        check_depth(map.depth)?;
+        Ok(map.into())
+    }
+
+    fn dict(&mut self, items: &'t [(Expr, Expr)]) -> Result<Value> {
+        let mut map = Map::new();
+        for (key, value) in items {
+            let key = self.eval(key)?;
+            let value = self.eval(value)?;
+            self.insert(&mut map, key, value)?;
+        }
+        self.new_map(map)
+    }
+
+    pub(crate) fn insert(&mut self, map: &mut Map, key: Value, value: Value) -> Result<()> {
+        hashable(&key)?;
+        if key.as_str().is_none() {
+            self.charge(map.len())?;
+        }
+        map.insert_value(key, value);
+        Ok(())
+    }
+
+    fn short_circuit(&mut self, items: &'t [Expr], stop: bool) -> Result<Value> {
+        let mut value = Value::none();
+        for (at, item) in items.iter().enumerate() {
+            value = self.eval(item)?;
+            if at + 1 < items.len() && self.truth(&value)? == stop {
+                break;
+            }
+        }
+        Ok(value)
+    }
+
+    fn concat(&mut self, items: &'t [Expr]) -> Result<Value> {
+        let mut out = TextBuilder::default();
+        for item in items {
+            let value = self.eval(item)?;
+            let text = self.printed(&value)?;
+            self.charge_text(out.len() + text.len())?;
+            out.push_text(&text);
+        }
+        Ok(out.finish().into())
+    }
+
+    fn item_expr(&mut self, object: &'t Expr, index: &'t Expr) -> Result<Value> {
+        let object = self.eval(object)?;
+        let key = self.eval(index)?;
+        let value = self.item(&object, &key)?;
+        if let (Some((frame, slot)), ExprKind::Name(name), Kind::Map(map)) =
+            (self.index_var, &index.kind, &value.0)
+            && let Some(message) = map.message
+            && name.var == (Var { up: 0, slot })
+            && self.frame == frame
+        {
+            self.turn = message;
+        }
+        Ok(value)
+    }
+
+    pub(crate) fn item(&mut self, object: &Value, key: &Value) -> Result<Value> {
+        let found = match &object.0 {
+            Kind::Undefined(missing) => return error(ErrorKind::Undefined, missing.to_string()),
+            Kind::Map(map) => map.get_value(key).cloned(),
+            Kind::List(list) | Kind::Tuple(list) => match key.0 {
+                Kind::Int(..) | Kind::Bool(..) => {
+                    position(key, list.items.len()).and_then(|at| list.items.get(at)).cloned()
+                }
+                _ => None,
+            },
+            Kind::Str(text) => match key.0 {
+                Kind::Int(..) | Kind::Bool(..) => char_at(text, key).map(Value::from),
+                _ => None,
+            },
+            Kind::Range(start, stop, step) => match key.0 {
+                Kind::Int(..) | Kind::Bool(..) => {
+                    let items = Items::Range(*start, *stop, *step);
+                    position(key, items.len()).and_then(|at| items.get(at))
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        if let Some(name) = key.as_str()
+            && let Some(value) = self.own_attribute(object, &name.into())?
+        {
+            return Ok(value);
+        }
+        let missing = match key.as_str() {
+            Some(name) => Missing::Attribute(object.type_name(), name.into()),
+            None => Missing::Element(object.type_name()),
+        };
+        Ok(Kind::Undefined(missing).into())
+    }
+
+    pub(crate) fn attribute(&mut self, object: &Value, name: &Arc<str>) -> Result<Value> {
+        if let Kind::Undefined(missing) = &object.0 {
+            return error(ErrorKind::Undefined, missing.to_string());
+        }
+        if let Some(value) = self.own_attribute(object, name)? {
+            return Ok(value);
+        }
+        if let Kind::Map(map) = &object.0
+            && let Some(value) = map.get(name)
+        {
+            return Ok(value.clone());
+        }
+        Ok(Kind::Undefined(Missing::Attribute(object.type_name(), name.clone())).into())
+    }
+
+    /// An attribute in the sense of Python's `getattr`.
+    fn own_attribute(&mut self, object: &Value, name: &Arc<str>) -> Result<Option<Value>> {
+        if let Kind::Namespace(at) = &object.0 {
+            let found =
+                self.namespaces.get(*at).and_then(|entries| entries.iter().find(|(known, _)| known == name));
+            return Ok(found.map(|(_, value)| value.clone()));
+        }
+        if let Kind::Loop(at, serial) = &object.0 {
+            return self.loop_attribute(*at, *serial, name);
+        }
+        if let Kind::Tuple(list) = &object.0
+            && list.group
+        {
+            match &**name {
+                "grouper" => return Ok(list.items.first().cloned()),
+                "list" => return Ok(list.items.get(1).cloned()),
+                _ => {}
+            }
+        }
+        Ok(match crate::methods::attribute_kind(object, name) {
+            crate::methods::Attribute::None => None,
+            crate::methods::Attribute::Unsafe => Some(undefined("access to this attribute is unsafe")),
+            crate::methods::Attribute::Method => {
+                Some(Kind::Method(Rc::new((object.clone(), name.clone()))).into())
+            }
+        })
+    }
+
+    fn loop_state(&self, at: usize, serial: u64) -> Result<&LoopState<'t>> {
+        match self.loops.get(at) {
+            Some(state) if state.serial == serial => Ok(state),
+            _ => unsupported("a loop object is used after its loop"),
+        }
+    }
+
+    fn loop_attribute(&mut self, at: usize, serial: u64, name: &Arc<str>) -> Result<Option<Value>> {
+        let state = self.loop_state(at, serial)?;
+        let (index, length) = (state.index, state.items.len());
+        Ok(Some(match &**name {
+            "index" => Value::int(index + 1),
+            "index0" => Value::int(index),
+            "revindex" => Value::int(length - index),
+            "revindex0" => Value::int(length - index - 1),
+            "first" => (index == 0).into(),
+            "last" => (index + 1 == length).into(),
+            "length" => Value::int(length),
+            "depth" => Value::int(state.depth + 1),
+            "depth0" => Value::int(state.depth),
+            "previtem" => match index.checked_sub(1).and_then(|at| state.items.get(at)) {
+                Some(value) => value,
+                None => undefined("there is no previous item"),
+            },
+            "nextitem" => match state.items.get(index + 1) {
+                Some(value) => value,
+                None => undefined("there is no next item"),
+            },
+            "cycle" | "changed" => {
+                Kind::Method(Rc::new((Kind::Loop(at, serial).into(), name.clone()))).into()
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    fn slice(&mut self, object: &Value, [start, stop, step]: [Option<i64>; 3]) -> Result<Value> {
+        let step = step.unwrap_or(1);
+        if step == 0 {
+            return error(ErrorKind::Value, "the step of a slice is zero");
+        }
+        match &object.0 {
+            Kind::Undefined(missing) => error(ErrorKind::Undefined, missing.to_string()),
+            Kind::List(list) | Kind::Tuple(list) => {
+                let bounds = slice_bounds(list.items.len(), start, stop, step);
+                self.charge(list.items.len())?;
+                let items: Vec<Value> = match bounds {
+                    Bounds::Forward(range) if step == 1 => list.items[range].to_vec(),
+                    Bounds::Forward(range) => {
+                        list.items[range].iter().step_by(step_size(step)).cloned().collect()
+                    }
+                    Bounds::Backward(range) => {
+                        list.items[range].iter().rev().step_by(step_size(step)).cloned().collect()
+                    }
+                };
+                let list = Rc::new(List::new(items, list.source));
+                Ok(if matches!(object.0, Kind::Tuple(_)) { Kind::Tuple(list) } else { Kind::List(list) }
+                    .into())
+            }
+            Kind::Str(text) => {
+                self.charge(1)?;
+                if step == 1 {
+                    return Ok(slice_text(text, start, stop).into());
+                }
+                self.charge(text.len() * 2)?;
+                let chars: Vec<(usize, char)> = text.as_str().char_indices().collect();
+                let mut out = TextBuilder::default();
+                let mut push = |(at, c): &(usize, char)| out.push_text(&text.slice(*at..*at + c.len_utf8()));
+                match slice_bounds(chars.len(), start, stop, step) {
+                    Bounds::Forward(range) => {
+                        chars[range].iter().step_by(step_size(step)).for_each(&mut push)
+                    }
+                    Bounds::Backward(range) => {
+                        chars[range].iter().rev().step_by(step_size(step)).for_each(&mut push)
+                    }
+                }
+                Ok(out.finish().into())
+            }
+            Kind::Range(..) => {
+                let items = self.iterate(object)?;
+                let list = Value::list(items);
+                let list = self.slice(&list, [start, stop, Some(step)])?;
+                // A slice of a range is a range: as an iterable it is the same as a tuple.
+                let items = self.iterate(&list)?;
+                self.new_list(items, true)
+            }
+            _ => type_error(format!("a value of type {} has no slices", object.type_name())),
+        }
+    }
+
+    // Calls
+
+    fn args(&mut self, args: &'t Args, caller: Option<Value>) -> Result<CallArgs> {
+        let mut positional = self.eval_all(&args.positional)?;
+        let mut keyword = Vec::with_capacity(args.keyword.len() + usize::from(caller.is_some()));
+        if let Some(splat) = &args.splat {
+            let items = self.eval(splat)?;
+            if let Kind::Undefined(_) | Kind::None(_) = items.0 {
+                self.items(&items)?;
+            }
+            positional.extend(self.iterate(&items)?);
+        }
+        for (name, value) in &args.keyword {
+            keyword.push((name.clone(), self.eval(value)?));
+        }
+        if let Some(splat) = &args.keyword_splat {
+            let map = self.eval(splat)?;
+            let Kind::Map(map) = &map.0 else {
+                return type_error("the value after `**` must be a mapping");
+            };
+            for (name, value) in &map.entries {
+                let Some(name) = name.as_str() else {
+                    return type_error("names of arguments must be strings");
+                };
+                if keyword.iter().any(|(known, _): &(Arc<str>, Value)| **known == *name) {
+                    return type_error(format!("the argument `{name}` is given twice"));
+                }
+                keyword.push((name.into(), value.clone()));
+            }
+        }
+        if let Some(caller) = caller {
+            keyword.push(("caller".into(), caller));
+        }
+        Ok(CallArgs { positional, keyword })
+    }
+
+    fn call(&mut self, callee: &'t Expr, args: &'t Args, caller: Option<Value>) -> Result<Value> {
+        if let ExprKind::Attribute(object, name) = &callee.kind {
+            let object = self.eval(object)?;
+            if let crate::methods::Attribute::Method = crate::methods::attribute_kind(&object, name) {
+                let args = self.args(args, caller)?;
+                return self.call_method(&object, name, args);
+            }
+            let value = self.attribute(&object, name).map_err(|error| error.or_line(callee.line))?;
+            let args = self.args(args, caller)?;
+            return self.call_value(&value, args);
+        }
+        let value = self.eval(callee)?;
+        let args = self.args(args, caller)?;
+        self.call_value(&value, args)
+    }
+
+    fn call_value(&mut self, value: &Value, args: CallArgs) -> Result<Value> {
+        match &value.0 {
+            Kind::Undefined(missing) => error(ErrorKind::Undefined, format!("{missing}, but is called")),
+            Kind::Macro(at) => match self.macros.get(*at) {
+                Some(found) => {
+                    let (function, frame) = (found.function, found.frame);
+                    Ok(self.call_function(function, frame, args)?.into())
+                }
+                None => type_error("an unknown macro is called"),
+            },
+            Kind::Function(function) => self.call_builtin(*function, args),
+            Kind::Method(method) => {
+                let (object, name) = &**method;
+                self.call_method(object, name, args)
+            }
+            Kind::Loop(at, serial) => {
+                let state = self.loop_state(*at, *serial)?;
+                let (node, depth) = (state.node, state.depth);
+                if !node.recursive {
+                    return type_error("`loop` is called in a loop that is not `recursive`");
+                }
+                let [iterable] = args.bind("loop", ["iterable"], 1)?;
+                let iterable = iterable.unwrap_or_else(Value::none);
+                Ok(self.recursive_loop(node, &iterable, depth + 1)?.into())
+            }
+            _ => type_error(format!("a value of type {} cannot be called", value.type_name())),
+        }
+    }
+
+    /// Calls a macro, or the body of a `call` or `generation` block.
+    fn call_function(&mut self, function: &'t Function, parent: usize, args: CallArgs) -> Result<Text> {
+        self.deeper()?;
+        let caller_frame = self.frame;
+        let frame = self.push_frame(function, parent);
+        let outer_index = self.index_var.take();
+        let result = self.capture(|evaluator| {
+            evaluator.enter(&function.scope);
+            evaluator.bind_macro(function, args)?;
+            evaluator.body(&function.body)
+        });
+        self.index_var = outer_index;
+        self.frame = caller_frame;
+        if !function.captured {
+            self.free.push(frame);
+        }
+        self.depth -= 1;
+        Ok(result?.0)
+    }
+
+    fn bind_macro(&mut self, function: &'t Function, args: CallArgs) -> Result<()> {
+        let CallArgs { positional, mut keyword } = args;
+        let name = &function.name;
+        let given = positional.len();
+        let mut positional = positional.into_iter();
+        let mut found_caller = false;
+        let mut values: Vec<Option<Value>> = Vec::with_capacity(function.params.len());
+        for (param, _) in &function.params {
+            let value = positional.next().or_else(|| {
+                found_caller |= *param.name == *"caller";
+                let at = keyword.iter().position(|(known, _)| *known == param.name)?;
+                Some(keyword.remove(at).1)
+            });
+            values.push(value);
+        }
+        if given >= function.params.len() {
+            found_caller = function.explicit_caller;
+        }
+        if let Some(slot) = function.caller
+            && !found_caller
+        {
+            let caller = match keyword.iter().position(|(known, _)| **known == *"caller") {
+                Some(at) => keyword.remove(at).1,
+                None => undefined("no caller is defined"),
+            };
+            self.set_slot(slot, caller);
+        }
+        if let Some(slot) = function.kwargs {
+            let mut map = Map::new();
+            for (name, value) in keyword {
+                map.insert_value(Value::str(name, TEMPLATE), value);
+            }
+            let map = self.new_map(map)?;
+            self.set_slot(slot, map);
+        } else if let Some((unknown, _)) = keyword.first() {
+            return type_error(format!("the macro `{name}` has no argument `{unknown}`"));
+        }
+        let rest: Vec<Value> = positional.collect();
+        if let Some(slot) = function.varargs {
+            let rest = self.new_list(rest, true)?;
+            self.set_slot(slot, rest);
+        } else if !rest.is_empty() {
+            let count = function.params.len();
+            return type_error(format!("the macro `{name}` takes at most {count} arguments"));
+        }
+        for ((param, _), value) in function.params.iter().zip(&mut values) {
+            if let Some(value) = value.take() {
+                self.set_var(param.var, value);
+            }
+        }
+        for (param, default) in &function.params {
+            if self.var(param.var).is_none() {
+                let value = match default {
+                    Some(default) => self.eval(default)?,
+                    None => Kind::Undefined(Missing::Parameter(param.name.clone())).into(),
+                };
+                self.set_var(param.var, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn call_builtin(&mut self, function: Builtin, args: CallArgs) -> Result<Value> {
+        match function {
+            Builtin::Range => {
+                if !args.keyword.is_empty() {
+                    return type_error("`range` takes no keyword arguments");
+                }
+                let mut numbers = Vec::with_capacity(3);
+                for value in &args.positional {
+                    match number(value) {
+                        Some(Number::Int(value)) => numbers.push(value),
+                        _ => return type_error(format!("`range` needs integers, not {}", value.type_name())),
+                    }
+                }
+                let (start, stop, step) = match numbers[..] {
+                    [stop] => (0, stop, 1),
+                    [start, stop] => (start, stop, 1),
+                    [start, stop, step] if step != 0 => (start, stop, step),
+                    [_, _, _] => return error(ErrorKind::Value, "the step of `range` is zero"),
+                    _ => return type_error("`range` takes one to three arguments"),
+                };
+                if range_len(start, stop, step) > MAX_RANGE {
+                    return error(ErrorKind::Limit, format!("a range of more than {MAX_RANGE} numbers"));
+                }
+                Ok(Kind::Range(start, stop, step).into())
+            }
+            Builtin::Dict => {
+                let map = self.dict_of(args)?;
+                self.new_map(map)
+            }
+            Builtin::Namespace => {
+                let map = self.dict_of(args)?;
+                check_depth(map.depth)?;
+                let mut entries = Vec::with_capacity(map.len());
+                for (name, value) in map.entries {
+                    let Some(name) = name.as_str() else {
+                        return unsupported("names in a namespace must be strings");
+                    };
+                    if name.starts_with('_') {
+                        return type_error(format!("the attribute `{name}` of a namespace starts with `_`"));
+                    }
+                    entries.push((name.into(), value));
+                }
+                self.namespaces.push(entries);
+                Ok(Kind::Namespace(self.namespaces.len() - 1).into())
+            }
+            Builtin::RaiseException => {
+                let [message] = args.bind("raise_exception", ["message"], 1)?;
+                let message = self.printed(&message.unwrap_or_else(Value::none))?;
+                error(ErrorKind::Raised, message.as_str())
+            }
+            Builtin::StrftimeNow => {
+                let [format] = args.bind("strftime_now", ["format"], 1)?;
+                let Some(format) = format.as_ref().and_then(Value::as_text) else {
+                    return type_error("`strftime_now` needs a string");
+                };
+                let Some(now) = self.options.now else {
+                    return error(ErrorKind::Now, "the template writes the current time: set `now`");
+                };
+                crate::methods::strftime(format, now)
+            }
+            Builtin::Lipsum | Builtin::Cycler | Builtin::Joiner => {
+                let name =
+                    Builtin::ALL.iter().find(|(_, known)| *known == function).map_or("", |(name, _)| name);
+                unsupported(format!("the function `{name}` is not supported"))
+            }
+        }
+    }
+
+    /// `dict(...)`.
+    fn dict_of(&mut self, args: CallArgs) -> Result<Map> {
+        if args.positional.len() > 1 {
+            return type_error("`dict` takes at most one argument");
+        }
+        let mut map = Map::new();
+        if let Some(first) = args.positional.first() {
+            match &first.0 {
+                Kind::Map(other) => {
+                    map = (**other).clone();
+                    map.message = None;
+                }
+                _ => {
+                    for pair in self.iterate(first)? {
+                        let pair = self.iterate(&pair)?;
+                        let [key, value] = &pair[..] else {
+                            return type_error("`dict` needs pairs of keys and values");
+                        };
+                        self.insert(&mut map, key.clone(), value.clone())?;
+                    }
+                }
+            }
+        }
+        for (name, value) in args.keyword {
+            map.insert_value(Value::str(name, TEMPLATE), value);
+        }
+        self.charge(map.len())?;
+        Ok(map)
+    }
+
+    pub(crate) fn call_loop_method(
+        &mut self,
+        at: usize,
+        serial: u64,
+        name: &str,
+        args: CallArgs,
+    ) -> Result<Value> {
+        self.loop_state(at, serial)?;
+        let state = &mut self.loops[at];
+        if name == "cycle" {
+            let count = args.positional.len();
+            if count == 0 {
+                return type_error("`loop.cycle` needs arguments");
+            }
+            return Ok(args.positional[state.index % count].clone());
+        }
+        let same = state.changed.as_ref().is_some_and(|last| {
+            last.len() == args.positional.len() && last.iter().zip(&args.positional).all(|(a, b)| equal(a, b))
+        });
+        if !same {
+            state.changed = Some(args.positional);
+        }
+        Ok((!same).into())
+    }
+
+    fn call_filter(&mut self, call: &'t FilterCall, value: Value, args: CallArgs) -> Result<Value> {
+        match call.filter {
+            Some(filter) => self.apply_filter(filter, value, args),
+            None => error(ErrorKind::Unknown, format!("unknown filter `{}`", call.name)),
+        }
+    }
+
+    // Operators
+
+    pub(crate) fn binary(&mut self, operator: BinaryOp, left: Value, right: Value) -> Result<Value> {
+        use BinaryOp::{Add, Div, FloorDiv, Mul, Pow, Rem, Sub};
+        let symbol = match operator {
+            Add => "+",
+            Sub => "-",
+            Mul => "*",
+            Div => "/",
+            FloorDiv => "//",
+            Rem => "%",
+            Pow => "**",
+        };
+        match (operator, &left.0, &right.0) {
+            (_, Kind::Undefined(missing), _) => return error(ErrorKind::Undefined, missing.to_string()),
+            (Rem, Kind::Str(format), _) => return self.percent_format(format, &right),
+            (_, _, Kind::Undefined(missing)) => return error(ErrorKind::Undefined, missing.to_string()),
+            (_, Kind::Safe(_), _) | (_, _, Kind::Safe(_)) => {
+                return unsupported(format!(
+                    "`{symbol}` with a string from `safe` or `escape` is not supported"
+                ));
+            }
+            (Add, Kind::Str(a), Kind::Str(b)) => {
+                if b.is_empty() {
+                    return Ok(left);
+                }
+                if a.is_empty() {
+                    return Ok(right);
+                }
+                self.charge_text(a.len() + b.len())?;
+                let mut out = TextBuilder::default();
+                out.text.reserve_exact(a.len() + b.len());
+                out.push_text(a);
+                out.push_text(b);
+                return Ok(out.finish().into());
+            }
+            (Add, Kind::List(a), Kind::List(b)) | (Add, Kind::Tuple(a), Kind::Tuple(b)) => {
+                let items: Vec<Value> = a.items.iter().chain(&b.items).cloned().collect();
+                return self.new_list(items, matches!(left.0, Kind::Tuple(_)));
+            }
+            (Mul, Kind::Str(text), Kind::Int(..) | Kind::Bool(..)) => return self.repeat_text(text, &right),
+            (Mul, Kind::Int(..) | Kind::Bool(..), Kind::Str(text)) => return self.repeat_text(text, &left),
+            (Mul, Kind::List(list) | Kind::Tuple(list), Kind::Int(..) | Kind::Bool(..)) => {
+                return self.repeat_list(list, &right, matches!(left.0, Kind::Tuple(_)));
+            }
+            (Mul, Kind::Int(..) | Kind::Bool(..), Kind::List(list) | Kind::Tuple(list)) => {
+                return self.repeat_list(list, &left, matches!(right.0, Kind::Tuple(_)));
+            }
+            _ => {}
+        }
+        let (Some(a), Some(b)) = (number(&left), number(&right)) else {
+            return operand_error(symbol, &left, &right);
+        };
+        let mut result = arithmetic(operator, a, b)?;
+        let source = if left.source() == TEMPLATE { right.source() } else { left.source() };
+        result.mark(source);
+        Ok(result)
+    }
+
+    fn repeat_text(&mut self, text: &Text, times: &Value) -> Result<Value> {
+        let times = repetitions(times);
+        self.charge_text(text.len().saturating_mul(times))?;
+        let mut out = TextBuilder::default();
+        for _ in 0..if text.is_empty() { 0 } else { times } {
+            out.push_text(text);
+        }
+        Ok(out.finish().into())
+    }
+
+    fn repeat_list(&mut self, list: &Rc<List>, times: &Value, tuple: bool) -> Result<Value> {
+        let times = repetitions(times);
+        self.charge(list.items.len().saturating_mul(times))?;
+        let mut items = Vec::new();
+        for _ in 0..if list.items.is_empty() { 0 } else { times } {
+            items.extend(list.items.iter().cloned());
+        }
+        self.new_list(items, tuple)
+    }
+
+    pub(crate) fn compare(&mut self, operator: CompareOp, left: &Value, right: &Value) -> Result<bool> {
+        match operator {
+            CompareOp::Eq => return Ok(equal(left, right)),
+            CompareOp::Ne => return Ok(!equal(left, right)),
+            CompareOp::In => return self.contains(right, left),
+            CompareOp::NotIn => return Ok(!self.contains(right, left)?),
+            _ => {}
+        }
+        for value in [left, right] {
+            if let Kind::Undefined(missing) = &value.0 {
+                return error(ErrorKind::Undefined, missing.to_string());
+            }
+        }
+        if let (Some(a), Some(b)) = (number(left), number(right)) {
+            let order = compare_numbers(a, b);
+            return Ok(matches!(
+                (operator, order),
+                (CompareOp::Lt | CompareOp::Le, Some(Ordering::Less))
+                    | (CompareOp::Gt | CompareOp::Ge, Some(Ordering::Greater))
+                    | (CompareOp::Le | CompareOp::Ge, Some(Ordering::Equal))
+            ));
+        }
+        let symbol = match operator {
+            CompareOp::Lt => "<",
+            CompareOp::Le => "<=",
+            CompareOp::Gt => ">",
+            _ => ">=",
+        };
+        match order(left, right) {
+            Some(order) => Ok(match operator {
+                CompareOp::Lt => order.is_lt(),
+                CompareOp::Le => order.is_le(),
+                CompareOp::Gt => order.is_gt(),
+                _ => order.is_ge(),
+            }),
+            None => operand_error(symbol, left, right),
+        }
+    }
+
+    pub(crate) fn contains(&mut self, container: &Value, item: &Value) -> Result<bool> {
+        Ok(match &container.0 {
+            Kind::Str(text) | Kind::Safe(text) => match &item.0 {
+                Kind::Str(part) | Kind::Safe(part) => {
+                    self.charge(text.len() / 16)?;
+                    text.as_str().contains(part.as_str())
+                }
+                _ => return type_error(format!("`in` a string needs a string, not {}", item.type_name())),
+            },
+            Kind::List(list) | Kind::Tuple(list) => {
+                self.charge(list.items.len())?;
+                list.items.iter().any(|other| equal(other, item))
+            }
+            Kind::Map(map) | Kind::View(View::Keys, map) => {
+                hashable(item)?;
+                map.get_value(item).is_some()
+            }
+            Kind::Undefined(_) => false,
+            _ => {
+                let items = self.iterate(container)?;
+                items.iter().any(|other| equal(other, item))
+            }
+        })
+    }
+}
+
+fn generation_range(text: &str, (start, bytes, chars): (usize, usize, Option<usize>)) -> Range<usize> {
+    let start = start.min(text.len());
+    let end = match chars {
+        None => start + bytes,
+        // The tracker of `transformers` counts from the start of the capture, whatever is written there in the end.
+        Some(chars) => {
+            let rest = text.get(start..).unwrap_or_default();
+            start + rest.char_indices().nth(chars).map_or(rest.len(), |(at, _)| at)
+        }
+    };
+    start..end.min(text.len())
+}
+
+fn constant(value: &Const) -> Value {
+    match value {
+        Const::None => Kind::None(TEMPLATE),
+        Const::Bool(value) => Kind::Bool(*value, TEMPLATE),
+        Const::Int(value) => Kind::Int(*value, TEMPLATE),
+        Const::Big(digits) => Kind::Big(digits.clone(), TEMPLATE),
+        Const::Float(value) => Kind::Float(*value, TEMPLATE),
+        Const::Str(text) => Kind::Str(Text::marked(text.clone(), Mark::TEMPLATE)),
+    }
+    .into()
+}
+
+pub(crate) fn undefined(hint: &'static str) -> Value {
+    Kind::Undefined(Missing::Hint(hint)).into()
+}
+
+fn check_depth(depth: u16) -> Result<()> {
+    if depth > crate::value::MAX_DEPTH {
+        return error(ErrorKind::Limit, "lists and mappings are nested too deeply");
+    }
+    Ok(())
+}
+
+pub(crate) fn hashable(value: &Value) -> Result<()> {
+    match &value.0 {
+        Kind::List(_) | Kind::Map(_) => {
+            type_error(format!("a value of type {} cannot be a key of a mapping", value.type_name()))
+        }
+        Kind::Tuple(list) => list.items.iter().try_for_each(hashable),
+        _ => Ok(()),
+    }
+}
+
+/// A number for arithmetic. Booleans are numbers in Python.
+#[derive(Clone, Copy)]
+pub(crate) enum Number {
+    Int(i64),
+    Float(f64),
+}
+
+pub(crate) fn number(value: &Value) -> Option<Number> {
+    match value.0 {
+        Kind::Int(value, _) => Some(Number::Int(value)),
+        Kind::Bool(value, _) => Some(Number::Int(i64::from(value))),
+        Kind::Float(value, _) => Some(Number::Float(value)),
+        _ => None,
+    }
+}
+
+pub(crate) fn as_int(value: &Value) -> Option<i64> {
+    match number(value) {
+        Some(Number::Int(value)) => Some(value),
+        _ => None,
+    }
+}
+
+fn compare_numbers(a: Number, b: Number) -> Option<Ordering> {
+    match (a, b) {
+        (Number::Int(a), Number::Int(b)) => Some(a.cmp(&b)),
+        (Number::Float(a), Number::Float(b)) => a.partial_cmp(&b),
+        (Number::Int(a), Number::Float(b)) => compare_int_float(a, b),
+        (Number::Float(a), Number::Int(b)) => compare_int_float(b, a).map(Ordering::reverse),
+    }
+}
+
+/// The order of two values in `sorted`; none if Python cannot compare them.
+pub(crate) fn order(left: &Value, right: &Value) -> Option<Ordering> {
+    if let (Some(a), Some(b)) = (number(left), number(right)) {
+        return Some(compare_numbers(a, b).unwrap_or(Ordering::Equal));
+    }
+    match (&left.0, &right.0) {
+        (Kind::Str(a) | Kind::Safe(a), Kind::Str(b) | Kind::Safe(b)) => Some(a.as_str().cmp(b.as_str())),
+        (Kind::List(a), Kind::List(b)) | (Kind::Tuple(a), Kind::Tuple(b)) => {
+            for (a, b) in a.items.iter().zip(&b.items) {
+                if !equal(a, b) {
+                    return order(a, b);
+                }
+            }
+            Some(a.items.len().cmp(&b.items.len()))
+        }
+        _ => None,
+    }
+}
+
+fn operand_error<T>(symbol: &str, left: &Value, right: &Value) -> Result<T> {
+    for value in [left, right] {
+        if let Kind::Undefined(missing) = &value.0 {
+            return error(ErrorKind::Undefined, missing.to_string());
+        }
+        if let Kind::Big(..) = value.0 {
+            return unsupported(format!("`{symbol}` with integers of more than 64 bits is not supported"));
+        }
+    }
+    type_error(format!("`{symbol}` is not defined for {} and {}", left.type_name(), right.type_name()))
+}
+
+fn overflow<T>() -> Result<T> {
+    unsupported("integers of more than 64 bits are not supported in arithmetic")
+}
+
+fn negate(value: &Value) -> Result<Value> {
+    let source = value.source();
+    let mut result: Value = match number(value) {
+        Some(Number::Int(value)) => match value.checked_neg() {
+            Some(value) => value.into(),
+            None => return overflow(),
+        },
+        Some(Number::Float(value)) => (-value).into(),
+        None => return operand_error("-", value, value),
+    };
+    result.mark(source);
+    Ok(result)
+}
+
+fn arithmetic(operator: BinaryOp, a: Number, b: Number) -> Result<Value> {
+    if let (Number::Int(a), Number::Int(b)) = (a, b) {
+        let zero = b == 0;
+        let result = match operator {
+            BinaryOp::Add => a.checked_add(b),
+            BinaryOp::Sub => a.checked_sub(b),
+            BinaryOp::Mul => a.checked_mul(b),
+            BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::Rem if zero => {
+                return error(ErrorKind::Value, "division by zero");
+            }
+            BinaryOp::Div => {
+                const EXACT: i64 = 1 << 53;
+                if a.abs() > EXACT || b.abs() > EXACT {
+                    return overflow();
+                }
+                return Ok((a as f64 / b as f64).into());
+            }
+            BinaryOp::FloorDiv => {
+                a.checked_div(b).map(|quotient| quotient - i64::from(a % b != 0 && (a < 0) != (b < 0)))
+            }
+            BinaryOp::Rem => {
+                a.checked_rem(b).map(|rest| if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest })
+            }
+            BinaryOp::Pow if b < 0 => return float_arithmetic(operator, a as f64, b as f64),
+            BinaryOp::Pow => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
+        };
+        return match result {
+            Some(result) => Ok(result.into()),
+            None => overflow(),
+        };
+    }
+    let float = |number| match number {
+        Number::Int(value) => value as f64,
+        Number::Float(value) => value,
+    };
+    float_arithmetic(operator, float(a), float(b))
+}
+
+fn float_arithmetic(operator: BinaryOp, a: f64, b: f64) -> Result<Value> {
+    Ok(match operator {
+        BinaryOp::Add => a + b,
+        BinaryOp::Sub => a - b,
+        BinaryOp::Mul => a * b,
+        BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::Rem if b == 0.0 => {
+            return error(ErrorKind::Value, "division by zero");
+        }
+        BinaryOp::Div => a / b,
+        BinaryOp::FloorDiv | BinaryOp::Rem => {
+            // As `float.__divmod__`.
+            let mut rest = a % b;
+            let mut quotient = (a - rest) / b;
+            if rest != 0.0 {
+                if (b < 0.0) != (rest < 0.0) {
+                    rest += b;
+                    quotient -= 1.0;
+                }
+            } else {
+                rest = 0.0f64.copysign(b);
+            }
+            if operator == BinaryOp::Rem {
+                rest
+            } else if quotient == 0.0 {
+                0.0f64.copysign(a / b)
+            } else {
+                let floor = quotient.floor();
+                if quotient - floor > 0.5 { floor + 1.0 } else { floor }
+            }
+        }
+        BinaryOp::Pow => {
+            if a == 0.0 && b < 0.0 || a < 0.0 && b.fract() != 0.0 && a.is_finite() && b.is_finite() {
+                return error(ErrorKind::Value, "this power is no real number");
+            }
+            let result = a.powf(b);
+            if result.is_infinite() && a.is_finite() && b.is_finite() {
+                return error(ErrorKind::Value, "the result of a power is too large");
+            }
+            result
+        }
+    }
+    .into())
+}
+
+fn repetitions(times: &Value) -> usize {
+    usize::try_from(as_int(times).unwrap_or(0)).unwrap_or(0)
+}
+
+/// The position that a Python index stands for.
+fn position(index: &Value, length: usize) -> Option<usize> {
+    let index = as_int(index)?;
+    let length = i64::try_from(length).ok()?;
+    let at = if index < 0 { index.checked_add(length)? } else { index };
+    (0..length).contains(&at).then(|| usize::try_from(at).ok()).flatten()
+}
+
+fn char_at(text: &Text, index: &Value) -> Option<Text> {
+    let index = as_int(index)?;
+    let chars = text.as_str().char_indices();
+    let found = if index < 0 {
+        let back = usize::try_from(index.checked_neg()? - 1).ok()?;
+        chars.rev().nth(back)
+    } else {
+        let mut chars = chars;
+        chars.nth(usize::try_from(index).ok()?)
+    };
+    found.map(|(at, c)| text.slice(at..at + c.len_utf8()))
+}
+
+fn slice_bound(value: &Value) -> Result<Option<i64>> {
+    match (&value.0, as_int(value)) {
+        (Kind::None(_), _) => Ok(None),
+        (_, Some(bound)) => Ok(Some(bound)),
+        (Kind::Undefined(missing), _) => error(ErrorKind::Undefined, missing.to_string()),
+        _ => type_error(format!("a slice needs integers, not {}", value.type_name())),
+    }
+}
+
+enum Bounds {
+    Forward(Range<usize>),
+    /// To be read from the end to the start.
+    Backward(Range<usize>),
+}
+
+fn step_size(step: i64) -> usize {
+    usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX)
+}
+
+fn slice_bounds(length: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> Bounds {
+    let length = i64::try_from(length).unwrap_or(i64::MAX);
+    let clamp = |bound: i64, low: i64, high: i64| {
+        let bound = if bound < 0 { bound.saturating_add(length) } else { bound };
+        bound.clamp(low, high)
+    };
+    let index = |bound: i64| usize::try_from(bound).unwrap_or(0);
+    if step > 0 {
+        let start = start.map_or(0, |bound| clamp(bound, 0, length));
+        let stop = stop.map_or(length, |bound| clamp(bound, 0, length));
+        Bounds::Forward(index(start)..index(stop.max(start)))
+    } else {
+        let start = start.map_or(length - 1, |bound| clamp(bound, -1, length - 1));
+        let stop = stop.map_or(-1, |bound| clamp(bound, -1, length - 1));
+        Bounds::Backward(index(stop.min(start) + 1)..index(start + 1))
+    }
+}
+
+/// `text[start:stop]` without reading more characters than needed.
+fn slice_text(text: &Text, start: Option<i64>, stop: Option<i64>) -> Text {
+    let string = text.as_str();
+    let offset = |bound: i64| -> usize {
+        if bound >= 0 {
+            let count = usize::try_from(bound).unwrap_or(usize::MAX);
+            string.char_indices().nth(count).map_or(string.len(), |(at, _)| at)
+        } else {
+            let back = usize::try_from(bound.unsigned_abs()).unwrap_or(usize::MAX);
+            string.char_indices().rev().nth(back - 1).map_or(0, |(at, _)| at)
+        }
+    };
+    let start = start.map_or(0, offset);
+    let stop = stop.map_or(string.len(), offset);
+    text.slice(start..stop.max(start))
+}

@@ -1,0 +1,1382 @@
+//! Methods of strings, lists and mappings, and the formatting of strings, as in Python.
+
+use std::sync::Arc;
+
+use crate::ErrorKind;
+use crate::eval::{CallArgs, Evaluator, Number, Result, as_int, error, number, type_error, unsupported};
+use crate::parse::is_space;
+use crate::value::{Kind, List, Map, Mark, TEMPLATE, Text, TextBuilder, Value, View, equal, float_repr};
+
+/// What `getattr` finds on a value of a built-in type.
+pub(crate) enum Attribute {
+    None,
+    Method,
+    /// The sandbox returns an undefined value.
+    Unsafe,
+}
+
+const STR: [&str; 47] = [
+    "capitalize",
+    "casefold",
+    "center",
+    "count",
+    "encode",
+    "endswith",
+    "expandtabs",
+    "find",
+    "format",
+    "format_map",
+    "index",
+    "isalnum",
+    "isalpha",
+    "isascii",
+    "isdecimal",
+    "isdigit",
+    "isidentifier",
+    "islower",
+    "isnumeric",
+    "isprintable",
+    "isspace",
+    "istitle",
+    "isupper",
+    "join",
+    "ljust",
+    "lower",
+    "lstrip",
+    "maketrans",
+    "partition",
+    "removeprefix",
+    "removesuffix",
+    "replace",
+    "rfind",
+    "rindex",
+    "rjust",
+    "rpartition",
+    "rsplit",
+    "rstrip",
+    "split",
+    "splitlines",
+    "startswith",
+    "strip",
+    "swapcase",
+    "title",
+    "translate",
+    "upper",
+    "zfill",
+];
+
+const DUNDER: [&str; 25] = [
+    "__class__",
+    "__contains__",
+    "__delattr__",
+    "__dir__",
+    "__doc__",
+    "__eq__",
+    "__format__",
+    "__ge__",
+    "__getattribute__",
+    "__getitem__",
+    "__gt__",
+    "__hash__",
+    "__init__",
+    "__init_subclass__",
+    "__iter__",
+    "__le__",
+    "__len__",
+    "__lt__",
+    "__ne__",
+    "__new__",
+    "__reduce__",
+    "__reduce_ex__",
+    "__repr__",
+    "__sizeof__",
+    "__str__",
+];
+
+pub(crate) fn attribute_kind(object: &Value, name: &str) -> Attribute {
+    let (methods, changing): (&[&str], &[&str]) = match &object.0 {
+        Kind::Str(_) | Kind::Safe(_) => (&STR, &[]),
+        Kind::Map(_) => (
+            &["copy", "fromkeys", "get", "items", "keys", "values"],
+            &["clear", "pop", "popitem", "setdefault", "update"],
+        ),
+        Kind::List(_) => (
+            &["copy", "count", "index"],
+            &["append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"],
+        ),
+        Kind::Tuple(_) | Kind::Range(..) => (&["count", "index"], &[]),
+        Kind::Loop(..) => (&["cycle", "changed"], &[]),
+        Kind::Int(..) | Kind::Bool(..) | Kind::Big(..) => (
+            &[
+                "as_integer_ratio",
+                "bit_count",
+                "bit_length",
+                "conjugate",
+                "denominator",
+                "from_bytes",
+                "imag",
+                "numerator",
+                "real",
+                "to_bytes",
+            ],
+            &[],
+        ),
+        Kind::Float(..) => {
+            (&["as_integer_ratio", "conjugate", "fromhex", "hex", "imag", "is_integer", "real"], &[])
+        }
+        Kind::View(..) => (&["isdisjoint", "mapping"], &[]),
+        Kind::Macro(_) => {
+            (&["name", "arguments", "catch_kwargs", "catch_varargs", "caller", "explicit_caller"], &[])
+        }
+        Kind::Undefined(_) | Kind::Namespace(_) => return Attribute::None,
+        _ => (&[], &[]),
+    };
+    if methods.contains(&name) {
+        Attribute::Method
+    } else if changing.contains(&name) || name.starts_with("__") && DUNDER.contains(&name) {
+        Attribute::Unsafe
+    } else {
+        Attribute::None
+    }
+}
+
+impl Evaluator<'_> {
+    pub(crate) fn call_method(&mut self, object: &Value, name: &Arc<str>, args: CallArgs) -> Result<Value> {
+        match &object.0 {
+            Kind::Str(text) => {
+                self.charge(1 + text.len() / 16)?;
+                self.str_method(text, name, args)
+            }
+            Kind::Map(map) => match &**name {
+                "items" | "keys" | "values" => {
+                    let [] = args.bind(name, [], 0)?;
+                    let view = match &**name {
+                        "items" => View::Items,
+                        "keys" => View::Keys,
+                        _ => View::Values,
+                    };
+                    Ok(Kind::View(view, map.clone()).into())
+                }
+                "get" => {
+                    let [key, default] = args.bind(name, ["key", "default"], 1)?;
+                    let key = key.unwrap_or_else(Value::none);
+                    crate::eval::hashable(&key)?;
+                    Ok(map.get_value(&key).cloned().or(default).unwrap_or_else(Value::none))
+                }
+                "copy" => {
+                    let [] = args.bind(name, [], 0)?;
+                    self.charge(map.len())?;
+                    let mut copy = Map::clone(map);
+                    copy.message = map.message;
+                    self.new_map(copy)
+                }
+                _ => {
+                    let [keys, value] = args.bind(name, ["keys", "value"], 1)?;
+                    let keys = self.iterate(&keys.unwrap_or_else(Value::none))?;
+                    let mut map = Map::new();
+                    for key in keys {
+                        self.insert(&mut map, key, value.clone().unwrap_or_else(Value::none))?;
+                    }
+                    self.new_map(map)
+                }
+            },
+            Kind::List(list) | Kind::Tuple(list) => {
+                self.charge(1 + list.items.len())?;
+                self.list_method(list, name, args)
+            }
+            Kind::Range(..) => {
+                let items = self.iterate(object)?;
+                self.list_method(&List::new(items, TEMPLATE), name, args)
+            }
+            Kind::Loop(at, serial) => self.call_loop_method(*at, *serial, name, args),
+            Kind::Float(value, _) if **name == *"is_integer" => Ok((value.fract() == 0.0).into()),
+            _ => unsupported(format!("the method `{name}` of {} is not supported", object.type_name())),
+        }
+    }
+
+    fn list_method(&mut self, list: &List, name: &str, args: CallArgs) -> Result<Value> {
+        match name {
+            "copy" => self.new_list(list.items.clone(), false),
+            "count" => {
+                let [value] = args.bind(name, ["value"], 1)?;
+                let value = value.unwrap_or_else(Value::none);
+                Ok(Value::int(list.items.iter().filter(|item| equal(item, &value)).count()))
+            }
+            _ => {
+                let [value] = args.bind(name, ["value"], 1)?;
+                let value = value.unwrap_or_else(Value::none);
+                match list.items.iter().position(|item| equal(item, &value)) {
+                    Some(at) => Ok(Value::int(at)),
+                    None => error(ErrorKind::Value, "`index` does not find the value in the list"),
+                }
+            }
+        }
+    }
+
+    fn str_method(&mut self, text: &Text, name: &str, args: CallArgs) -> Result<Value> {
+        let string = text.as_str();
+        match name {
+            "format" => return self.str_format(text, args),
+            "format_map" => {
+                let [map] = args.bind(name, ["mapping"], 1)?;
+                let mut args = CallArgs::default();
+                if let Some(Kind::Map(map)) = map.as_ref().map(|map| &map.0) {
+                    let entries = map.iter().map(|(name, value)| (name.into(), value.clone()));
+                    args.keyword = entries.collect();
+                }
+                return self.str_format(text, args);
+            }
+            "split" | "rsplit" => {
+                let [separator, count] = args.bind(name, ["sep", "maxsplit"], 0)?;
+                let separator = optional_text(name, separator)?;
+                let count = optional_int(name, count)?.unwrap_or(-1);
+                let limit = usize::try_from(count).unwrap_or(usize::MAX);
+                let parts = split(text, separator.as_ref().map(Text::as_str), limit, name == "rsplit")?;
+                return self.new_list(parts.into_iter().map(Value::from).collect(), false);
+            }
+            "splitlines" => {
+                let [keep] = args.bind(name, ["keepends"], 0)?;
+                let keep = match keep {
+                    Some(keep) => self.truth(&keep)?,
+                    None => false,
+                };
+                let lines = split_lines(text, keep);
+                return self.new_list(lines.into_iter().map(Value::from).collect(), false);
+            }
+            "join" => {
+                let [items] = args.bind(name, ["iterable"], 1)?;
+                let items = self.iterate(&items.unwrap_or_else(Value::none))?;
+                let mut out = TextBuilder::default();
+                for (at, item) in items.iter().enumerate() {
+                    if at > 0 {
+                        out.push_text(text);
+                    }
+                    match item.as_text() {
+                        Some(item) => out.push_text(item),
+                        None => return type_error(format!("`join` needs strings, not {}", item.type_name())),
+                    }
+                    self.charge_text(out.len())?;
+                }
+                return Ok(out.finish().into());
+            }
+            _ => {}
+        }
+        let CallArgs { positional, keyword } = args;
+        if let Some((keyword, _)) = keyword.first()
+            && !matches!((name, &**keyword), ("expandtabs", "tabsize") | ("encode", _))
+        {
+            return type_error(format!("`{name}` takes no keyword arguments"));
+        }
+        let most = match name {
+            "strip" | "lstrip" | "rstrip" | "removeprefix" | "removesuffix" | "partition" | "rpartition"
+            | "zfill" => 1,
+            "expandtabs" | "encode" => 2,
+            "center" | "ljust" | "rjust" => 2,
+            "replace" | "startswith" | "endswith" | "find" | "rfind" | "index" | "rindex" | "count" => 3,
+            _ => 0,
+        };
+        if positional.len() > most {
+            return type_error(format!("`{name}` takes at most {most} arguments"));
+        }
+        let mut arguments = positional.into_iter();
+        let (first, second, third) = (arguments.next(), arguments.next(), arguments.next());
+        Ok(match name {
+            "strip" | "lstrip" | "rstrip" => {
+                let chars = optional_text(name, first)?;
+                strip(text, chars.as_ref().map(Text::as_str), name != "rstrip", name != "lstrip").into()
+            }
+            "replace" => {
+                let (old, new) = (required_text(name, first)?, required_text(name, second)?);
+                let count = optional_int(name, third)?.unwrap_or(-1);
+                self.replace(text, &old, &new, count)?.into()
+            }
+            "startswith" | "endswith" => {
+                let Some(range) = char_range(text, name, second, third)? else { return Ok(false.into()) };
+                let string = string.get(range).unwrap_or_default();
+                let matches = |part: &str| {
+                    if name == "startswith" { string.starts_with(part) } else { string.ends_with(part) }
+                };
+                match first.as_ref().map(|first| &first.0) {
+                    Some(Kind::Str(part)) => matches(part.as_str()).into(),
+                    Some(Kind::Tuple(parts)) => {
+                        let mut found = false;
+                        for part in &parts.items {
+                            match part.as_str() {
+                                Some(part) => found |= matches(part),
+                                None => return type_error(format!("`{name}` needs strings")),
+                            }
+                        }
+                        found.into()
+                    }
+                    _ => return type_error(format!("`{name}` needs a string or a tuple of strings")),
+                }
+            }
+            "find" | "rfind" | "index" | "rindex" | "count" => {
+                let part = required_text(name, first)?;
+                let range = char_range(text, name, second, third)?;
+                let string_range = range.clone().and_then(|range| string.get(range));
+                if name == "count" {
+                    let count = match string_range {
+                        Some(string) if part.is_empty() => string.chars().count() + 1,
+                        Some(string) => string.matches(part.as_str()).count(),
+                        None => 0,
+                    };
+                    return Ok(Value::int(count));
+                }
+                let found = string_range.and_then(|string| {
+                    if name.starts_with('r') {
+                        string.rfind(part.as_str())
+                    } else {
+                        string.find(part.as_str())
+                    }
+                });
+                match (found, range) {
+                    (Some(at), Some(range)) => Value::int(string[..range.start + at].chars().count()),
+                    _ if name.ends_with("find") => (-1).into(),
+                    _ => return error(ErrorKind::Value, "`index` does not find the text"),
+                }
+            }
+            "lower" => text.map(str::to_lowercase).into(),
+            "upper" => text.map(str::to_uppercase).into(),
+            "casefold" if string.is_ascii() => text.map(str::to_lowercase).into(),
+            "capitalize" => capitalize(text).into(),
+            "title" => title(text).into(),
+            "swapcase" => map_chars(text, |c, out| {
+                if c.is_uppercase() {
+                    out.extend(c.to_lowercase());
+                } else {
+                    out.extend(c.to_uppercase());
+                }
+            })
+            .into(),
+            "removeprefix" => {
+                let part = required_text(name, first)?;
+                let rest = string.strip_prefix(part.as_str()).unwrap_or(string);
+                text.part(rest).into()
+            }
+            "removesuffix" => {
+                let part = required_text(name, first)?;
+                let rest = string.strip_suffix(part.as_str()).unwrap_or(string);
+                text.part(rest).into()
+            }
+            "partition" | "rpartition" => {
+                let part = required_text(name, first)?;
+                if part.is_empty() {
+                    return error(ErrorKind::Value, "the separator is empty");
+                }
+                let last = name == "rpartition";
+                let found = if last { string.rfind(part.as_str()) } else { string.find(part.as_str()) };
+                let empty = || Text::from("");
+                let parts = match found {
+                    Some(at) => {
+                        let end = at + part.len();
+                        [text.slice(0..at), text.slice(at..end), text.slice(end..text.len())]
+                    }
+                    None if last => [empty(), empty(), text.clone()],
+                    None => [text.clone(), empty(), empty()],
+                };
+                Value::tuple(parts.into_iter().map(Value::from).collect())
+            }
+            "center" | "ljust" | "rjust" => {
+                let width = required_int(name, first)?;
+                let fill = optional_text(name, second)?.unwrap_or_else(|| " ".into());
+                if fill.chars() != 1 {
+                    return type_error("the fill character must be one character");
+                }
+                let align = match name {
+                    "center" => '^',
+                    "ljust" => '<',
+                    _ => '>',
+                };
+                self.charge_text(usize::try_from(width).unwrap_or(0))?;
+                pad(text, width, fill.as_str(), align, true).into()
+            }
+            "zfill" => {
+                let width = required_int(name, first)?;
+                self.charge_text(usize::try_from(width).unwrap_or(0))?;
+                let sign = usize::from(string.starts_with(['+', '-']));
+                let missing = usize::try_from(width).unwrap_or(0).saturating_sub(text.chars());
+                let mut out = TextBuilder::default();
+                out.push_text(&text.slice(0..sign));
+                out.push(&"0".repeat(missing), text.first_mark());
+                out.push_text(&text.slice(sign..text.len()));
+                out.finish().into()
+            }
+            "isspace" => (!string.is_empty() && string.chars().all(is_space)).into(),
+            "isascii" => string.is_ascii().into(),
+            "isdigit" | "isdecimal" | "isnumeric" => {
+                // Digits of other scripts are rare enough to be refused instead of guessed.
+                if string.chars().any(|c| !c.is_ascii() && c.is_numeric()) {
+                    return unsupported(format!("`{name}` with digits other than 0 to 9 is not supported"));
+                }
+                (!string.is_empty() && string.bytes().all(|byte| byte.is_ascii_digit())).into()
+            }
+            "isalpha" => (!string.is_empty() && string.chars().all(char::is_alphabetic)).into(),
+            "isalnum" => (!string.is_empty() && string.chars().all(char::is_alphanumeric)).into(),
+            "islower" => is_lower(string).into(),
+            "isupper" => is_upper(string).into(),
+            "istitle" => {
+                let (mut cased, mut any, mut valid) = (false, false, true);
+                for c in string.chars() {
+                    if c.is_uppercase() {
+                        valid &= !cased;
+                        (cased, any) = (true, true);
+                    } else if c.is_lowercase() {
+                        valid &= cased;
+                        any = true;
+                    } else {
+                        cased = false;
+                    }
+                }
+                (any && valid).into()
+            }
+            "isidentifier" => {
+                let mut chars = string.chars();
+                let start = chars.next().is_some_and(|c| c == '_' || c.is_alphabetic());
+                (start && chars.all(|c| c == '_' || c.is_alphanumeric())).into()
+            }
+            "isprintable" => string.chars().all(crate::value::is_printable).into(),
+            "expandtabs" => {
+                let size = keyword.into_iter().next().map(|(_, value)| value).or(first);
+                let size = optional_int(name, size)?.unwrap_or(8);
+                let size = usize::try_from(size).unwrap_or(0);
+                self.charge_text(string.matches('\t').count().saturating_mul(size))?;
+                let mut column = 0;
+                let mut out = TextBuilder::default();
+                for (piece, mark) in text.pieces() {
+                    for c in piece.chars() {
+                        match c {
+                            '\t' if size > 0 => {
+                                let width = size - column % size;
+                                out.push(&" ".repeat(width), mark);
+                                column += width;
+                            }
+                            '\t' => {}
+                            '\n' | '\r' => {
+                                out.push_char(c, mark);
+                                column = 0;
+                            }
+                            c => {
+                                out.push_char(c, mark);
+                                column += 1;
+                            }
+                        }
+                    }
+                }
+                out.finish().into()
+            }
+            _ => return unsupported(format!("the method `{name}` of strings is not supported")),
+        })
+    }
+
+    /// `str.replace`; `count` below zero: all.
+    pub(crate) fn replace(&mut self, text: &Text, old: &Text, new: &Text, count: i64) -> Result<Text> {
+        let limit = usize::try_from(count).unwrap_or(usize::MAX);
+        let string = text.as_str();
+        if limit == 0 || !old.is_empty() && !string.contains(old.as_str()) {
+            return Ok(text.clone());
+        }
+        let mut out = TextBuilder::default();
+        let mut copied = 0;
+        for (at, found) in string.match_indices(old.as_str()).take(limit) {
+            out.push_text(&text.slice(copied..at));
+            out.push_text(new);
+            copied = at + found.len();
+            if out.len() > string.len() {
+                self.charge_text(out.len())?;
+            }
+        }
+        out.push_text(&text.slice(copied..text.len()));
+        self.charge(out.len() / 16)?;
+        Ok(out.finish())
+    }
+
+    /// `format % values`.
+    pub(crate) fn percent_format(&mut self, format: &Text, values: &Value) -> Result<Value> {
+        let single;
+        let (items, mapping): (&[Value], Option<&Value>) = match &values.0 {
+            Kind::Tuple(list) => (&list.items, None),
+            Kind::Map(_) | Kind::List(_) => {
+                single = [values.clone()];
+                (&single, Some(values))
+            }
+            _ => {
+                single = [values.clone()];
+                (&single, None)
+            }
+        };
+        let mut out = TextBuilder::default();
+        let mut used = 0;
+        let mut at = 0;
+        let string = format.as_str();
+        let bytes = string.as_bytes();
+        let incomplete = || error(ErrorKind::Value, "incomplete format after `%`");
+        while let Some(found) = string[at..].find('%') {
+            out.push_text(&format.slice(at..at + found));
+            at += found + 1;
+            let mut argument = None;
+            if bytes.get(at) == Some(&b'(') {
+                let Some(end) = string[at..].find(')') else { return incomplete() };
+                let key = &string[at + 1..at + end];
+                at += end + 1;
+                let Some(mapping) = mapping else { return type_error("a format with names needs a mapping") };
+                let Kind::Map(map) = &mapping.0 else {
+                    return type_error("a format with names needs a mapping");
+                };
+                match map.get(key) {
+                    Some(value) => argument = Some(value.clone()),
+                    None => {
+                        return error(
+                            ErrorKind::Value,
+                            format!("the mapping of a format has no key `{key}`"),
+                        );
+                    }
+                }
+            }
+            let mut spec = FormatSpec { align: '>', ..FormatSpec::default() };
+            let mut left = false;
+            while let Some(flag) = bytes.get(at) {
+                match flag {
+                    b'-' => left = true,
+                    b'+' => spec.sign = '+',
+                    b' ' if spec.sign != '+' => spec.sign = ' ',
+                    b' ' => {}
+                    b'#' => spec.alternate = true,
+                    b'0' => spec.zero = true,
+                    _ => break,
+                }
+                at += 1;
+            }
+            let next = |used: &mut usize| -> Result<Value> {
+                let value = items.get(*used).cloned();
+                *used += 1;
+                match value {
+                    Some(value) => Ok(value),
+                    None => type_error("not enough values for a format"),
+                }
+            };
+            if bytes.get(at) == Some(&b'*') {
+                at += 1;
+                let width = as_int(&next(&mut used)?).unwrap_or(0);
+                left |= width < 0;
+                spec.width = usize::try_from(width.unsigned_abs()).unwrap_or(usize::MAX);
+            } else {
+                spec.width = read_digits(string, &mut at)?.unwrap_or(0);
+            }
+            if bytes.get(at) == Some(&b'.') {
+                at += 1;
+                if bytes.get(at) == Some(&b'*') {
+                    at += 1;
+                    spec.precision = usize::try_from(as_int(&next(&mut used)?).unwrap_or(0)).ok();
+                } else {
+                    spec.precision = Some(read_digits(string, &mut at)?.unwrap_or(0));
+                }
+            }
+            while let Some(b'h' | b'l' | b'L') = bytes.get(at) {
+                at += 1;
+            }
+            let Some(conversion) = string[at..].chars().next() else { return incomplete() };
+            at += conversion.len_utf8();
+            if conversion == '%' {
+                out.push("%", format.first_mark());
+                continue;
+            }
+            let value = match argument {
+                Some(value) => value,
+                None => next(&mut used)?,
+            };
+            self.charge_text(spec.width.saturating_add(spec.precision.unwrap_or(0)))?;
+            if left {
+                spec.align = '<';
+                spec.zero = false;
+            }
+            let text = match conversion {
+                's' | 'r' | 'a' => {
+                    let text = match conversion {
+                        's' => self.printed(&value)?,
+                        _ => self.repr(&value)?,
+                    };
+                    let end = match spec.precision {
+                        Some(precision) => byte_of_char(text.as_str(), precision),
+                        None => text.len(),
+                    };
+                    pad(&text.slice(0..end), spec.width as i64, " ", if left { '<' } else { '>' }, false)
+                }
+                'd' | 'i' | 'u' | 'x' | 'X' | 'o' | 'e' | 'E' | 'f' | 'F' | 'g' | 'G' => {
+                    let mark = Mark::of(value.source());
+                    spec.kind = if matches!(conversion, 'i' | 'u') { 'd' } else { conversion };
+                    let value = match (&value.0, spec.kind) {
+                        (Kind::Float(float, _), 'd') if float.is_finite() => {
+                            Value::from(float.trunc() as i64)
+                        }
+                        (_, 'd') if number(&value).is_some() => as_int(&value).unwrap_or(0).into(),
+                        (Kind::Float(..), 'x' | 'X' | 'o') => {
+                            return type_error(format!("the format `%{conversion}` needs an integer"));
+                        }
+                        (_, 'd' | 'x' | 'X' | 'o') => value,
+                        _ => value,
+                    };
+                    if spec.kind == 'd' {
+                        // In a format with `%`, the precision of an integer is a number of digits.
+                        let digits = spec.precision.take().unwrap_or(0);
+                        let int = as_int(&value);
+                        let Some(int) = int else {
+                            return type_error(format!("the format `%{conversion}` needs a number"));
+                        };
+                        let sign = if int < 0 { "-" } else { spec.sign_of_positive() };
+                        let digits = format!("{sign}{:0>digits$}", int.unsigned_abs());
+                        spec.pad_number(&digits, mark)
+                    } else {
+                        spec.number(&value, mark)?
+                    }
+                }
+                'c' => match (&value.0, as_int(&value)) {
+                    (Kind::Str(text), _) if text.chars() == 1 => text.clone(),
+                    (_, Some(code)) => match u32::try_from(code).ok().and_then(char::from_u32) {
+                        Some(c) => Text::new(c.to_string(), value.source()),
+                        None => return type_error("the format `%c` needs a character"),
+                    },
+                    _ => return type_error("the format `%c` needs a character"),
+                },
+                other => {
+                    return error(ErrorKind::Value, format!("unknown format `%{other}`"));
+                }
+            };
+            out.push_text(&text);
+            self.charge_text(out.len())?;
+        }
+        out.push_text(&format.slice(at..format.len()));
+        if used < items.len() && mapping.is_none() {
+            return type_error("a format does not use all values");
+        }
+        Ok(out.finish().into())
+    }
+
+    pub(crate) fn repr(&mut self, value: &Value) -> Result<Text> {
+        match value.repr() {
+            Ok(text) => {
+                self.charge(text.len() / 16)?;
+                Ok(text)
+            }
+            Err(kind) => {
+                unsupported(format!("the representation of a value of type {kind} is not supported"))
+            }
+        }
+    }
+
+    fn str_format(&mut self, format: &Text, args: CallArgs) -> Result<Value> {
+        let mut out = TextBuilder::default();
+        let mut automatic = 0;
+        self.format_into(format, &args, &mut automatic, 2, &mut out)?;
+        Ok(out.finish().into())
+    }
+
+    fn format_into(
+        &mut self,
+        format: &Text,
+        args: &CallArgs,
+        automatic: &mut usize,
+        depth: u32,
+        out: &mut TextBuilder,
+    ) -> Result<()> {
+        if depth == 0 {
+            return error(ErrorKind::Value, "a format is nested too deeply");
+        }
+        let string = format.as_str();
+        let mut at = 0;
+        while let Some(found) = string[at..].find(['{', '}']) {
+            let open = at + found;
+            out.push_text(&format.slice(at..open));
+            let brace = string.as_bytes()[open];
+            if string.as_bytes().get(open + 1) == Some(&brace) {
+                out.push_text(&format.slice(open..open + 1));
+                at = open + 2;
+                continue;
+            }
+            if brace == b'}' {
+                return error(ErrorKind::Value, "a single `}` in a format");
+            }
+            let mut level = 1;
+            let close = string[open + 1..].char_indices().find_map(|(at, c)| {
+                match c {
+                    '{' => level += 1,
+                    '}' => level -= 1,
+                    _ => {}
+                }
+                (level == 0).then_some(open + 1 + at)
+            });
+            let Some(close) = close else { return error(ErrorKind::Value, "a single `{` in a format") };
+            let field = &string[open + 1..close];
+            at = close + 1;
+            // A bracket may hold `:` and `!`.
+            let mut bracket = false;
+            let name_end = field
+                .char_indices()
+                .find_map(|(at, c)| {
+                    bracket = c == '[' || bracket && c != ']';
+                    (!bracket && matches!(c, ':' | '!')).then_some(at)
+                })
+                .unwrap_or(field.len());
+            let name = &field[..name_end];
+            let (conversion, spec) = match field[name_end..].strip_prefix('!') {
+                Some(rest) => {
+                    let conversion = rest.chars().next();
+                    let rest = &rest[conversion.map_or(0, char::len_utf8)..];
+                    match (conversion, rest.strip_prefix(':')) {
+                        (Some(conversion), Some(spec)) => (Some(conversion), spec),
+                        (Some(conversion), None) if rest.is_empty() => (Some(conversion), ""),
+                        _ => return error(ErrorKind::Value, "expected `:` after the conversion of a format"),
+                    }
+                }
+                None => (None, field[name_end..].strip_prefix(':').unwrap_or("")),
+            };
+            let value = self.format_value(name, args, automatic)?;
+            let value = match conversion {
+                None => value,
+                Some('s') => self.printed(&value)?.into(),
+                Some('r') => self.repr(&value)?.into(),
+                Some(other) => {
+                    return unsupported(format!("the conversion `!{other}` of a format is not supported"));
+                }
+            };
+            let mut nested = TextBuilder::default();
+            self.format_into(&spec.into(), args, automatic, depth - 1, &mut nested)?;
+            let text = self.format_one(&value, &nested.text)?;
+            out.push_text(&text);
+            self.charge_text(out.len())?;
+        }
+        out.push_text(&format.slice(at..format.len()));
+        Ok(())
+    }
+
+    fn format_value(&mut self, name: &str, args: &CallArgs, automatic: &mut usize) -> Result<Value> {
+        let first_end = name.find(['.', '[']).unwrap_or(name.len());
+        let (first, mut rest) = name.split_at(first_end);
+        let mut value = if first.is_empty() || first.bytes().all(|byte| byte.is_ascii_digit()) {
+            let at = if first.is_empty() {
+                *automatic += 1;
+                *automatic - 1
+            } else {
+                first.parse().unwrap_or(usize::MAX)
+            };
+            match args.positional.get(at) {
+                Some(value) => value.clone(),
+                None => return error(ErrorKind::Value, format!("a format has no argument number {at}")),
+            }
+        } else {
+            match args.keyword.iter().find(|(known, _)| **known == *first) {
+                Some((_, value)) => value.clone(),
+                None => return error(ErrorKind::Value, format!("a format has no argument `{first}`")),
+            }
+        };
+        while !rest.is_empty() {
+            if let Some(after) = rest.strip_prefix('.') {
+                let end = after.find(['.', '[']).unwrap_or(after.len());
+                value = self.attribute(&value, &after[..end].into())?;
+                rest = &after[end..];
+            } else {
+                let Some((key, after)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) else {
+                    return error(ErrorKind::Value, "a `[` without `]` in a format");
+                };
+                let key = match key.parse::<i64>() {
+                    Ok(at) if key.bytes().all(|byte| byte.is_ascii_digit()) => at.into(),
+                    _ => Value::str(key, TEMPLATE),
+                };
+                value = self.item(&value, &key)?;
+                rest = after;
+            }
+        }
+        Ok(value)
+    }
+
+    /// `format(value, spec)`.
+    fn format_one(&mut self, value: &Value, spec: &str) -> Result<Text> {
+        if spec.is_empty() {
+            return self.printed(value);
+        }
+        let spec = FormatSpec::parse(spec)?;
+        self.charge_text(spec.width.saturating_add(spec.precision.unwrap_or(0)))?;
+        match &value.0 {
+            Kind::Str(text) => {
+                if !matches!(spec.kind, '\0' | 's')
+                    || spec.sign != '\0'
+                    || spec.grouping != '\0'
+                    || spec.alternate
+                {
+                    return error(ErrorKind::Value, "invalid format of a string");
+                }
+                let end = match spec.precision {
+                    Some(precision) => byte_of_char(text.as_str(), precision),
+                    None => text.len(),
+                };
+                let align = if spec.align == '\0' { '<' } else { spec.align };
+                let fill = if spec.zero && spec.fill == ' ' { '0' } else { spec.fill };
+                Ok(pad(&text.slice(0..end), spec.width as i64, &fill.to_string(), align, false))
+            }
+            Kind::Int(..) | Kind::Float(..) | Kind::Bool(..) => spec.number(value, Mark::of(value.source())),
+            _ => type_error(format!("a value of type {} has no format", value.type_name())),
+        }
+    }
+}
+
+fn read_digits(text: &str, at: &mut usize) -> Result<Option<usize>> {
+    let digits = text[*at..].bytes().take_while(u8::is_ascii_digit).count();
+    if digits == 0 {
+        return Ok(None);
+    }
+    let number = text[*at..*at + digits].parse();
+    *at += digits;
+    match number {
+        Ok(number) => Ok(Some(number)),
+        Err(_) => error(ErrorKind::Value, "a number in a format is too large"),
+    }
+}
+
+#[derive(Clone)]
+struct FormatSpec {
+    fill: char,
+    align: char,
+    sign: char,
+    alternate: bool,
+    zero: bool,
+    width: usize,
+    grouping: char,
+    precision: Option<usize>,
+    kind: char,
+}
+
+impl Default for FormatSpec {
+    fn default() -> FormatSpec {
+        FormatSpec {
+            fill: ' ',
+            align: '\0',
+            sign: '\0',
+            alternate: false,
+            zero: false,
+            width: 0,
+            grouping: '\0',
+            precision: None,
+            kind: '\0',
+        }
+    }
+}
+
+impl FormatSpec {
+    fn parse(text: &str) -> Result<FormatSpec> {
+        let mut spec = FormatSpec::default();
+        let mut rest = text;
+        let is_align = |c: Option<char>| c.is_some_and(|c| matches!(c, '<' | '>' | '^' | '='));
+        let mut chars = rest.chars();
+        let (first, second) = (chars.next(), chars.next());
+        if let (Some(fill), Some(align), true) = (first, second, is_align(second)) {
+            (spec.fill, spec.align) = (fill, align);
+            rest = &rest[fill.len_utf8() + 1..];
+        } else if let (Some(align), true) = (first, is_align(first)) {
+            spec.align = align;
+            rest = &rest[1..];
+        }
+        if let Some(sign @ ('+' | '-' | ' ')) = rest.chars().next() {
+            spec.sign = if sign == '-' { '\0' } else { sign };
+            rest = &rest[1..];
+        }
+        if let Some(after) = rest.strip_prefix('#') {
+            spec.alternate = true;
+            rest = after;
+        }
+        if let Some(after) = rest.strip_prefix('0') {
+            spec.zero = true;
+            rest = after;
+        }
+        let mut at = 0;
+        spec.width = read_digits(rest, &mut at)?.unwrap_or(0);
+        rest = &rest[at..];
+        if let Some(grouping @ (',' | '_')) = rest.chars().next() {
+            spec.grouping = grouping;
+            rest = &rest[1..];
+        }
+        if let Some(after) = rest.strip_prefix('.') {
+            let mut at = 0;
+            spec.precision = read_digits(after, &mut at)?;
+            if spec.precision.is_none() {
+                return error(ErrorKind::Value, "a format has no digits after the point");
+            }
+            rest = &after[at..];
+        }
+        if let Some(kind) = rest.chars().next() {
+            spec.kind = kind;
+            rest = &rest[kind.len_utf8()..];
+        }
+        if rest.is_empty() { Ok(spec) } else { error(ErrorKind::Value, format!("invalid format `{text}`")) }
+    }
+
+    fn sign_of_positive(&self) -> &'static str {
+        match self.sign {
+            '+' => "+",
+            ' ' => " ",
+            _ => "",
+        }
+    }
+
+    fn number(&self, value: &Value, mark: Mark) -> Result<Text> {
+        let (negative, digits) = match number(value) {
+            Some(Number::Int(int)) if !matches!(self.kind, 'e' | 'E' | 'f' | 'F' | 'g' | 'G' | '%') => {
+                let size = int.unsigned_abs();
+                if self.precision.is_some() {
+                    return error(ErrorKind::Value, "the format of an integer has no precision");
+                }
+                let (prefix, digits) = match self.kind {
+                    '\0' if matches!(value.0, Kind::Bool(..)) && self.kind == '\0' => ("", size.to_string()),
+                    '\0' | 'd' | 'n' => ("", size.to_string()),
+                    'x' => ("0x", format!("{size:x}")),
+                    'X' => ("0X", format!("{size:X}")),
+                    'o' => ("0o", format!("{size:o}")),
+                    'b' => ("0b", format!("{size:b}")),
+                    'c' => {
+                        let c = u32::try_from(int).ok().and_then(char::from_u32);
+                        match c {
+                            Some(c) => ("", c.to_string()),
+                            None => return error(ErrorKind::Value, "the format `c` needs a character"),
+                        }
+                    }
+                    other => {
+                        return error(ErrorKind::Value, format!("unknown format `{other}` of an integer"));
+                    }
+                };
+                let prefix = if self.alternate { prefix } else { "" };
+                (int < 0, format!("{prefix}{}", self.group(&digits)))
+            }
+            Some(found) => {
+                let float = match found {
+                    Number::Int(int) => int as f64,
+                    Number::Float(float) => float,
+                };
+                (float.is_sign_negative() && !float.is_nan(), self.float(float.abs())?)
+            }
+            None => return type_error(format!("a value of type {} is no number", value.type_name())),
+        };
+        let sign = if negative { "-" } else { self.sign_of_positive() };
+        Ok(self.pad_number(&format!("{sign}{digits}"), mark))
+    }
+
+    fn float(&self, value: f64) -> Result<String> {
+        let upper = self.kind.is_ascii_uppercase();
+        if !value.is_finite() {
+            let text = if value.is_nan() { "nan" } else { "inf" };
+            return Ok(if upper { text.to_uppercase() } else { text.to_owned() });
+        }
+        let precision = self.precision.unwrap_or(6);
+        let text = match self.kind {
+            'f' | 'F' => format!("{value:.precision$}"),
+            'e' | 'E' => exponent(&format!("{value:.precision$e}")),
+            '%' => format!("{:.precision$}%", value * 100.0),
+            '\0' if self.precision.is_none() => float_repr(value),
+            'g' | 'G' | 'n' | '\0' => {
+                let precision = precision.max(1);
+                let scientific = format!("{value:.*e}", precision - 1);
+                let power: i64 =
+                    scientific.split_once('e').and_then(|(_, power)| power.parse().ok()).unwrap_or(0);
+                let limit = precision as i64 - i64::from(self.kind == '\0');
+                let trim = |text: &str| -> String {
+                    if self.alternate || !text.contains('.') {
+                        return text.to_owned();
+                    }
+                    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+                };
+                if (-4..limit).contains(&power) {
+                    let decimals = usize::try_from(precision as i64 - 1 - power).unwrap_or(0);
+                    let text = trim(&format!("{value:.decimals$}"));
+                    if self.kind == '\0' && !text.contains('.') { text + ".0" } else { text }
+                } else {
+                    let (digits, power) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+                    exponent(&format!("{}e{power}", trim(digits)))
+                }
+            }
+            other => return error(ErrorKind::Value, format!("unknown format `{other}` of a float")),
+        };
+        let text = if upper { text.to_uppercase() } else { text };
+        Ok(match text.find(['.', 'e', 'E', '%']) {
+            Some(end) => format!("{}{}", self.group(&text[..end]), &text[end..]),
+            None => self.group(&text),
+        })
+    }
+
+    fn group(&self, digits: &str) -> String {
+        if self.grouping == '\0' {
+            return digits.to_owned();
+        }
+        let size = if matches!(self.kind, 'x' | 'X' | 'o' | 'b') { 4 } else { 3 };
+        let mut out = String::new();
+        for (at, c) in digits.chars().enumerate() {
+            if at > 0 && (digits.len() - at).is_multiple_of(size) {
+                out.push(self.grouping);
+            }
+            out.push(c);
+        }
+        out
+    }
+
+    fn pad_number(&self, text: &str, mark: Mark) -> Text {
+        let number = Text::marked(text.into(), mark);
+        if self.zero && self.align != '<' && (self.align == '\0' || self.fill == ' ') || self.align == '=' {
+            let fill = if self.zero && self.fill == ' ' { '0' } else { self.fill };
+            let sign = usize::from(text.starts_with(['-', '+', ' ']));
+            let prefix = sign
+                + if self.alternate
+                    && text[sign..].starts_with('0')
+                    && matches!(self.kind, 'x' | 'X' | 'o' | 'b')
+                {
+                    2
+                } else {
+                    0
+                };
+            let missing = self.width.saturating_sub(text.chars().count());
+            let filling: String = std::iter::repeat_n(fill, missing).collect();
+            return Text::marked(format!("{}{filling}{}", &text[..prefix], &text[prefix..]).into(), mark);
+        }
+        let align = if self.align == '\0' { '>' } else { self.align };
+        pad(&number, self.width as i64, &self.fill.to_string(), align, false)
+    }
+}
+
+/// Writes an exponent with a sign and at least two digits.
+fn exponent(text: &str) -> String {
+    match text.split_once('e') {
+        Some((digits, power)) => {
+            let (sign, power) = match power.strip_prefix('-') {
+                Some(power) => ('-', power),
+                None => ('+', power),
+            };
+            format!("{digits}e{sign}{power:0>2}")
+        }
+        None => text.to_owned(),
+    }
+}
+
+fn byte_of_char(text: &str, chars: usize) -> usize {
+    text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at)
+}
+
+fn pad(text: &Text, width: i64, fill: &str, align: char, method: bool) -> Text {
+    let missing = usize::try_from(width).unwrap_or(0).saturating_sub(text.chars());
+    if missing == 0 {
+        return text.clone();
+    }
+    let left = match align {
+        '<' => 0,
+        // The method puts the odd character elsewhere than the format.
+        '^' if method => missing / 2 + (missing & usize::try_from(width).unwrap_or(0) & 1),
+        '^' => missing / 2,
+        _ => missing,
+    };
+    let mut out = TextBuilder::default();
+    out.push(&fill.repeat(left), Mark::TEMPLATE);
+    out.push_text(text);
+    out.push(&fill.repeat(missing - left), Mark::TEMPLATE);
+    out.finish()
+}
+
+pub(crate) fn optional_text(callee: &str, value: Option<Value>) -> Result<Option<Text>> {
+    match value.map(|value| value.0) {
+        None | Some(Kind::None(_)) => Ok(None),
+        Some(Kind::Str(text)) => Ok(Some(text)),
+        Some(other) => type_error(format!("`{callee}` needs a string, not {}", Value(other).type_name())),
+    }
+}
+
+fn required_text(callee: &str, value: Option<Value>) -> Result<Text> {
+    match optional_text(callee, value)? {
+        Some(text) => Ok(text),
+        None => type_error(format!("`{callee}` needs a string")),
+    }
+}
+
+pub(crate) fn optional_int(callee: &str, value: Option<Value>) -> Result<Option<i64>> {
+    match value {
+        None => Ok(None),
+        Some(value) => match as_int(&value) {
+            Some(int) => Ok(Some(int)),
+            None => type_error(format!("`{callee}` needs an integer, not {}", value.type_name())),
+        },
+    }
+}
+
+fn required_int(callee: &str, value: Option<Value>) -> Result<i64> {
+    match optional_int(callee, value)? {
+        Some(int) => Ok(int),
+        None => type_error(format!("`{callee}` needs an integer")),
+    }
+}
+
+/// The bytes of `text[start:end]`; none if the start is after the end.
+fn char_range(
+    text: &Text,
+    callee: &str,
+    start: Option<Value>,
+    end: Option<Value>,
+) -> Result<Option<std::ops::Range<usize>>> {
+    let not_none = |value: Option<Value>| value.filter(|value| !value.is_none());
+    let (start, end) = (optional_int(callee, not_none(start))?, optional_int(callee, not_none(end))?);
+    if start.is_none() && end.is_none() {
+        return Ok(Some(0..text.len()));
+    }
+    let length = i64::try_from(text.chars()).unwrap_or(i64::MAX);
+    let index = |bound: i64| if bound < 0 { bound.saturating_add(length).max(0) } else { bound };
+    let (start, end) = (start.map_or(0, index), end.map_or(length, index).min(length));
+    if start > end {
+        return Ok(None);
+    }
+    let byte = |at: i64| byte_of_char(text.as_str(), usize::try_from(at).unwrap_or(0));
+    Ok(Some(byte(start)..byte(end)))
+}
+
+pub(crate) fn strip(text: &Text, chars: Option<&str>, left: bool, right: bool) -> Text {
+    let matches = |c: char| chars.map_or_else(|| is_space(c), |chars| chars.contains(c));
+    let mut string = text.as_str();
+    if left {
+        string = string.trim_start_matches(matches);
+    }
+    if right {
+        string = string.trim_end_matches(matches);
+    }
+    if string.is_empty() { text.slice(0..0) } else { text.part(string) }
+}
+
+pub(crate) fn split(
+    text: &Text,
+    separator: Option<&str>,
+    limit: usize,
+    from_right: bool,
+) -> Result<Vec<Text>> {
+    let mut parts = Vec::new();
+    let Some(separator) = separator else {
+        let mut rest = text.as_str();
+        loop {
+            rest =
+                if from_right { rest.trim_end_matches(is_space) } else { rest.trim_start_matches(is_space) };
+            if rest.is_empty() {
+                break;
+            }
+            if parts.len() == limit {
+                let rest = if from_right {
+                    rest.trim_end_matches(is_space)
+                } else {
+                    rest.trim_start_matches(is_space)
+                };
+                parts.push(text.part(rest));
+                break;
+            }
+            if from_right {
+                let start = rest
+                    .char_indices()
+                    .rev()
+                    .find(|(_, c)| is_space(*c))
+                    .map_or(0, |(at, c)| at + c.len_utf8());
+                parts.push(text.part(&rest[start..]));
+                rest = &rest[..start];
+            } else {
+                let end = rest.find(is_space).unwrap_or(rest.len());
+                parts.push(text.part(&rest[..end]));
+                rest = &rest[end..];
+            }
+        }
+        if from_right {
+            parts.reverse();
+        }
+        return Ok(parts);
+    };
+    if separator.is_empty() {
+        return error(ErrorKind::Value, "the separator is empty");
+    }
+    let string = text.as_str();
+    let parts_limit = limit.saturating_add(1);
+    if from_right {
+        parts.extend(string.rsplitn(parts_limit, separator).map(|part| text.part(part)));
+        parts.reverse();
+    } else {
+        parts.extend(string.splitn(parts_limit, separator).map(|part| text.part(part)));
+    }
+    Ok(parts)
+}
+
+pub(crate) fn split_lines(text: &Text, keep: bool) -> Vec<Text> {
+    let is_break = |c: char| {
+        matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}')
+    };
+    let string = text.as_str();
+    let mut lines = Vec::new();
+    let mut start = 0;
+    while start < string.len() {
+        let Some((end, c)) = string[start..].char_indices().find(|(_, c)| is_break(*c)) else {
+            lines.push(text.slice(start..string.len()));
+            break;
+        };
+        let end = start + end;
+        let next = end + if string[end..].starts_with("\r\n") { 2 } else { c.len_utf8() };
+        lines.push(text.slice(start..if keep { next } else { end }));
+        start = next;
+    }
+    lines
+}
+
+/// Replaces characters one by one.
+pub(crate) fn map_chars(text: &Text, mut change: impl FnMut(char, &mut String)) -> Text {
+    let mut out = TextBuilder::default();
+    let mut buffer = String::new();
+    for (piece, mark) in text.pieces() {
+        buffer.clear();
+        piece.chars().for_each(|c| change(c, &mut buffer));
+        out.push(&buffer, mark);
+    }
+    out.finish()
+}
+
+fn push_title(c: char, out: &mut String) {
+    let mut upper = c.to_uppercase();
+    out.extend(upper.next());
+    upper.for_each(|c| out.extend(c.to_lowercase()));
+}
+
+pub(crate) fn capitalize(text: &Text) -> Text {
+    let mut first = true;
+    map_chars(text, |c, out| {
+        if first {
+            push_title(c, out);
+        } else {
+            out.extend(c.to_lowercase());
+        }
+        first = false;
+    })
+}
+
+fn title(text: &Text) -> Text {
+    let mut cased = false;
+    map_chars(text, |c, out| {
+        let is_cased = c.is_lowercase() || c.is_uppercase();
+        if cased {
+            out.extend(c.to_lowercase());
+        } else if is_cased {
+            push_title(c, out);
+        } else {
+            out.push(c);
+        }
+        cased = is_cased;
+    })
+}
+
+pub(crate) fn is_lower(text: &str) -> bool {
+    text.chars().any(char::is_lowercase) && !text.chars().any(char::is_uppercase)
+}
+
+pub(crate) fn is_upper(text: &str) -> bool {
+    text.chars().any(char::is_uppercase) && !text.chars().any(char::is_lowercase)
+}
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+
+/// `strftime` of the UTC time `now`, in seconds since 1970, as in the C locale.
+pub(crate) fn strftime(format: &Text, now: i64) -> Result<Value> {
+    let (days, second) = (now.div_euclid(86_400), now.rem_euclid(86_400));
+    // The date of a day count, after Howard Hinnant.
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_index = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_index + 2) / 5 + 1;
+    let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let before = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
+    let name =
+        |names: &[&'static str], at: i64| names.get(usize::try_from(at).unwrap_or(0)).copied().unwrap_or("");
+    let yearday = usize::try_from(month - 1).ok().and_then(|at| before.get(at)).copied().unwrap_or(0)
+        + day
+        + i64::from(leap && month > 2);
+    let weekday = (days + 4).rem_euclid(7);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let hour12 = if hour % 12 == 0 { 12 } else { hour % 12 };
+    let mut out = String::new();
+    let mut chars = format.as_str().chars();
+    while let Some(c) = chars.next() {
+        if c != '%' {
+            out.push(c);
+            continue;
+        }
+        let mut code = chars.next();
+        let unpadded = code == Some('-');
+        if unpadded {
+            code = chars.next();
+        }
+        let two = |value: i64| if unpadded { value.to_string() } else { format!("{value:02}") };
+        let text = match code {
+            Some('Y') => year.to_string(),
+            Some('y') => two(year.rem_euclid(100)),
+            Some('m') => two(month),
+            Some('d') => two(day),
+            Some('e') => {
+                if unpadded {
+                    day.to_string()
+                } else {
+                    format!("{day:2}")
+                }
+            }
+            Some('j') => {
+                if unpadded {
+                    yearday.to_string()
+                } else {
+                    format!("{yearday:03}")
+                }
+            }
+            Some('H') => two(hour),
+            Some('I') => two(hour12),
+            Some('M') => two(minute),
+            Some('S') => two(second),
+            Some('f') => "000000".to_owned(),
+            Some('p') => if hour < 12 { "AM" } else { "PM" }.to_owned(),
+            Some('B') => name(&MONTHS, month - 1).to_owned(),
+            Some('b' | 'h') => name(&MONTHS, month - 1).chars().take(3).collect(),
+            Some('A') => name(&DAYS, weekday).to_owned(),
+            Some('a') => name(&DAYS, weekday).chars().take(3).collect(),
+            Some('w') => weekday.to_string(),
+            Some('u') => if weekday == 0 { 7 } else { weekday }.to_string(),
+            Some('F') => format!("{year}-{month:02}-{day:02}"),
+            Some('T') => format!("{hour:02}:{minute:02}:{second:02}"),
+            Some('R') => format!("{hour:02}:{minute:02}"),
+            Some('D' | 'x') => format!("{month:02}/{day:02}/{:02}", year.rem_euclid(100)),
+            Some('X') => format!("{hour:02}:{minute:02}:{second:02}"),
+            Some('c') => {
+                let (weekday, month): (String, String) = (
+                    name(&DAYS, weekday).chars().take(3).collect(),
+                    name(&MONTHS, month - 1).chars().take(3).collect(),
+                );
+                format!("{weekday} {month} {day:2} {hour:02}:{minute:02}:{second:02} {year}")
+            }
+            Some('Z' | 'z') => String::new(),
+            Some('n') => "\n".to_owned(),
+            Some('t') => "\t".to_owned(),
+            Some('%') => "%".to_owned(),
+            other => {
+                let other = other.map(String::from).unwrap_or_default();
+                return unsupported(format!("`%{other}` in the format of a date is not supported"));
+            }
+        };
+        out.push_str(&text);
+    }
+    Ok(Value::str(out, TEMPLATE))
+}

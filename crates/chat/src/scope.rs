@@ -1,0 +1,713 @@
+//! Scopes: which variable a name stands for, decided before rendering as Jinja2 decides it (`idtracking.py`).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::TemplateError;
+use crate::ast::*;
+
+/// Where a variable of a scope gets its value from when the scope is entered.
+#[derive(Clone, Debug)]
+enum Origin {
+    Parameter,
+    Global,
+    Undefined,
+    /// The scope on the stack that has the variable.
+    Outer(usize),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Symbols {
+    loads: BTreeMap<Arc<str>, Origin>,
+    stores: BTreeSet<Arc<str>>,
+}
+
+#[derive(Default)]
+struct Level {
+    symbols: Symbols,
+    /// Position in `functions`.
+    function: usize,
+    in_loop: bool,
+}
+
+#[derive(Default)]
+struct FunctionSlots {
+    slots: HashMap<(usize, Arc<str>), u32>,
+    captured: bool,
+}
+
+/// Resolves the names of a template. `body` is that of the root function.
+pub(crate) fn resolve(body: Vec<Stmt>) -> Result<Function, TemplateError> {
+    let mut resolver = Resolver { levels: Vec::new(), functions: Vec::new() };
+    let mut function = Function { name: "template".into(), body, ..Function::default() };
+    resolver.function(&mut function, false)?;
+    Ok(function)
+}
+
+struct Resolver {
+    levels: Vec<Level>,
+    functions: Vec<FunctionSlots>,
+}
+
+impl Resolver {
+    fn error<T>(line: u32, message: impl Into<String>) -> Result<T, TemplateError> {
+        Err(TemplateError::new(line, message))
+    }
+
+    // Analysis: which names a scope loads and stores.
+
+    fn outer(&self, name: &str) -> Option<usize> {
+        self.levels.iter().rposition(|level| level.symbols.loads.contains_key(name))
+    }
+
+    fn store(&self, symbols: &mut Symbols, name: &Arc<str>) {
+        symbols.stores.insert(name.clone());
+        if !symbols.loads.contains_key(name) {
+            let origin = self.outer(name).map_or(Origin::Undefined, Origin::Outer);
+            symbols.loads.insert(name.clone(), origin);
+        }
+    }
+
+    fn load(&self, symbols: &mut Symbols, name: &Arc<str>) {
+        if !symbols.loads.contains_key(name) && self.outer(name).is_none() {
+            symbols.loads.insert(name.clone(), Origin::Global);
+        }
+    }
+
+    fn parameter(symbols: &mut Symbols, name: &Arc<str>) {
+        symbols.stores.insert(name.clone());
+        symbols.loads.insert(name.clone(), Origin::Parameter);
+    }
+
+    fn analyze_target(&self, symbols: &mut Symbols, target: &Target, parameter: bool) {
+        match target {
+            Target::Name(name) if parameter => Self::parameter(symbols, &name.name),
+            Target::Name(name) => self.store(symbols, &name.name),
+            Target::Namespace(name, _) => self.load(symbols, &name.name),
+            Target::Tuple(targets) => {
+                targets.iter().for_each(|target| self.analyze_target(symbols, target, parameter))
+            }
+        }
+    }
+
+    fn analyze_body(&self, symbols: &mut Symbols, body: &[Stmt]) {
+        for stmt in body {
+            self.analyze_stmt(symbols, stmt);
+        }
+    }
+
+    fn analyze_if(
+        &self,
+        symbols: &mut Symbols,
+        (test, body): &(Expr, Vec<Stmt>),
+        elifs: &[(Expr, Vec<Stmt>)],
+        otherwise: &[Stmt],
+    ) {
+        self.analyze_expr(symbols, test);
+        let mut branches = [symbols.clone(), symbols.clone(), symbols.clone()];
+        self.analyze_body(&mut branches[0], body);
+        for elif in elifs {
+            self.analyze_if(&mut branches[1], elif, &[], &[]);
+        }
+        self.analyze_body(&mut branches[2], otherwise);
+        let mut stored: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+        for branch in &branches {
+            for name in branch.stores.difference(&symbols.stores) {
+                *stored.entry(name.clone()).or_default() += 1;
+            }
+        }
+        let count = branches.len();
+        for branch in branches {
+            symbols.loads.extend(branch.loads);
+            symbols.stores.extend(branch.stores);
+        }
+        for (name, branches) in stored {
+            if branches < count {
+                let origin = self.outer(&name).map_or(Origin::Global, Origin::Outer);
+                symbols.loads.insert(name, origin);
+            }
+        }
+    }
+
+    fn analyze_stmt(&self, symbols: &mut Symbols, stmt: &Stmt) {
+        match &stmt.kind {
+            StmtKind::Raw(_) | StmtKind::Break | StmtKind::Continue | StmtKind::Generation(_) => {}
+            StmtKind::Print(value) => self.analyze_expr(symbols, value),
+            StmtKind::For(node) => self.analyze_expr(symbols, &node.iter),
+            StmtKind::If(branches, otherwise) => {
+                if let Some((first, elifs)) = branches.split_first() {
+                    self.analyze_if(symbols, first, elifs, otherwise);
+                }
+            }
+            StmtKind::Set(target, value) => {
+                self.analyze_expr(symbols, value);
+                self.analyze_target(symbols, target, false);
+            }
+            StmtKind::SetBlock(node) => self.analyze_target(symbols, &node.target, false),
+            StmtKind::With(node) => {
+                node.targets.iter().for_each(|(_, value)| self.analyze_expr(symbols, value))
+            }
+            StmtKind::Macro(name, _) => self.store(symbols, &name.name),
+            StmtKind::CallBlock(node) => self.analyze_expr(symbols, &node.0),
+            StmtKind::FilterBlock(node) => self.analyze_expr(symbols, &node.0),
+        }
+    }
+
+    fn analyze_expr(&self, symbols: &mut Symbols, expr: &Expr) {
+        if let ExprKind::Name(name) = &expr.kind {
+            self.load(symbols, &name.name);
+        }
+        each_child(expr, &mut |child| self.analyze_expr(symbols, child));
+    }
+
+    // Resolution: slots for the names.
+
+    fn slot(&mut self, level: usize, name: &Arc<str>) -> u32 {
+        let function = self.levels[level].function;
+        let slots = &mut self.functions[function].slots;
+        let next = slots.len() as u32;
+        *slots.entry((level, name.clone())).or_insert(next)
+    }
+
+    fn var(&mut self, line: u32, name: &Arc<str>) -> Result<Var, TemplateError> {
+        let Some(level) = self.outer(name) else {
+            return Self::error(line, format!("`{name}` cannot be resolved"));
+        };
+        let up = self.functions.len() - 1 - self.levels[level].function;
+        Ok(Var { up: up as u32, slot: self.slot(level, name) })
+    }
+
+    /// Enters a scope with the analyzed `symbols`.
+    fn push(&mut self, symbols: Symbols, in_loop: bool) -> Scope {
+        let function = self.functions.len() - 1;
+        let names: Vec<(Arc<str>, Origin)> =
+            symbols.loads.iter().map(|(name, origin)| (name.clone(), origin.clone())).collect();
+        self.levels.push(Level { symbols, function, in_loop });
+        let level = self.levels.len() - 1;
+        let mut scope = Scope::default();
+        for (name, origin) in names {
+            let slot = self.slot(level, &name);
+            let load = match origin {
+                Origin::Parameter => continue,
+                Origin::Global => Load::Global(name),
+                Origin::Undefined => Load::Undefined,
+                Origin::Outer(outer) => {
+                    let up = (function - self.levels[outer].function) as u32;
+                    Load::Copy(Var { up, slot: self.slot(outer, &name) })
+                }
+            };
+            scope.loads.push((slot, load));
+        }
+        scope
+    }
+
+    fn in_loop(&self) -> bool {
+        self.levels.last().is_some_and(|level| level.in_loop)
+    }
+
+    fn function(&mut self, function: &mut Function, is_macro: bool) -> Result<(), TemplateError> {
+        if let Some(outer) = self.functions.last_mut() {
+            outer.captured = true;
+        }
+        let mut symbols = Symbols::default();
+        let special = ["caller", "kwargs", "varargs"].map(Arc::<str>::from);
+        for (name, _) in &function.params {
+            Self::parameter(&mut symbols, &name.name);
+        }
+        for default in function.params.iter().filter_map(|(_, default)| default.as_ref()) {
+            self.analyze_expr(&mut symbols, default);
+        }
+        self.analyze_body(&mut symbols, &function.body);
+        let mut used = [false; 3];
+        if is_macro {
+            let undeclared = undeclared(&function.body, &special);
+            for (at, name) in special.iter().enumerate() {
+                let param = function.params.iter().position(|(param, _)| param.name == *name);
+                if name.as_ref() == "caller" && param.is_some() {
+                    function.explicit_caller = true;
+                    let default = param
+                        .and_then(|at| function.params.get(at))
+                        .and_then(|(_, default)| default.as_ref());
+                    if undeclared.contains(name) && default.is_none() {
+                        return Self::error(0, "the parameter `caller` of a macro needs a default");
+                    }
+                }
+                if undeclared.contains(name) && param.is_none() {
+                    Self::parameter(&mut symbols, name);
+                    used[at] = true;
+                }
+            }
+        }
+        self.functions.push(FunctionSlots::default());
+        function.scope = self.push(symbols, false);
+        let level = self.levels.len() - 1;
+        let mut slots = used.iter().zip(&special).map(|(used, name)| used.then(|| self.slot(level, name)));
+        let slots = [slots.next().flatten(), slots.next().flatten(), slots.next().flatten()];
+        [function.caller, function.kwargs, function.varargs] = slots;
+        for (name, default) in &mut function.params {
+            name.var = self.var(0, &name.name)?;
+            if let Some(default) = default {
+                self.expr(default, false)?;
+            }
+        }
+        self.body(&mut function.body, false)?;
+        self.levels.pop();
+        if let Some(done) = self.functions.pop() {
+            function.slots = done.slots.len() as u32;
+            function.captured = done.captured;
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, body: &mut [Stmt], soft: bool) -> Result<(), TemplateError> {
+        for stmt in body {
+            self.stmt(stmt, soft)?;
+        }
+        Ok(())
+    }
+
+    fn target(&mut self, line: u32, target: &mut Target) -> Result<(), TemplateError> {
+        match target {
+            Target::Name(name) | Target::Namespace(name, _) => name.var = self.var(line, &name.name)?,
+            Target::Tuple(targets) => {
+                for target in targets {
+                    self.target(line, target)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn stmt(&mut self, stmt: &mut Stmt, soft: bool) -> Result<(), TemplateError> {
+        let line = stmt.line;
+        let in_loop = self.in_loop();
+        match &mut stmt.kind {
+            StmtKind::Raw(_) => {}
+            StmtKind::Break | StmtKind::Continue => {
+                if !in_loop {
+                    return Self::error(line, "`break` and `continue` are allowed only inside of a loop");
+                }
+            }
+            StmtKind::Print(value) => self.expr(value, soft)?,
+            StmtKind::For(node) => self.for_loop(line, node, soft)?,
+            StmtKind::If(branches, otherwise) => {
+                for (test, body) in branches {
+                    self.expr(test, true)?;
+                    self.body(body, true)?;
+                }
+                self.body(otherwise, true)?;
+            }
+            StmtKind::Set(target, value) => {
+                self.expr(value, soft)?;
+                self.target(line, target)?;
+            }
+            StmtKind::SetBlock(node) => {
+                let mut symbols = Symbols::default();
+                self.analyze_body(&mut symbols, &node.body);
+                if let Some(filter) = &node.filter {
+                    // Jinja2 does not look at the arguments of this filter, and refuses names in them that are new.
+                    self.analyze_expr(&mut symbols, filter);
+                }
+                self.target(line, &mut node.target)?;
+                node.scope = self.push(symbols, in_loop);
+                self.body(&mut node.body, false)?;
+                if let Some(filter) = &mut node.filter {
+                    self.expr(filter, false)?;
+                }
+                self.levels.pop();
+            }
+            StmtKind::With(node) => {
+                for (_, value) in &mut node.targets {
+                    self.expr(value, soft)?;
+                }
+                let mut symbols = Symbols::default();
+                for (target, _) in &node.targets {
+                    self.analyze_target(&mut symbols, target, true);
+                }
+                self.analyze_body(&mut symbols, &node.body);
+                node.scope = self.push(symbols, in_loop);
+                for (target, _) in &mut node.targets {
+                    self.target(line, target)?;
+                }
+                self.body(&mut node.body, false)?;
+                self.levels.pop();
+            }
+            StmtKind::Macro(name, function) => {
+                name.var = self.var(line, &name.name)?;
+                self.shared_function(line, function, true)?;
+            }
+            StmtKind::CallBlock(node) => {
+                self.expr(&mut node.0, soft)?;
+                self.shared_function(line, &mut node.1, true)?;
+            }
+            StmtKind::FilterBlock(node) => {
+                let (filter, scope, body) = &mut **node;
+                let mut symbols = Symbols::default();
+                self.analyze_body(&mut symbols, body);
+                self.analyze_expr(&mut symbols, filter);
+                *scope = self.push(symbols, in_loop);
+                self.body(body, false)?;
+                self.expr(filter, false)?;
+                self.levels.pop();
+            }
+            StmtKind::Generation(function) => self.shared_function(line, function, true)?,
+        }
+        Ok(())
+    }
+
+    fn shared_function(
+        &mut self,
+        line: u32,
+        function: &mut Arc<Function>,
+        is_macro: bool,
+    ) -> Result<(), TemplateError> {
+        match Arc::get_mut(function) {
+            Some(function) => self.function(function, is_macro).map_err(|error| error.or_line(line)),
+            None => Self::error(line, "a function is shared before its names are resolved"),
+        }
+    }
+
+    fn for_loop(&mut self, line: u32, node: &mut For, soft: bool) -> Result<(), TemplateError> {
+        self.expr(&mut node.iter, soft)?;
+        let name: Arc<str> = "loop".into();
+        let names = std::slice::from_ref(&name);
+        let mut found = undeclared(&node.body, names);
+        if let Some(test) = &node.test {
+            undeclared_expr(test, names, &mut found);
+        }
+        let special = node.recursive || !found.is_empty();
+        if stores(&node.target, "loop") {
+            return Self::error(line, "a loop cannot assign to `loop`");
+        }
+
+        let mut symbols = Symbols::default();
+        if let Some(test) = &mut node.test {
+            let mut symbols = Symbols::default();
+            self.analyze_target(&mut symbols, &node.target, true);
+            self.analyze_expr(&mut symbols, test);
+            node.test_scope = self.push(symbols, false);
+            self.expr(test, false)?;
+            self.levels.pop();
+        }
+        if special {
+            Self::parameter(&mut symbols, &name);
+        }
+        self.analyze_target(&mut symbols, &node.target, true);
+        self.analyze_body(&mut symbols, &node.body);
+        node.scope = self.push(symbols, true);
+        if special {
+            let level = self.levels.len() - 1;
+            node.loop_slot = Some(self.slot(level, &name));
+        }
+        self.target(line, &mut node.target)?;
+        self.body(&mut node.body, false)?;
+        self.levels.pop();
+
+        if !node.otherwise.is_empty() {
+            let mut symbols = Symbols::default();
+            self.analyze_body(&mut symbols, &node.otherwise);
+            let in_loop = self.in_loop();
+            node.otherwise_scope = self.push(symbols, in_loop);
+            self.body(&mut node.otherwise, false)?;
+            self.levels.pop();
+        }
+        Ok(())
+    }
+
+    fn expr(&mut self, expr: &mut Expr, soft: bool) -> Result<(), TemplateError> {
+        let line = expr.line;
+        let mut soft_children = soft;
+        match &mut expr.kind {
+            ExprKind::Name(name) => name.var = self.var(line, &name.name)?,
+            ExprKind::Filter(call) if call.filter.is_none() && !soft => {
+                return Self::error(line, format!("unknown filter `{}`", call.name));
+            }
+            ExprKind::Test(call) if call.test.is_none() && !soft => {
+                return Self::error(line, format!("unknown test `{}`", call.name));
+            }
+            ExprKind::Cond(_) => soft_children = true,
+            _ => {}
+        }
+        let mut result = Ok(());
+        each_child_mut(expr, &mut |child| {
+            if result.is_ok() {
+                result = self.expr(child, soft_children);
+            }
+        });
+        result
+    }
+}
+
+fn stores(target: &Target, name: &str) -> bool {
+    match target {
+        Target::Name(found) => *found.name == *name,
+        Target::Namespace(..) => false,
+        Target::Tuple(targets) => targets.iter().any(|target| stores(target, name)),
+    }
+}
+
+/// Calls `visit` for the parts of an expression.
+fn each_child<'a>(expr: &'a Expr, visit: &mut dyn FnMut(&'a Expr)) {
+    match &expr.kind {
+        ExprKind::Const(_) | ExprKind::Name(_) => {}
+        ExprKind::Tuple(items)
+        | ExprKind::List(items)
+        | ExprKind::And(items)
+        | ExprKind::Or(items)
+        | ExprKind::Concat(items) => items.iter().for_each(visit),
+        ExprKind::Dict(items) => items.iter().for_each(|(key, value)| {
+            visit(key);
+            visit(value);
+        }),
+        ExprKind::Attribute(value, _)
+        | ExprKind::Not(value)
+        | ExprKind::Negative(value)
+        | ExprKind::Positive(value) => visit(value),
+        ExprKind::Item(object, index) => {
+            visit(object);
+            visit(index);
+        }
+        ExprKind::Slice(object, bounds) => {
+            visit(object);
+            bounds.iter().flatten().for_each(visit);
+        }
+        ExprKind::Call(callee, args) => {
+            visit(callee);
+            args.exprs().for_each(visit);
+        }
+        ExprKind::Filter(call) => {
+            call.value.iter().for_each(&mut *visit);
+            call.args.exprs().for_each(visit);
+        }
+        ExprKind::Test(call) => {
+            visit(&call.value);
+            call.args.exprs().for_each(visit);
+        }
+        ExprKind::Binary(first, rest) => {
+            visit(first);
+            rest.iter().for_each(|(_, item)| visit(item));
+        }
+        ExprKind::Compare(first, rest) => {
+            visit(first);
+            rest.iter().for_each(|(_, item)| visit(item));
+        }
+        ExprKind::Cond(parts) => {
+            visit(&parts.0);
+            visit(&parts.1);
+            parts.2.iter().for_each(visit);
+        }
+    }
+}
+
+fn each_child_mut(expr: &mut Expr, visit: &mut dyn FnMut(&mut Expr)) {
+    match &mut expr.kind {
+        ExprKind::Const(_) | ExprKind::Name(_) => {}
+        ExprKind::Tuple(items)
+        | ExprKind::List(items)
+        | ExprKind::And(items)
+        | ExprKind::Or(items)
+        | ExprKind::Concat(items) => items.iter_mut().for_each(visit),
+        ExprKind::Dict(items) => items.iter_mut().for_each(|(key, value)| {
+            visit(key);
+            visit(value);
+        }),
+        ExprKind::Attribute(value, _)
+        | ExprKind::Not(value)
+        | ExprKind::Negative(value)
+        | ExprKind::Positive(value) => visit(value),
+        ExprKind::Item(object, index) => {
+            visit(object);
+            visit(index);
+        }
+        ExprKind::Slice(object, bounds) => {
+            visit(object);
+            bounds.iter_mut().flatten().for_each(visit);
+        }
+        ExprKind::Call(callee, args) => {
+            visit(callee);
+            args.exprs_mut().for_each(visit);
+        }
+        ExprKind::Filter(call) => {
+            call.value.iter_mut().for_each(&mut *visit);
+            call.args.exprs_mut().for_each(visit);
+        }
+        ExprKind::Test(call) => {
+            visit(&mut call.value);
+            call.args.exprs_mut().for_each(visit);
+        }
+        ExprKind::Binary(first, rest) => {
+            visit(first);
+            rest.iter_mut().for_each(|(_, item)| visit(item));
+        }
+        ExprKind::Compare(first, rest) => {
+            visit(first);
+            rest.iter_mut().for_each(|(_, item)| visit(item));
+        }
+        ExprKind::Cond(parts) => {
+            visit(&mut parts.0);
+            visit(&mut parts.1);
+            parts.2.iter_mut().for_each(visit);
+        }
+    }
+}
+
+/// Which of `names` are read anywhere in `body`, other than after an assignment (`find_undeclared` of Jinja2).
+fn undeclared(body: &[Stmt], names: &[Arc<str>]) -> BTreeSet<Arc<str>> {
+    let mut finder = Undeclared { names: names.iter().cloned().collect(), found: BTreeSet::new() };
+    finder.body(body);
+    finder.found
+}
+
+fn undeclared_expr(expr: &Expr, names: &[Arc<str>], found: &mut BTreeSet<Arc<str>>) {
+    let mut finder = Undeclared { names: names.iter().cloned().collect(), found: std::mem::take(found) };
+    finder.expr(expr);
+    *found = finder.found;
+}
+
+struct Undeclared {
+    names: BTreeSet<Arc<str>>,
+    found: BTreeSet<Arc<str>>,
+}
+
+impl Undeclared {
+    fn expr(&mut self, expr: &Expr) {
+        if let ExprKind::Name(name) = &expr.kind
+            && self.names.contains(&name.name)
+        {
+            self.found.insert(name.name.clone());
+        }
+        each_child(expr, &mut |child| self.expr(child));
+    }
+
+    fn target(&mut self, target: &Target) {
+        match target {
+            Target::Name(name) => {
+                self.names.remove(&name.name);
+            }
+            Target::Namespace(name, _) if self.names.contains(&name.name) => {
+                self.found.insert(name.name.clone());
+            }
+            Target::Namespace(..) => {}
+            Target::Tuple(targets) => targets.iter().for_each(|target| self.target(target)),
+        }
+    }
+
+    fn function(&mut self, function: &Function) {
+        for (name, default) in &function.params {
+            self.names.remove(&name.name);
+            default.iter().for_each(|default| self.expr(default));
+        }
+        self.body(&function.body);
+    }
+
+    fn body(&mut self, body: &[Stmt]) {
+        for stmt in body {
+            match &stmt.kind {
+                StmtKind::Raw(_) | StmtKind::Break | StmtKind::Continue => {}
+                StmtKind::Print(value) => self.expr(value),
+                StmtKind::For(node) => {
+                    self.target(&node.target);
+                    self.expr(&node.iter);
+                    self.body(&node.body);
+                    self.body(&node.otherwise);
+                    node.test.iter().for_each(|test| self.expr(test));
+                }
+                StmtKind::If(branches, otherwise) => {
+                    for (test, body) in branches {
+                        self.expr(test);
+                        self.body(body);
+                    }
+                    self.body(otherwise);
+                }
+                StmtKind::Set(target, value) => {
+                    self.target(target);
+                    self.expr(value);
+                }
+                StmtKind::SetBlock(node) => {
+                    self.target(&node.target);
+                    node.filter.iter().for_each(|filter| self.expr(filter));
+                    self.body(&node.body);
+                }
+                StmtKind::With(node) => {
+                    node.targets.iter().for_each(|(target, _)| self.target(target));
+                    node.targets.iter().for_each(|(_, value)| self.expr(value));
+                    self.body(&node.body);
+                }
+                StmtKind::Macro(_, function) | StmtKind::Generation(function) => self.function(function),
+                StmtKind::CallBlock(node) => {
+                    self.expr(&node.0);
+                    self.function(&node.1);
+                }
+                StmtKind::FilterBlock(node) => {
+                    self.body(&node.2);
+                    self.expr(&node.0);
+                }
+            }
+        }
+    }
+}
+
+/// Calls `visit` for each statement, also in functions.
+fn each_stmt<'a>(body: &'a [Stmt], visit: &mut dyn FnMut(&'a Stmt)) {
+    for stmt in body {
+        visit(stmt);
+        match &stmt.kind {
+            StmtKind::For(node) => {
+                each_stmt(&node.body, visit);
+                each_stmt(&node.otherwise, visit);
+            }
+            StmtKind::If(branches, otherwise) => {
+                branches.iter().for_each(|(_, body)| each_stmt(body, visit));
+                each_stmt(otherwise, visit);
+            }
+            StmtKind::SetBlock(node) => each_stmt(&node.body, visit),
+            StmtKind::With(node) => each_stmt(&node.body, visit),
+            StmtKind::Macro(_, function) | StmtKind::Generation(function) => each_stmt(&function.body, visit),
+            StmtKind::CallBlock(node) => each_stmt(&node.1.body, visit),
+            StmtKind::FilterBlock(node) => each_stmt(&node.2, visit),
+            StmtKind::Raw(_)
+            | StmtKind::Print(_)
+            | StmtKind::Set(..)
+            | StmtKind::Break
+            | StmtKind::Continue => {}
+        }
+    }
+}
+
+/// Whether there is a `generation` block.
+pub(crate) fn has_generation(body: &[Stmt]) -> bool {
+    let mut found = false;
+    each_stmt(body, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Generation(_)));
+    found
+}
+
+/// The texts and the strings of a template.
+pub(crate) fn literals<'a>(root: &'a Function, out: &mut Vec<&'a str>) {
+    fn strings<'a>(expr: &'a Expr, out: &mut Vec<&'a str>) {
+        if let ExprKind::Const(Const::Str(text)) = &expr.kind {
+            out.push(text);
+        }
+        each_child(expr, &mut |child| strings(child, out));
+    }
+    each_stmt(&root.body, &mut |stmt| match &stmt.kind {
+        StmtKind::Raw(text) => out.push(text),
+        StmtKind::Print(value) | StmtKind::Set(_, value) => strings(value, out),
+        StmtKind::For(node) => {
+            strings(&node.iter, out);
+            node.test.iter().for_each(|test| strings(test, out));
+        }
+        StmtKind::If(branches, _) => branches.iter().for_each(|(test, _)| strings(test, out)),
+        StmtKind::SetBlock(node) => node.filter.iter().for_each(|filter| strings(filter, out)),
+        StmtKind::With(node) => node.targets.iter().for_each(|(_, value)| strings(value, out)),
+        StmtKind::Macro(_, function) => {
+            function
+                .params
+                .iter()
+                .filter_map(|(_, default)| default.as_ref())
+                .for_each(|value| strings(value, out));
+        }
+        StmtKind::CallBlock(node) => strings(&node.0, out),
+        StmtKind::FilterBlock(node) => strings(&node.0, out),
+        StmtKind::Generation(_) | StmtKind::Break | StmtKind::Continue => {}
+    });
+}

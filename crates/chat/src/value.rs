@@ -1,0 +1,1296 @@
+//! Values of a template: the types of Python that a chat template can see, with a mark on every character.
+
+use std::collections::HashMap;
+use std::fmt::{self, Write as _};
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Who wrote a character: [`TEMPLATE`], or a number that the caller gave to a part of the input with [`Value::mark`].
+pub type Source = u32;
+
+/// The source of characters that the template writes itself.
+pub const TEMPLATE: Source = 0;
+
+/// Nested lists and objects deeper than this are refused, in the input as in the template.
+pub(crate) const MAX_DEPTH: u16 = 200;
+
+pub(crate) const NO_TURN: u32 = u32::MAX;
+
+/// What is known of a run of characters: who wrote it, and in which iteration over the messages it was captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) source: Source,
+    pub(crate) turn: u32,
+}
+
+impl Mark {
+    pub(crate) const TEMPLATE: Mark = Mark { source: TEMPLATE, turn: NO_TURN };
+
+    pub(crate) fn of(source: Source) -> Mark {
+        Mark { source, turn: NO_TURN }
+    }
+}
+
+/// A string whose characters are marked. Slices share the characters.
+#[derive(Clone)]
+pub struct Text {
+    buffer: Arc<str>,
+    start: u32,
+    end: u32,
+    marks: Marks,
+}
+
+#[derive(Clone)]
+enum Marks {
+    One(Mark),
+    /// The end of each run in the buffer, ascending; the last one is the length of the buffer.
+    Many(Rc<[(u32, Mark)]>),
+}
+
+impl Text {
+    /// Text from one source.
+    pub fn new(text: impl Into<Arc<str>>, source: Source) -> Text {
+        Text::marked(text.into(), Mark::of(source))
+    }
+
+    pub(crate) fn marked(buffer: Arc<str>, mark: Mark) -> Text {
+        // Longer texts than 4 GiB are refused before: `from_json` and the limit of the output.
+        let end = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
+        Text { buffer, start: 0, end, marks: Marks::One(mark) }
+    }
+
+    /// The characters.
+    pub fn as_str(&self) -> &str {
+        self.buffer.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// The bytes `range`, which must be on character boundaries.
+    pub(crate) fn slice(&self, range: Range<usize>) -> Text {
+        let end = self.start + u32::try_from(range.end).unwrap_or(u32::MAX).min(self.end - self.start);
+        let start =
+            (self.start + u32::try_from(range.start).unwrap_or(u32::MAX).min(self.end - self.start)).min(end);
+        Text { buffer: self.buffer.clone(), start, end, marks: self.marks.clone() }
+    }
+
+    /// A part of this text, found by the methods of `str`.
+    pub(crate) fn part(&self, part: &str) -> Text {
+        let start = (part.as_ptr() as usize).wrapping_sub(self.as_str().as_ptr() as usize);
+        self.slice(start..start.saturating_add(part.len()))
+    }
+
+    /// The runs of characters with the same mark.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = (&str, Mark)> {
+        let (one, many): (Option<Mark>, &[(u32, Mark)]) = match &self.marks {
+            Marks::One(mark) => (Some(*mark), &[]),
+            Marks::Many(runs) => (None, &runs[runs.partition_point(|(end, _)| *end <= self.start)..]),
+        };
+        let mut at = self.start;
+        let runs = many.iter().map_while(move |(end, mark)| {
+            let end = (*end).min(self.end);
+            let piece = (at < end).then(|| (&self.buffer[at as usize..end as usize], *mark));
+            at = end;
+            piece
+        });
+        one.filter(|_| !self.is_empty()).map(|mark| (self.as_str(), mark)).into_iter().chain(runs)
+    }
+
+    /// The mark of the first character.
+    pub(crate) fn first_mark(&self) -> Mark {
+        match &self.marks {
+            Marks::One(mark) => *mark,
+            Marks::Many(_) => self.pieces().next().map_or(Mark::TEMPLATE, |(_, mark)| mark),
+        }
+    }
+
+    /// The mark of all characters, if there is only one.
+    pub(crate) fn uniform(&self) -> Option<Mark> {
+        match &self.marks {
+            Marks::One(mark) => Some(*mark),
+            Marks::Many(_) => None,
+        }
+    }
+
+    /// Text whose pieces are replaced one by one, with their marks.
+    pub(crate) fn map(&self, change: impl Fn(&str) -> String) -> Text {
+        if let Some(mark) = self.uniform() {
+            return Text::marked(change(self.as_str()).into(), mark);
+        }
+        let mut text = TextBuilder::default();
+        for (piece, mark) in self.pieces() {
+            text.push(&change(piece), mark);
+        }
+        text.finish()
+    }
+
+    pub(crate) fn chars(&self) -> usize {
+        count_chars(self.as_str())
+    }
+
+    fn mark_all(&mut self, mark: Mark) {
+        self.marks = Marks::One(mark);
+    }
+}
+
+pub(crate) fn count_chars(text: &str) -> usize {
+    text.chars().count()
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Text {
+        Text::marked(text.into(), Mark::TEMPLATE)
+    }
+}
+
+/// Collects marked text.
+#[derive(Default)]
+pub(crate) struct TextBuilder {
+    pub(crate) text: String,
+    pub(crate) runs: Vec<(u32, Mark)>,
+}
+
+impl TextBuilder {
+    pub(crate) fn push(&mut self, text: &str, mark: Mark) {
+        if text.is_empty() {
+            return;
+        }
+        self.text.push_str(text);
+        let end = u32::try_from(self.text.len()).unwrap_or(u32::MAX);
+        match self.runs.last_mut() {
+            Some((last, same)) if *same == mark => *last = end,
+            _ => self.runs.push((end, mark)),
+        }
+    }
+
+    pub(crate) fn push_char(&mut self, c: char, mark: Mark) {
+        self.push(c.encode_utf8(&mut [0; 4]), mark);
+    }
+
+    pub(crate) fn push_text(&mut self, text: &Text) {
+        for (piece, mark) in text.pieces() {
+            self.push(piece, mark);
+        }
+    }
+
+    /// As `push_text`; characters that were not captured in an iteration over the messages belong to `turn`.
+    pub(crate) fn push_in_turn(&mut self, text: &Text, turn: u32) {
+        for (piece, mark) in text.pieces() {
+            self.push(piece, if mark.turn == NO_TURN { Mark { turn, ..mark } } else { mark });
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    pub(crate) fn finish(self) -> Text {
+        let marks = match self.runs.as_slice() {
+            [] => Marks::One(Mark::TEMPLATE),
+            [(_, mark)] => Marks::One(*mark),
+            _ => Marks::Many(self.runs.into()),
+        };
+        let end = u32::try_from(self.text.len()).unwrap_or(u32::MAX);
+        Text { buffer: self.text.into(), start: 0, end, marks }
+    }
+}
+
+/// Why there is no value.
+#[derive(Clone, Debug)]
+pub(crate) enum Missing {
+    Name(Arc<str>),
+    Attribute(&'static str, Arc<str>),
+    Element(&'static str),
+    Hint(&'static str),
+    Parameter(Arc<str>),
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Missing::Name(name) => write!(f, "`{name}` is undefined"),
+            Missing::Attribute(kind, name) => write!(f, "a value of type {kind} has no attribute `{name}`"),
+            Missing::Element(kind) => write!(f, "a value of type {kind} has no such element"),
+            Missing::Hint(hint) => f.write_str(hint),
+            Missing::Parameter(name) => write!(f, "the parameter `{name}` was not given"),
+        }
+    }
+}
+
+/// A value of a template.
+#[derive(Clone)]
+pub struct Value(pub(crate) Kind);
+
+#[derive(Clone)]
+pub(crate) enum Kind {
+    Undefined(Missing),
+    None(Source),
+    Bool(bool, Source),
+    Int(i64, Source),
+    /// An integer outside of 64 bits, as written. It can be printed and compared.
+    Big(Arc<str>, Source),
+    Float(f64, Source),
+    Str(Text),
+    /// `Markup`: can be printed; anything else is refused, since it would escape other strings.
+    Safe(Text),
+    List(Rc<List>),
+    Tuple(Rc<List>),
+    Map(Rc<Map>),
+    Range(i64, i64, i64),
+    View(View, Rc<Map>),
+    Iterator(Rc<std::cell::RefCell<std::vec::IntoIter<Value>>>),
+    Namespace(usize),
+    Macro(usize),
+    Loop(usize, u64),
+    Function(Function),
+    Method(Rc<(Value, Arc<str>)>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum View {
+    Keys,
+    Values,
+    Items,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Function {
+    Range,
+    Dict,
+    Namespace,
+    RaiseException,
+    StrftimeNow,
+    Lipsum,
+    Cycler,
+    Joiner,
+}
+
+impl Function {
+    pub(crate) const ALL: [(&'static str, Function); 8] = [
+        ("range", Function::Range),
+        ("dict", Function::Dict),
+        ("namespace", Function::Namespace),
+        ("raise_exception", Function::RaiseException),
+        ("strftime_now", Function::StrftimeNow),
+        ("lipsum", Function::Lipsum),
+        ("cycler", Function::Cycler),
+        ("joiner", Function::Joiner),
+    ];
+}
+
+/// A list or a tuple.
+pub(crate) struct List {
+    pub(crate) items: Vec<Value>,
+    pub(crate) source: Source,
+    pub(crate) depth: u16,
+    /// Whether this is the result of `groupby`, whose items have the attributes `grouper` and `list`.
+    pub(crate) group: bool,
+}
+
+impl List {
+    pub(crate) fn new(items: Vec<Value>, source: Source) -> List {
+        let depth = 1 + items.iter().map(Value::depth).max().unwrap_or(0);
+        List { items, source, depth, group: false }
+    }
+}
+
+/// An object of JSON or a `dict` of a template. Keys keep their order.
+#[derive(Clone, Default)]
+pub struct Map {
+    pub(crate) entries: Vec<(Value, Value)>,
+    /// Positions of string keys, for large objects.
+    index: Option<HashMap<Arc<str>, u32>>,
+    pub(crate) source: Source,
+    pub(crate) depth: u16,
+    pub(crate) message: Option<u32>,
+}
+
+const INDEXED: usize = 16;
+
+impl Map {
+    /// An empty object.
+    pub fn new() -> Map {
+        Map { depth: 1, ..Map::default() }
+    }
+
+    /// The number of keys.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The value of a string key.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.position(key).map(|at| &self.entries[at].1)
+    }
+
+    /// The value of a string key.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        self.position(key).map(|at| &mut self.entries[at].1)
+    }
+
+    fn position(&self, key: &str) -> Option<usize> {
+        match &self.index {
+            Some(index) => index.get(key).map(|at| *at as usize),
+            None => self.entries.iter().position(|(name, _)| name.as_str() == Some(key)),
+        }
+    }
+
+    /// The value of any key, as Python compares keys.
+    pub(crate) fn get_value(&self, key: &Value) -> Option<&Value> {
+        match key.as_str() {
+            Some(key) => self.get(key),
+            None => self.entries.iter().find(|(name, _)| equal(name, key)).map(|(_, value)| value),
+        }
+    }
+
+    /// Sets a key, which keeps its place if it is there already. The name is text of the template.
+    pub fn insert(&mut self, key: &str, value: Value) {
+        self.insert_value(Value::str(key, TEMPLATE), value);
+    }
+
+    pub(crate) fn insert_value(&mut self, key: Value, value: Value) {
+        self.depth = self.depth.max(1).max(value.depth().max(key.depth()).saturating_add(1));
+        let at = match key.as_str() {
+            Some(key) => self.position(key),
+            None => self.entries.iter().position(|(name, _)| equal(name, &key)),
+        };
+        if let Some(at) = at {
+            self.entries[at].1 = value;
+            return;
+        }
+        if let (Some(index), Some(key)) = (&mut self.index, key.as_str()) {
+            index.insert(key.into(), self.entries.len() as u32);
+        }
+        self.entries.push((key, value));
+        if self.index.is_none() && self.entries.len() > INDEXED {
+            self.build_index();
+        }
+    }
+
+    fn build_index(&mut self) {
+        self.index = (self.entries.len() > INDEXED).then(|| {
+            let keys = self.entries.iter().enumerate();
+            keys.filter_map(|(at, (key, _))| Some((key.as_str()?.into(), at as u32))).collect()
+        });
+    }
+
+    /// Removes a string key and returns its value.
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
+        let at = self.position(key)?;
+        let (_, value) = self.entries.remove(at);
+        self.build_index();
+        Some(value)
+    }
+
+    /// Keeps the keys for which `keep` returns true.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str, &Value) -> bool) {
+        let before = self.entries.len();
+        self.entries.retain(|(key, value)| keep(key.as_str().unwrap_or_default(), value));
+        if self.entries.len() != before {
+            self.build_index();
+        }
+    }
+
+    /// Keys and values in order. Keys of JSON are strings.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.entries.iter().map(|(key, value)| (key.as_str().unwrap_or_default(), value))
+    }
+
+    /// Keys and values in order.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value)> {
+        self.entries.iter_mut().map(|(key, value)| (key.as_str().unwrap_or_default(), value))
+    }
+
+    /// Declares that this is message number `index` of the chat: text that a loop emits in its iteration over this
+    /// message has this number in [`Piece::turn`](crate::Piece::turn).
+    pub fn set_message(&mut self, index: u32) {
+        self.message = Some(index);
+    }
+}
+
+impl From<Kind> for Value {
+    fn from(kind: Kind) -> Value {
+        Value(kind)
+    }
+}
+
+impl From<Map> for Value {
+    fn from(map: Map) -> Value {
+        Value(Kind::Map(Rc::new(map)))
+    }
+}
+
+impl From<Text> for Value {
+    fn from(text: Text) -> Value {
+        Value(Kind::Str(text))
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Value {
+        Value(Kind::Bool(value, TEMPLATE))
+    }
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Value {
+        Value(Kind::Int(value, TEMPLATE))
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Value {
+        Value(Kind::Float(value, TEMPLATE))
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            &self.repr().map_or_else(|_| self.type_name().to_owned(), |text| text.as_str().to_owned()),
+        )
+    }
+}
+
+impl Value {
+    /// `None`.
+    pub fn none() -> Value {
+        Value(Kind::None(TEMPLATE))
+    }
+
+    /// A string from one source.
+    pub fn str(text: impl Into<Arc<str>>, source: Source) -> Value {
+        Value(Kind::Str(Text::new(text, source)))
+    }
+
+    /// A list.
+    pub fn list(items: Vec<Value>) -> Value {
+        Value(Kind::List(Rc::new(List::new(items, TEMPLATE))))
+    }
+
+    pub(crate) fn tuple(items: Vec<Value>) -> Value {
+        Value(Kind::Tuple(Rc::new(List::new(items, TEMPLATE))))
+    }
+
+    pub(crate) fn iterator(items: Vec<Value>) -> Value {
+        Value(Kind::Iterator(Rc::new(std::cell::RefCell::new(items.into_iter()))))
+    }
+
+    pub(crate) fn int(value: usize) -> Value {
+        Value(Kind::Int(i64::try_from(value).unwrap_or(i64::MAX), TEMPLATE))
+    }
+
+    /// The characters of a string.
+    pub fn as_str(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::Str(text) => Some(text.as_str()),
+            _ => None,
+        }
+    }
+
+    /// A string.
+    pub fn as_text(&self) -> Option<&Text> {
+        match &self.0 {
+            Kind::Str(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The truth value of a boolean.
+    pub fn as_bool(&self) -> Option<bool> {
+        match &self.0 {
+            Kind::Bool(value, _) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// A number, as far as a float can hold it.
+    pub fn as_f64(&self) -> Option<f64> {
+        match &self.0 {
+            Kind::Int(value, _) => Some(*value as f64),
+            Kind::Float(value, _) => Some(*value),
+            Kind::Big(digits, _) => digits.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether this is `None`, the `null` of JSON.
+    pub fn is_none(&self) -> bool {
+        matches!(self.0, Kind::None(_))
+    }
+
+    /// The items of a list.
+    pub fn as_list(&self) -> Option<&[Value]> {
+        match &self.0 {
+            Kind::List(list) | Kind::Tuple(list) => Some(&list.items),
+            _ => None,
+        }
+    }
+
+    /// Changes the items of a list. Shared lists are copied first.
+    pub fn update_list<T>(&mut self, change: impl FnOnce(&mut Vec<Value>) -> T) -> Option<T> {
+        let Kind::List(list) = &mut self.0 else { return None };
+        let source = list.source;
+        let mut items = match Rc::get_mut(list) {
+            Some(list) => std::mem::take(&mut list.items),
+            None => list.items.clone(),
+        };
+        let result = change(&mut items);
+        *list = Rc::new(List::new(items, source));
+        Some(result)
+    }
+
+    /// An object.
+    pub fn as_map(&self) -> Option<&Map> {
+        match &self.0 {
+            Kind::Map(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// An object, to be changed. A shared object is copied first.
+    pub fn as_map_mut(&mut self) -> Option<&mut Map> {
+        match &mut self.0 {
+            Kind::Map(map) => Some(Rc::make_mut(map)),
+            _ => None,
+        }
+    }
+
+    /// Declares who wrote this value and everything in it.
+    pub fn mark(&mut self, source: Source) {
+        match &mut self.0 {
+            Kind::None(mark)
+            | Kind::Bool(_, mark)
+            | Kind::Int(_, mark)
+            | Kind::Big(_, mark)
+            | Kind::Float(_, mark) => *mark = source,
+            Kind::Str(text) | Kind::Safe(text) => text.mark_all(Mark::of(source)),
+            Kind::List(list) | Kind::Tuple(list) => {
+                if Rc::get_mut(list).is_none() {
+                    *list = Rc::new(List::new(list.items.clone(), source));
+                }
+                if let Some(list) = Rc::get_mut(list) {
+                    list.source = source;
+                    list.items.iter_mut().for_each(|item| item.mark(source));
+                }
+            }
+            Kind::Map(map) => {
+                let map = Rc::make_mut(map);
+                map.source = source;
+                for (key, value) in &mut map.entries {
+                    key.mark(source);
+                    value.mark(source);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// How deeply lists and objects are nested.
+    pub fn depth(&self) -> u16 {
+        match &self.0 {
+            Kind::List(list) | Kind::Tuple(list) => list.depth,
+            Kind::Map(map) | Kind::View(_, map) => map.depth,
+            Kind::Method(method) => method.0.depth().saturating_add(1),
+            // An iterator can hold anything, but cannot be put into another one without being read.
+            Kind::Iterator(items) => {
+                let items = items.borrow();
+                items.as_slice().iter().map(Value::depth).max().unwrap_or(0).saturating_add(1)
+            }
+            _ => 0,
+        }
+    }
+
+    /// The name of the type in Python.
+    pub(crate) fn type_name(&self) -> &'static str {
+        match &self.0 {
+            Kind::Undefined(_) => "Undefined",
+            Kind::None(_) => "NoneType",
+            Kind::Bool(..) => "bool",
+            Kind::Int(..) | Kind::Big(..) => "int",
+            Kind::Float(..) => "float",
+            Kind::Str(_) => "str",
+            Kind::Safe(_) => "Markup",
+            Kind::List(_) => "list",
+            Kind::Tuple(_) => "tuple",
+            Kind::Map(_) => "dict",
+            Kind::Range(..) => "range",
+            Kind::View(View::Keys, _) => "dict_keys",
+            Kind::View(View::Values, _) => "dict_values",
+            Kind::View(View::Items, _) => "dict_items",
+            Kind::Iterator(_) => "generator",
+            Kind::Namespace(_) => "Namespace",
+            Kind::Macro(_) => "Macro",
+            Kind::Loop(..) => "LoopContext",
+            Kind::Function(_) => "function",
+            Kind::Method(_) => "method",
+        }
+    }
+
+    pub(crate) fn source(&self) -> Source {
+        match &self.0 {
+            Kind::None(source)
+            | Kind::Bool(_, source)
+            | Kind::Int(_, source)
+            | Kind::Big(_, source)
+            | Kind::Float(_, source) => *source,
+            Kind::Str(text) | Kind::Safe(text) => text.first_mark().source,
+            Kind::List(list) | Kind::Tuple(list) => list.source,
+            Kind::Map(map) | Kind::View(_, map) => map.source,
+            _ => TEMPLATE,
+        }
+    }
+
+    /// `repr()`. The error names a value that cannot be printed.
+    pub(crate) fn repr(&self) -> Result<Text, &'static str> {
+        let mut text = TextBuilder::default();
+        repr(self, &mut text, TEMPLATE)?;
+        Ok(text.finish())
+    }
+
+    /// `str()`.
+    pub(crate) fn to_text(&self) -> Result<Text, &'static str> {
+        match &self.0 {
+            Kind::Str(text) | Kind::Safe(text) => Ok(text.clone()),
+            Kind::Undefined(_) => Ok("".into()),
+            _ => self.repr(),
+        }
+    }
+}
+
+/// How Python compares two values with `==`.
+pub(crate) fn equal(left: &Value, right: &Value) -> bool {
+    use Kind::{Bool, Float, Int};
+    match (&left.0, &right.0) {
+        (Kind::Str(a) | Kind::Safe(a), Kind::Str(b) | Kind::Safe(b)) => a.as_str() == b.as_str(),
+        (Kind::Undefined(_), Kind::Undefined(_)) | (Kind::None(_), Kind::None(_)) => true,
+        (Bool(a, _), Bool(b, _)) => a == b,
+        (Int(a, _), Int(b, _)) => a == b,
+        (Bool(a, _), Int(b, _)) | (Int(b, _), Bool(a, _)) => i64::from(*a) == *b,
+        (Float(a, _), Float(b, _)) => a == b,
+        (Float(a, _), Int(b, _)) | (Int(b, _), Float(a, _)) => {
+            compare_int_float(*b, *a) == Some(std::cmp::Ordering::Equal)
+        }
+        (Float(a, _), Bool(b, _)) | (Bool(b, _), Float(a, _)) => *a == f64::from(u8::from(*b)),
+        (Kind::Big(a, _), Kind::Big(b, _)) => a == b,
+        (Kind::List(a), Kind::List(b)) | (Kind::Tuple(a), Kind::Tuple(b)) => {
+            Rc::ptr_eq(a, b)
+                || a.items.len() == b.items.len() && a.items.iter().zip(&b.items).all(|(a, b)| equal(a, b))
+        }
+        (Kind::Map(a), Kind::Map(b)) => {
+            Rc::ptr_eq(a, b)
+                || a.len() == b.len()
+                    && a.entries
+                        .iter()
+                        .all(|(key, value)| b.get_value(key).is_some_and(|other| equal(value, other)))
+        }
+        (Kind::View(kind, a), Kind::View(other, b)) => {
+            // Key and item views compare as sets, value views by identity.
+            kind == other
+                && match kind {
+                    View::Values => false,
+                    View::Keys => {
+                        a.len() == b.len() && a.entries.iter().all(|(key, _)| b.get_value(key).is_some())
+                    }
+                    View::Items => equal(&Value(Kind::Map(a.clone())), &Value(Kind::Map(b.clone()))),
+                }
+        }
+        (Kind::Range(a, b, c), Kind::Range(d, e, f)) => {
+            let (left, right) = (range_len(*a, *b, *c), range_len(*d, *e, *f));
+            left == right && (left == 0 || a == d && (left == 1 || c == f))
+        }
+        (Kind::Iterator(a), Kind::Iterator(b)) => Rc::ptr_eq(a, b),
+        (Kind::Namespace(a), Kind::Namespace(b)) | (Kind::Macro(a), Kind::Macro(b)) => a == b,
+        (Kind::Loop(_, a), Kind::Loop(_, b)) => a == b,
+        (Kind::Function(a), Kind::Function(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// Compares as Python does, which does not convert the integer to a float.
+pub(crate) fn compare_int_float(int: i64, float: f64) -> Option<std::cmp::Ordering> {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if float.is_nan() {
+        return None;
+    }
+    if float >= LIMIT {
+        return Some(std::cmp::Ordering::Less);
+    }
+    if float < -LIMIT {
+        return Some(std::cmp::Ordering::Greater);
+    }
+    let whole = float.trunc();
+    Some(
+        int.cmp(&(whole as i64))
+            .then_with(|| 0.0.partial_cmp(&(float - whole)).unwrap_or(std::cmp::Ordering::Equal)),
+    )
+}
+
+pub(crate) fn range_len(start: i64, stop: i64, step: i64) -> usize {
+    let (low, high) = if step > 0 { (start, stop) } else { (stop, start) };
+    if low >= high || step == 0 {
+        return 0;
+    }
+    let distance = (i128::from(high) - i128::from(low) - 1) / i128::from(step).abs();
+    usize::try_from(distance + 1).unwrap_or(usize::MAX)
+}
+
+fn repr(value: &Value, out: &mut TextBuilder, outer: Source) -> Result<(), &'static str> {
+    let within = |source: Source| Mark::of(if source == TEMPLATE { outer } else { source });
+    match &value.0 {
+        Kind::None(source) => out.push("None", within(*source)),
+        Kind::Bool(value, source) => out.push(if *value { "True" } else { "False" }, within(*source)),
+        Kind::Int(value, source) => out.push(&value.to_string(), within(*source)),
+        Kind::Big(digits, source) => out.push(digits, within(*source)),
+        Kind::Float(value, source) => out.push(&float_repr(*value), within(*source)),
+        Kind::Str(text) => repr_str(text, out),
+        Kind::List(list) => repr_items(&list.items, "[", "]", list.source, out, outer)?,
+        Kind::Tuple(list) => {
+            let close = if list.items.len() == 1 { ",)" } else { ")" };
+            repr_items(&list.items, "(", close, list.source, out, outer)?;
+        }
+        Kind::Map(map) => {
+            let mark = within(map.source);
+            out.push("{", mark);
+            for (at, (key, value)) in map.entries.iter().enumerate() {
+                if at > 0 {
+                    out.push(", ", mark);
+                }
+                repr(key, out, mark.source)?;
+                out.push(": ", mark);
+                repr(value, out, mark.source)?;
+            }
+            out.push("}", mark);
+        }
+        Kind::Range(start, stop, 1) => out.push(&format!("range({start}, {stop})"), Mark::TEMPLATE),
+        Kind::Range(start, stop, step) => {
+            out.push(&format!("range({start}, {stop}, {step})"), Mark::TEMPLATE)
+        }
+        Kind::View(view, map) => {
+            let mark = within(map.source);
+            let name = value.type_name();
+            let items = view_items(*view, map);
+            repr_items(&items, &format!("{name}(["), "])", mark.source, out, outer)?;
+        }
+        Kind::Undefined(_) => out.push("Undefined", Mark::TEMPLATE),
+        // These print an address or internals of Python.
+        _ => return Err(value.type_name()),
+    }
+    Ok(())
+}
+
+fn repr_items(
+    items: &[Value],
+    open: &str,
+    close: &str,
+    source: Source,
+    out: &mut TextBuilder,
+    outer: Source,
+) -> Result<(), &'static str> {
+    let mark = Mark::of(if source == TEMPLATE { outer } else { source });
+    out.push(open, mark);
+    for (at, item) in items.iter().enumerate() {
+        if at > 0 {
+            out.push(", ", mark);
+        }
+        repr(item, out, mark.source)?;
+    }
+    out.push(close, mark);
+    Ok(())
+}
+
+pub(crate) fn view_items(view: View, map: &Rc<Map>) -> Vec<Value> {
+    let entries = map.entries.iter();
+    match view {
+        View::Keys => entries.map(|(key, _)| key.clone()).collect(),
+        View::Values => entries.map(|(_, value)| value.clone()).collect(),
+        View::Items => entries.map(|(key, value)| Value::tuple(vec![key.clone(), value.clone()])).collect(),
+    }
+}
+
+fn repr_str(text: &Text, out: &mut TextBuilder) {
+    let mark = text.first_mark();
+    let quote = if text.as_str().contains('\'') && !text.as_str().contains('"') { '"' } else { '\'' };
+    out.push_char(quote, mark);
+    let mut buffer = String::new();
+    let mut last = mark;
+    for (piece, mark) in text.pieces() {
+        buffer.clear();
+        last = mark;
+        for c in piece.chars() {
+            let _ = match c {
+                '\n' => buffer.write_str("\\n"),
+                '\r' => buffer.write_str("\\r"),
+                '\t' => buffer.write_str("\\t"),
+                '\\' => buffer.write_str("\\\\"),
+                c if c == quote => write!(buffer, "\\{c}"),
+                ' '..='~' => buffer.write_char(c),
+                c if is_printable(c) => buffer.write_char(c),
+                c if (c as u32) < 0x100 => write!(buffer, "\\x{:02x}", c as u32),
+                c if (c as u32) < 0x10000 => write!(buffer, "\\u{:04x}", c as u32),
+                c => write!(buffer, "\\U{:08x}", c as u32),
+            };
+        }
+        out.push(&buffer, mark);
+    }
+    out.push_char(quote, last);
+}
+
+/// `str.isprintable`. The debug format of the standard library escapes the same categories, except that it also escapes
+/// combining characters at the start of a string.
+pub(crate) fn is_printable(c: char) -> bool {
+    match c {
+        ' '..='~' => true,
+        '\0'..='\u{7f}' => false,
+        c => {
+            let mut text = String::from("a");
+            text.push(c);
+            text.escape_debug().nth(1) == Some(c)
+        }
+    }
+}
+
+/// `repr()` of a float: the shortest digits that read back as the same number.
+pub(crate) fn float_repr(value: f64) -> String {
+    if value.is_nan() {
+        return "nan".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    let scientific = format!("{value:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..16).contains(&exponent) {
+        let plain = format!("{value}");
+        if plain.contains('.') { plain } else { plain + ".0" }
+    } else {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        format!("{digits}e{sign}{:02}", exponent.abs())
+    }
+}
+
+/// Options of `tojson`.
+#[derive(Default)]
+pub(crate) struct JsonStyle<'a> {
+    pub(crate) ascii: bool,
+    pub(crate) indent: Option<&'a str>,
+    pub(crate) separators: Option<(Text, Text)>,
+    pub(crate) sort_keys: bool,
+}
+
+/// `json.dumps`. The error names a type that it cannot write.
+pub(crate) fn to_json(value: &Value, style: &JsonStyle<'_>) -> Result<Text, String> {
+    let item: Text = if style.indent.is_some() { "," } else { ", " }.into();
+    let (item, key) = style.separators.clone().unwrap_or((item, ": ".into()));
+    let writer = JsonWriter { style, item: item.as_str(), key: key.as_str() };
+    let mut out = TextBuilder::default();
+    writer.write(value, &mut out, TEMPLATE, 1)?;
+    Ok(out.finish())
+}
+
+struct JsonWriter<'a> {
+    style: &'a JsonStyle<'a>,
+    item: &'a str,
+    key: &'a str,
+}
+
+impl JsonWriter<'_> {
+    fn write(&self, value: &Value, out: &mut TextBuilder, outer: Source, level: usize) -> Result<(), String> {
+        let within = |source: Source| Mark::of(if source == TEMPLATE { outer } else { source });
+        match &value.0 {
+            Kind::Str(text) | Kind::Safe(text) => json_string(text, self.style.ascii, out),
+            Kind::None(source) => out.push("null", within(*source)),
+            Kind::Bool(value, source) => out.push(if *value { "true" } else { "false" }, within(*source)),
+            Kind::Int(value, source) => out.push(&value.to_string(), within(*source)),
+            Kind::Big(digits, source) => out.push(digits, within(*source)),
+            Kind::Float(value, source) => out.push(&json_float(*value), within(*source)),
+            Kind::List(list) | Kind::Tuple(list) => {
+                let mark = within(list.source);
+                if list.items.is_empty() {
+                    out.push("[]", mark);
+                    return Ok(());
+                }
+                out.push("[", mark);
+                for (at, item) in list.items.iter().enumerate() {
+                    self.separate(at, level, out, mark);
+                    self.write(item, out, mark.source, level + 1)?;
+                }
+                self.newline(level - 1, out, mark);
+                out.push("]", mark);
+            }
+            Kind::Map(map) => {
+                let mark = within(map.source);
+                if map.is_empty() {
+                    out.push("{}", mark);
+                    return Ok(());
+                }
+                out.push("{", mark);
+                let mut entries: Vec<(Text, &Value)> = Vec::with_capacity(map.len());
+                if self.style.sort_keys {
+                    let mut sorted: Vec<_> = map.entries.iter().collect();
+                    let mut fault = false;
+                    sorted.sort_by(|(a, _), (b, _)| {
+                        crate::eval::order(a, b).unwrap_or_else(|| {
+                            fault = true;
+                            std::cmp::Ordering::Equal
+                        })
+                    });
+                    if fault {
+                        return Err("keys of different types cannot be sorted".to_owned());
+                    }
+                    for (key, value) in sorted {
+                        entries.push((json_key(key)?, value));
+                    }
+                } else {
+                    for (key, value) in &map.entries {
+                        entries.push((json_key(key)?, value));
+                    }
+                }
+                for (at, (key, value)) in entries.iter().enumerate() {
+                    self.separate(at, level, out, mark);
+                    json_string(key, self.style.ascii, out);
+                    out.push(self.key, mark);
+                    self.write(value, out, mark.source, level + 1)?;
+                }
+                self.newline(level - 1, out, mark);
+                out.push("}", mark);
+            }
+            _ => return Err(format!("a value of type {} cannot be written as JSON", value.type_name())),
+        }
+        Ok(())
+    }
+
+    fn separate(&self, at: usize, level: usize, out: &mut TextBuilder, mark: Mark) {
+        if at > 0 {
+            out.push(self.item, mark);
+        }
+        self.newline(level, out, mark);
+    }
+
+    fn newline(&self, level: usize, out: &mut TextBuilder, mark: Mark) {
+        if let Some(indent) = self.style.indent {
+            out.push("\n", mark);
+            for _ in 0..level {
+                out.push(indent, mark);
+            }
+        }
+    }
+}
+
+fn json_key(key: &Value) -> Result<Text, String> {
+    let mark = Mark::of(key.source());
+    let text = match &key.0 {
+        Kind::Str(text) => return Ok(text.clone()),
+        Kind::None(_) => "null".to_owned(),
+        Kind::Bool(value, _) => value.to_string(),
+        Kind::Int(value, _) => value.to_string(),
+        Kind::Big(digits, _) => digits.to_string(),
+        Kind::Float(value, _) => json_float(*value),
+        _ => return Err(format!("keys of JSON must be strings, not {}", key.type_name())),
+    };
+    Ok(Text::marked(text.into(), mark))
+}
+
+fn json_float(value: f64) -> String {
+    match float_repr(value).as_str() {
+        "nan" => "NaN".to_owned(),
+        "inf" => "Infinity".to_owned(),
+        "-inf" => "-Infinity".to_owned(),
+        text => text.to_owned(),
+    }
+}
+
+fn json_string(text: &Text, ascii: bool, out: &mut TextBuilder) {
+    let mark = text.first_mark();
+    out.push("\"", mark);
+    let mut last = mark;
+    for (piece, mark) in text.pieces() {
+        last = mark;
+        let mut plain = 0;
+        let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\' || ascii && byte >= 0x7f;
+        while let Some(found) = piece.as_bytes()[plain..].iter().position(|byte| special(*byte)) {
+            let at = plain + found;
+            out.push(&piece[plain..at], mark);
+            let Some(c) = piece[at..].chars().next() else { break };
+            plain = at + c.len_utf8();
+            match c {
+                '"' => out.push("\\\"", mark),
+                '\\' => out.push("\\\\", mark),
+                '\n' => out.push("\\n", mark),
+                '\r' => out.push("\\r", mark),
+                '\t' => out.push("\\t", mark),
+                '\u{8}' => out.push("\\b", mark),
+                '\u{c}' => out.push("\\f", mark),
+                '\u{7f}' => out.push("\u{7f}", mark),
+                c => {
+                    for unit in c.encode_utf16(&mut [0; 2]) {
+                        out.push(&format!("\\u{unit:04x}"), mark);
+                    }
+                }
+            }
+        }
+        out.push(&piece[plain..], mark);
+    }
+    out.push("\"", last);
+}
+
+/// Why a text is not JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JsonError {
+    /// The byte at which reading stopped.
+    pub offset: usize,
+    /// What is wrong.
+    pub message: &'static str,
+}
+
+impl fmt::Display for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at byte {} of the JSON", self.message, self.offset)
+    }
+}
+
+impl std::error::Error for JsonError {}
+
+impl Value {
+    /// Reads JSON as Python's `json` does: keys keep their order, the last of several equal keys decides, integers of any
+    /// size are exact, `NaN` and `Infinity` are read. Everything is marked as [`TEMPLATE`] until [`Value::mark`].
+    pub fn from_json(text: &str) -> Result<Value, JsonError> {
+        let mut reader = JsonReader { text, at: 0 };
+        if u32::try_from(text.len()).is_err() {
+            return Err(reader.error("more than 4 GiB of text"));
+        }
+        let value = reader.value(0)?;
+        reader.skip_space();
+        if reader.at < text.len() { Err(reader.error("unexpected text after the value")) } else { Ok(value) }
+    }
+}
+
+struct JsonReader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl JsonReader<'_> {
+    fn error(&self, message: &'static str) -> JsonError {
+        JsonError { offset: self.at, message }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn skip_space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn literal(&mut self, literal: &str) -> bool {
+        let found = self.text[self.at..].starts_with(literal);
+        if found {
+            self.at += literal.len();
+        }
+        found
+    }
+
+    fn value(&mut self, depth: u16) -> Result<Value, JsonError> {
+        if depth > MAX_DEPTH {
+            return Err(self.error("lists and objects are nested too deeply"));
+        }
+        self.skip_space();
+        match self.peek() {
+            Some(b'"') => Ok(Value::str(self.string()?, TEMPLATE)),
+            Some(b'{') => {
+                self.at += 1;
+                let mut map = Map::new();
+                self.skip_space();
+                if self.literal("}") {
+                    return Ok(map.into());
+                }
+                loop {
+                    self.skip_space();
+                    if self.peek() != Some(b'"') {
+                        return Err(self.error("expected a key in quotes"));
+                    }
+                    let key = self.string()?;
+                    self.skip_space();
+                    if !self.literal(":") {
+                        return Err(self.error("expected `:`"));
+                    }
+                    let value = self.value(depth + 1)?;
+                    map.insert_value(Value::str(key, TEMPLATE), value);
+                    self.skip_space();
+                    if self.literal("}") {
+                        return Ok(map.into());
+                    }
+                    if !self.literal(",") {
+                        return Err(self.error("expected `,` or `}`"));
+                    }
+                }
+            }
+            Some(b'[') => {
+                self.at += 1;
+                let mut items = Vec::new();
+                self.skip_space();
+                if self.literal("]") {
+                    return Ok(Value::list(items));
+                }
+                loop {
+                    items.push(self.value(depth + 1)?);
+                    self.skip_space();
+                    if self.literal("]") {
+                        return Ok(Value::list(items));
+                    }
+                    if !self.literal(",") {
+                        return Err(self.error("expected `,` or `]`"));
+                    }
+                }
+            }
+            Some(b'-' | b'0'..=b'9') if !self.text[self.at..].starts_with("-I") => self.number(),
+            _ if self.literal("null") => Ok(Value::none()),
+            _ if self.literal("true") => Ok(true.into()),
+            _ if self.literal("false") => Ok(false.into()),
+            _ if self.literal("NaN") => Ok(f64::NAN.into()),
+            _ if self.literal("Infinity") => Ok(f64::INFINITY.into()),
+            _ if self.literal("-Infinity") => Ok(f64::NEG_INFINITY.into()),
+            None => Err(self.error("the text ends early")),
+            _ => Err(self.error("expected a value")),
+        }
+    }
+
+    fn digits(&mut self) -> usize {
+        let digits = self.text.as_bytes()[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += digits;
+        digits
+    }
+
+    fn number(&mut self) -> Result<Value, JsonError> {
+        let start = self.at;
+        self.literal("-");
+        if !self.literal("0") && self.digits() == 0 {
+            return Err(self.error("expected a digit"));
+        }
+        let mut float = false;
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            float = true;
+            if self.digits() == 0 {
+                return Err(self.error("expected a digit"));
+            }
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            float = true;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            if self.digits() == 0 {
+                return Err(self.error("expected a digit"));
+            }
+        }
+        let text = &self.text[start..self.at];
+        if float {
+            return text.parse().map(|value: f64| value.into()).map_err(|_| self.error("invalid number"));
+        }
+        match text.parse::<i64>() {
+            Ok(value) => Ok(value.into()),
+            // `int()` of Python reads at most this many digits.
+            Err(_) if text.trim_start_matches('-').len() > 4300 => {
+                Err(self.error("integer of more than 4,300 digits"))
+            }
+            Err(_) => Ok(Kind::Big(text.into(), TEMPLATE).into()),
+        }
+    }
+
+    fn string(&mut self) -> Result<Arc<str>, JsonError> {
+        self.at += 1;
+        let mut owned: Option<String> = None;
+        loop {
+            let rest = &self.text[self.at..];
+            let Some(end) = rest.bytes().position(|byte| byte == b'"' || byte == b'\\' || byte < 0x20) else {
+                self.at = self.text.len();
+                return Err(self.error("a string has no end"));
+            };
+            let plain = &rest[..end];
+            self.at += end;
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(match owned {
+                        Some(mut text) => {
+                            text.push_str(plain);
+                            text.into()
+                        }
+                        None => plain.into(),
+                    });
+                }
+                Some(b'\\') => {
+                    let text = owned.get_or_insert_default();
+                    text.push_str(plain);
+                    self.at += 1;
+                    let escape = self.peek();
+                    self.at += 1;
+                    let c = match escape {
+                        Some(b'n') => '\n',
+                        Some(b't') => '\t',
+                        Some(b'r') => '\r',
+                        Some(b'b') => '\u{8}',
+                        Some(b'f') => '\u{c}',
+                        Some(byte @ (b'"' | b'\\' | b'/')) => char::from(byte),
+                        Some(b'u') => self.unicode()?,
+                        _ => {
+                            self.at = self.text.len().min(self.at - 1);
+                            return Err(self.error("invalid escape"));
+                        }
+                    };
+                    owned.get_or_insert_default().push(c);
+                }
+                _ => return Err(self.error("a control character in a string")),
+            }
+        }
+    }
+
+    fn unit(&mut self) -> Result<u32, JsonError> {
+        let digits = self
+            .text
+            .get(self.at..self.at + 4)
+            .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+        let unit = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let unit = unit.ok_or_else(|| self.error("invalid `\\u` escape"))?;
+        self.at += 4;
+        Ok(unit)
+    }
+
+    fn unicode(&mut self) -> Result<char, JsonError> {
+        let first = self.unit()?;
+        if let 0xD800..=0xDBFF = first
+            && self.literal("\\u")
+        {
+            let second = self.unit()?;
+            if let 0xDC00..=0xDFFF = second {
+                let code = 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+                return char::from_u32(code).ok_or_else(|| self.error("invalid surrogate pair"));
+            }
+        }
+        char::from_u32(first).ok_or_else(|| self.error("half of a surrogate pair"))
+    }
+}
