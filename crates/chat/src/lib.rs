@@ -2,15 +2,19 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod ast;
+mod chat;
 mod eval;
 mod filters;
 mod methods;
 mod options;
 mod parse;
+mod renderer;
 mod scope;
+mod spans;
 mod template;
 mod value;
 
 pub use options::{ChatOptions, DateTime, FinalStop, HistoryThinking, NotRendered, TrainOn};
+pub use renderer::{ChatPiece, ChatReject, ChatRejectCode, ChatRenderer, RenderedChat, Source, render_pair};
 pub use template::{ErrorKind, Piece, RenderOptions, Rendered, Template, TemplateError};
-pub use value::{JsonError, Map, Source, TEMPLATE, Text, Value};
+pub use value::{JsonError, Map, Source as SourceId, TEMPLATE, Text, Value};

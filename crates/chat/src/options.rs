@@ -151,6 +151,15 @@ impl DateTime {
             _ => 31,
         }
     }
+
+    /// Returns the seconds since 1970, as if this were UTC.
+    pub(crate) fn seconds(self) -> i64 {
+        let years = i64::from(self.year) - 1;
+        let leap_days = years / 4 - years / 100 + years / 400;
+        let days_before_month: u32 = (1..self.month).map(|month| Self::days_in(self.year, month)).sum();
+        let days = years * 365 + leap_days + i64::from(days_before_month) + i64::from(self.day) - 1 - 719_162;
+        days * 86_400 + i64::from(self.hour) * 3600 + i64::from(self.minute) * 60 + i64::from(self.second)
+    }
 }
 
 impl FromStr for DateTime {

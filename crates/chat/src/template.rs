@@ -64,7 +64,7 @@ impl TemplateError {
         self.0.kind
     }
 
-    /// The line of the template, starting at 1.
+    /// The line of the template, starting at 1; 0 if the error is about the template as a whole.
     pub fn line(&self) -> u32 {
         self.0.line
     }
@@ -77,7 +77,9 @@ impl TemplateError {
 
 impl fmt::Display for TemplateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.kind == ErrorKind::Raised {
+        if self.0.line == 0 {
+            f.write_str(&self.0.message)
+        } else if self.0.kind == ErrorKind::Raised {
             write!(f, "line {} of the chat template refuses the chat: {}", self.0.line, self.0.message)
         } else {
             write!(f, "line {} of the chat template: {}", self.0.line, self.0.message)

@@ -1,0 +1,549 @@
+//! `Chat`: reads a conversation from JSON, and normalizes it as `transformers` does.
+
+use std::sync::Arc;
+
+use crate::renderer::{ChatReject, ChatRejectCode};
+use crate::value::{Map, Source, TEMPLATE, Value};
+
+/// Longer texts are rejected before they are parsed.
+pub(crate) const MAX_CHAT_BYTES: usize = 32 << 20;
+
+/// Names of the reasoning of a message. The first is the one that most templates read.
+const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+
+/// Arguments that the renderer passes itself.
+pub(crate) const RESERVED_ARGUMENTS: [&str; 4] =
+    ["messages", "tools", "add_generation_prompt", "chat_template"];
+
+/// How a template reads the arguments of a tool call that are given as JSON in a string.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum ArgumentText {
+    /// It writes the string as it is.
+    #[default]
+    Keep,
+    /// It needs the object.
+    Parse,
+}
+
+/// A row of the user.
+pub(crate) enum ChatInput {
+    Chat(Box<Chat>),
+    /// Two texts, which are joined without a template.
+    Pair {
+        prompt: String,
+        completion: String,
+    },
+}
+
+/// A conversation, ready to be rendered.
+pub(crate) struct Chat {
+    pub(crate) messages: Vec<Message>,
+    /// The messages as the template sees them. What they hold is marked with the number of its origin.
+    pub(crate) values: Vec<Value>,
+    pub(crate) tools: Value,
+    pub(crate) documents: Value,
+    /// `chat_template_kwargs` of the row.
+    pub(crate) arguments: Map,
+    /// The origin of source `n` is at `n - 1`.
+    pub(crate) origins: Vec<Origin>,
+    pub(crate) notes: Vec<&'static str>,
+}
+
+pub(crate) struct Message {
+    pub(crate) role: Arc<str>,
+    /// `train: false` or `weight: 0`.
+    pub(crate) untrained: bool,
+    /// Whether this is a message of a prompt, of which a completion is trained.
+    pub(crate) in_prompt: bool,
+    /// Whether there is content, reasoning, or a call of a tool.
+    pub(crate) has_answer: bool,
+}
+
+/// A part of the input that has a source of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Origin {
+    /// The message. None for tools, documents and arguments.
+    pub(crate) message: Option<u32>,
+    pub(crate) field: Field,
+    /// Whether a template that writes nothing of it loses something.
+    pub(crate) needed: bool,
+    /// Reasoning inside of the content, between `<think>` and `</think>`.
+    pub(crate) inner_reasoning: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    /// The content, or a part of it.
+    Content(Option<usize>),
+    Reasoning,
+    ToolCall(usize),
+    FunctionCall,
+    Tools,
+    Other,
+}
+
+fn invalid(message: String) -> ChatReject {
+    ChatReject { code: ChatRejectCode::InvalidChat, message }
+}
+
+impl ChatInput {
+    /// Reads an object with `messages` (or `conversations`), or with `prompt` and `completion`.
+    pub(crate) fn parse(text: &str, argument_text: ArgumentText) -> Result<ChatInput, ChatReject> {
+        if text.len() > MAX_CHAT_BYTES {
+            return Err(ChatReject {
+                code: ChatRejectCode::TooLarge,
+                message: format!("the chat has {} bytes, more than {MAX_CHAT_BYTES}", text.len()),
+            });
+        }
+        let mut row =
+            Value::from_json(text).map_err(|error| invalid(format!("the chat is not JSON: {error}")))?;
+        let found = kind(&row);
+        let row = row
+            .as_map_mut()
+            .ok_or_else(|| invalid(format!("the chat is {found}, not an object with `messages`")))?;
+        let mut take = |name: &str| row.remove(name).filter(|value| !value.is_none());
+        let mut reader = ChatReader { argument_text, origins: Vec::new(), notes: Vec::new() };
+        let (messages, prompt_messages) = match (
+            take("messages"),
+            take("conversations"),
+            take("prompt"),
+            take("completion"),
+        ) {
+            (Some(messages), _, None, None) | (None, Some(messages), None, None) => {
+                (list("messages", messages)?, 0)
+            }
+            (None, None, Some(prompt), Some(completion)) => match (prompt.as_str(), completion.as_str()) {
+                (Some(prompt), Some(completion)) => {
+                    return Ok(ChatInput::Pair {
+                        prompt: prompt.to_owned(),
+                        completion: completion.to_owned(),
+                    });
+                }
+                (None, None) => {
+                    let mut messages = list("prompt", prompt)?;
+                    let prompt_messages = messages.len();
+                    messages.append(&mut list("completion", completion)?);
+                    (messages, prompt_messages)
+                }
+                _ => {
+                    return Err(invalid(format!(
+                        "the prompt is {} and the completion {}; expected two texts, or two lists of messages",
+                        kind(&prompt),
+                        kind(&completion)
+                    )));
+                }
+            },
+            (None, None, Some(_), None) => return Err(invalid("the pair has no completion".into())),
+            (None, None, None, Some(_)) => return Err(invalid("the pair has no prompt".into())),
+            (None, None, None, None) => return Err(invalid("the chat has no messages".into())),
+            _ => return Err(invalid("the chat has both messages and a prompt or completion".into())),
+        };
+        if messages.is_empty() {
+            return Err(invalid("the chat has no messages".into()));
+        }
+        let tools = reader.tools(take("tools"))?;
+        let mut documents = match take("documents") {
+            None => Value::none(),
+            Some(documents) => Value::list(list("documents", documents)?),
+        };
+        documents.mark(reader.source(None, Field::Other, false));
+        let arguments = reader.arguments(take("chat_template_kwargs"))?;
+        let (mut read, mut values) = (Vec::with_capacity(messages.len()), Vec::with_capacity(messages.len()));
+        for (at, message) in messages.into_iter().enumerate() {
+            let (mut message, value) = reader.message(at, message)?;
+            message.in_prompt = at < prompt_messages;
+            read.push(message);
+            values.push(value);
+        }
+        let ChatReader { origins, notes, .. } = reader;
+        Ok(ChatInput::Chat(Box::new(Chat {
+            messages: read,
+            values,
+            tools,
+            documents,
+            arguments,
+            origins,
+            notes,
+        })))
+    }
+}
+
+struct ChatReader {
+    argument_text: ArgumentText,
+    origins: Vec<Origin>,
+    notes: Vec<&'static str>,
+}
+
+impl ChatReader {
+    fn source(&mut self, message: Option<u32>, field: Field, needed: bool) -> Source {
+        self.origins.push(Origin { message, field, needed, inner_reasoning: None });
+        u32::try_from(self.origins.len()).unwrap_or(TEMPLATE)
+    }
+
+    /// Marks text of a message that a template should write.
+    fn mark_needed(&mut self, number: u32, field: Field, value: &mut Value) {
+        let (needed, inner_reasoning) = match value.as_str() {
+            Some(text) if matches!(field, Field::Content(_)) => {
+                let (reasoning, answer) = split_reasoning(text);
+                (
+                    !answer.trim().is_empty(),
+                    reasoning.filter(|reasoning| !reasoning.is_empty()).map(str::to_owned),
+                )
+            }
+            Some(text) => (!text.trim().is_empty(), None),
+            None => (!value.is_none() && value.as_list().is_none_or(|items| !items.is_empty()), None),
+        };
+        let source = self.source(Some(number), field, needed);
+        if let Some(origin) = self.origins.last_mut() {
+            origin.inner_reasoning = inner_reasoning;
+        }
+        value.mark(source);
+    }
+
+    fn message(&mut self, at: usize, mut value: Value) -> Result<(Message, Value), ChatReject> {
+        let number = u32::try_from(at).map_err(|_| invalid("the chat has too many messages".into()))?;
+        let found = kind(&value);
+        let fields =
+            value.as_map_mut().ok_or_else(|| invalid(format!("messages[{at}] is {found}, not an object")))?;
+        fields.retain(|_, value| !value.is_none());
+        if fields.get("role").is_none() && fields.get("from").is_some() {
+            *fields = from_sharegpt(at, fields)?;
+        }
+        let role = match fields.get("role") {
+            Some(role) => match role.as_str() {
+                Some(role) => Arc::<str>::from(role),
+                None => {
+                    return Err(invalid(format!("the role of messages[{at}] is {}, not text", kind(role))));
+                }
+            },
+            None => return Err(invalid(format!("messages[{at}] has no `role`"))),
+        };
+        let untrained = self.untrained(at, fields)?;
+        if fields.get("tool_calls").and_then(Value::as_list).is_some_and(<[Value]>::is_empty) {
+            fields.remove("tool_calls");
+        }
+        let reasoning = REASONING.iter().find_map(|name| fields.get(name)).cloned();
+        let calls = fields.get("tool_calls").is_some() || fields.get("function_call").is_some();
+        // Names, numbers of calls and whatever else a message has.
+        let other = self.source(Some(number), Field::Other, false);
+        for (name, value) in fields.iter_mut() {
+            match name {
+                "role" => {}
+                "content" => self.content(at, number, &role, value)?,
+                "tool_calls" => self.tool_calls(at, number, value)?,
+                "function_call" => self.mark_needed(number, Field::FunctionCall, value),
+                name if REASONING.contains(&name) => {}
+                _ => value.mark(other),
+            }
+        }
+        let has_content = match fields.get("content") {
+            Some(content) => {
+                content.as_str() != Some("") && content.as_list().is_none_or(|parts| !parts.is_empty())
+            }
+            None if *role == *"assistant" && (reasoning.is_some() || calls) => false,
+            None => return Err(invalid(format!("messages[{at}] has no `content`"))),
+        };
+        let has_answer = has_content || calls || reasoning.is_some();
+        if let Some(mut reasoning) = reasoning {
+            // As `transformers` does, so that templates may read either name.
+            self.mark_needed(number, Field::Reasoning, &mut reasoning);
+            let mut aliased = Map::new();
+            aliased.insert("thinking", reasoning.clone());
+            for (name, value) in fields.iter_mut() {
+                let mut value = std::mem::replace(value, Value::none());
+                if REASONING.contains(&name) {
+                    value.mark(reasoning_source(&self.origins));
+                }
+                aliased.insert(name, value);
+            }
+            aliased.insert("reasoning_content", reasoning);
+            *fields = aliased;
+        }
+        fields.set_message(number);
+        Ok((Message { role, untrained, in_prompt: false, has_answer }, value))
+    }
+
+    fn untrained(&mut self, at: usize, fields: &Map) -> Result<bool, ChatReject> {
+        let mut untrained = false;
+        if let Some(train) = fields.get("train") {
+            let known = train.as_bool().ok_or_else(|| {
+                invalid(format!("`train` of messages[{at}] is {}, not true or false", kind(train)))
+            });
+            untrained |= !known?;
+        }
+        if let Some(weight) = fields.get("weight") {
+            match weight.as_f64() {
+                Some(0.0) => untrained = true,
+                Some(1.0) => {}
+                Some(_) => note(&mut self.notes, "weight-not-0-or-1"),
+                None => {
+                    return Err(invalid(format!(
+                        "`weight` of messages[{at}] is {}, not a number",
+                        kind(weight)
+                    )));
+                }
+            }
+        }
+        Ok(untrained)
+    }
+
+    fn content(&mut self, at: usize, number: u32, role: &str, value: &mut Value) -> Result<(), ChatReject> {
+        let found = kind(value);
+        let has_parts = value.as_list().is_some_and(|parts| parts.iter().any(|part| part.as_map().is_some()));
+        let parts = |parts: &mut Vec<Value>| -> Result<(), ChatReject> {
+            for (number_of_part, part) in parts.iter_mut().enumerate() {
+                read_part(at, part, role != "tool")?;
+                let Some(fields) = part.as_map_mut() else {
+                    self.mark_needed(number, Field::Content(Some(number_of_part)), part);
+                    continue;
+                };
+                match fields.get_mut("text") {
+                    Some(text) => {
+                        let mut marked = text.clone();
+                        self.mark_needed(number, Field::Content(Some(number_of_part)), &mut marked);
+                        let other = self.source(Some(number), Field::Other, false);
+                        fields.iter_mut().for_each(|(_, value)| value.mark(other));
+                        fields.insert("text", marked);
+                    }
+                    None => self.mark_needed(number, Field::Content(Some(number_of_part)), part),
+                }
+            }
+            Ok(())
+        };
+        if has_parts && let Some(result) = value.update_list(parts) {
+            return result;
+        }
+        // The results of tools are JSON of any kind.
+        if value.as_str().is_none() && value.as_list().is_none() && role != "tool" {
+            return Err(invalid(format!(
+                "the content of messages[{at}] is {found}, not text or a list of parts"
+            )));
+        }
+        self.mark_needed(number, Field::Content(None), value);
+        Ok(())
+    }
+
+    fn tool_calls(&mut self, at: usize, number: u32, value: &mut Value) -> Result<(), ChatReject> {
+        let found = kind(value);
+        let read = |calls: &mut Vec<Value>| {
+            for (number_of_call, call) in calls.iter_mut().enumerate() {
+                let found = kind(call);
+                match call.as_map_mut() {
+                    Some(call) => self.call_arguments(call),
+                    None => {
+                        return Err(invalid(format!(
+                            "messages[{at}].tool_calls[{number_of_call}] is {found}, not an object"
+                        )));
+                    }
+                }
+                self.mark_needed(number, Field::ToolCall(number_of_call), call);
+            }
+            Ok(())
+        };
+        let not_a_list = || invalid(format!("`tool_calls` of messages[{at}] is {found}, not a list"));
+        value.update_list(read).ok_or_else(not_a_list)?
+    }
+
+    fn call_arguments(&mut self, call: &mut Map) {
+        let arguments = match call.get_mut("function") {
+            Some(function) if function.as_map().is_some() => {
+                function.as_map_mut().and_then(|function| function.get_mut("arguments"))
+            }
+            _ => call.get_mut("arguments"),
+        };
+        let Some(arguments) = arguments else { return };
+        if self.argument_text == ArgumentText::Parse
+            && let Some(parsed) = arguments.as_str().and_then(|text| Value::from_json(text).ok())
+            && parsed.as_map().is_some()
+        {
+            *arguments = parsed;
+        } else if has_null(arguments) {
+            note(&mut self.notes, "null-in-arguments");
+        }
+    }
+
+    /// The list of tools: objects, or texts that hold them as JSON.
+    fn tools(&mut self, tools: Option<Value>) -> Result<Value, ChatReject> {
+        let Some(tools) = tools.map(parse_if_text).filter(|tools| !tools.is_none()) else {
+            return Ok(Value::none());
+        };
+        let mut read = Vec::new();
+        for (at, tool) in list("tools", tools)?.into_iter().enumerate() {
+            let mut tool = parse_if_text(tool);
+            if tool.as_map().is_none() {
+                return Err(invalid(format!("tools[{at}] is {}, not an object", kind(&tool))));
+            }
+            if has_null(&tool) {
+                note(&mut self.notes, "null-in-tools");
+            }
+            tool.mark(self.source(None, Field::Tools, true));
+            read.push(tool);
+        }
+        Ok(Value::list(read))
+    }
+
+    fn arguments(&mut self, arguments: Option<Value>) -> Result<Map, ChatReject> {
+        let Some(mut arguments) = arguments.map(parse_if_text).filter(|value| !value.is_none()) else {
+            return Ok(Map::new());
+        };
+        arguments.mark(self.source(None, Field::Other, false));
+        let found = kind(&arguments);
+        let arguments = arguments
+            .as_map_mut()
+            .ok_or_else(|| invalid(format!("`chat_template_kwargs` is {found}, not an object")))?;
+        // Parquet and Arrow give each row all members of a struct.
+        arguments.retain(|_, value| !value.is_none());
+        match RESERVED_ARGUMENTS.iter().find(|name| arguments.get(name).is_some()) {
+            Some(name) => Err(invalid(format!("`chat_template_kwargs` may not contain `{name}`"))),
+            None => Ok(std::mem::take(arguments)),
+        }
+    }
+}
+
+fn reasoning_source(origins: &[Origin]) -> Source {
+    u32::try_from(origins.len()).unwrap_or(TEMPLATE)
+}
+
+/// A message with `from` and `value`, in the names of OpenAI.
+fn from_sharegpt(at: usize, fields: &mut Map) -> Result<Map, ChatReject> {
+    let from = match fields.remove("from") {
+        Some(from) => match from.as_str() {
+            Some(from) => from.to_owned(),
+            None => return Err(invalid(format!("`from` of messages[{at}] is {}, not text", kind(&from)))),
+        },
+        None => String::new(),
+    };
+    let value = fields.remove("value");
+    let role = match from.as_str() {
+        "human" | "user" => "user",
+        "gpt" | "assistant" | "model" | "chatgpt" | "bot" | "chatbot" | "function_call" => "assistant",
+        "system" => "system",
+        "developer" => "developer",
+        "tool" | "observation" | "function_response" | "tool_response" => "tool",
+        _ => {
+            return Err(invalid(format!(
+                "unknown `from` \"{from}\" of messages[{at}]; expected human, gpt, system, function_call, or observation"
+            )));
+        }
+    };
+    let mut out = Map::new();
+    out.insert("role", Value::str(role, TEMPLATE));
+    match value {
+        Some(value) if from == "function_call" => {
+            let value = parse_if_text(value);
+            let calls = match value.as_list() {
+                Some(calls) => calls.to_vec(),
+                None => vec![value],
+            };
+            let mut wrapped = Vec::new();
+            for call in calls {
+                let named = |map: &Map| map.get("name").is_some() || map.get("function").is_some();
+                if !call.as_map().is_some_and(named) {
+                    return Err(invalid(format!(
+                        "`value` of messages[{at}] is no function call: an object with `name` and `arguments`"
+                    )));
+                }
+                wrapped.push(match call.as_map().and_then(|call| call.get("function")) {
+                    Some(_) => call,
+                    None => {
+                        let mut map = Map::new();
+                        map.insert("type", Value::str("function", TEMPLATE));
+                        map.insert("function", call);
+                        map.into()
+                    }
+                });
+            }
+            out.insert("tool_calls", Value::list(wrapped));
+            // Many templates concatenate the content.
+            out.insert("content", Value::str("", TEMPLATE));
+        }
+        Some(value) => out.insert("content", value),
+        None if fields.get("tool_calls").is_some() => out.insert("content", Value::str("", TEMPLATE)),
+        None => return Err(invalid(format!("messages[{at}] has no `value`"))),
+    }
+    for (name, value) in fields.iter() {
+        out.insert(name, value.clone());
+    }
+    Ok(out)
+}
+
+/// Refuses a part with an image, a video or audio, and removes the keys whose value is null: templates test whether a part
+/// has the key `image`, and Parquet gives all parts of a column the same keys.
+fn read_part(at: usize, part: &mut Value, by_key: bool) -> Result<(), ChatReject> {
+    let Some(part) = part.as_map_mut() else { return Ok(()) };
+    part.retain(|_, value| !value.is_none());
+    const MEDIA: [&str; 3] = ["image", "video", "audio"];
+    let by_type = part
+        .get("type")
+        .and_then(Value::as_str)
+        .and_then(|kind| MEDIA.iter().find(|medium| kind.contains(**medium)));
+    let has = |medium: &&&str| {
+        [(**medium).to_owned(), format!("{medium}_url"), format!("input_{medium}")]
+            .iter()
+            .any(|key| part.get(key).is_some())
+    };
+    match by_type.or_else(|| MEDIA.iter().filter(|_| by_key).find(has)) {
+        Some(medium) => {
+            Err(invalid(format!("messages[{at}] has a part of kind `{medium}`; only text parts are read")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Reasoning at the start of an answer, and the rest.
+fn split_reasoning(text: &str) -> (Option<&str>, &str) {
+    match text.rsplit_once("</think>") {
+        Some((before, answer)) => {
+            let reasoning = before.rsplit_once("<think>").map_or(before, |(_, reasoning)| reasoning);
+            (Some(reasoning.trim()), answer)
+        }
+        None => match text.split_once("<think>") {
+            Some((answer, reasoning)) => (Some(reasoning.trim()), answer),
+            None => (None, text),
+        },
+    }
+}
+
+fn list(name: &str, value: Value) -> Result<Vec<Value>, ChatReject> {
+    let mut value = parse_if_text(value);
+    let found = kind(&value);
+    value.update_list(std::mem::take).ok_or_else(|| invalid(format!("`{name}` is {found}, not a list")))
+}
+
+/// Columns of tables often hold lists and objects as JSON in a string.
+fn parse_if_text(value: Value) -> Value {
+    match value.as_str().and_then(|text| Value::from_json(text).ok()) {
+        Some(parsed) if parsed.is_none() || parsed.as_list().is_some() || parsed.as_map().is_some() => parsed,
+        _ => value,
+    }
+}
+
+fn has_null(value: &Value) -> bool {
+    match (value.as_list(), value.as_map()) {
+        (Some(items), _) => items.iter().any(has_null),
+        (_, Some(map)) => map.iter().any(|(_, value)| has_null(value)),
+        _ => value.is_none(),
+    }
+}
+
+pub(crate) fn note(notes: &mut Vec<&'static str>, name: &'static str) {
+    if !notes.contains(&name) {
+        notes.push(name);
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    if value.is_none() {
+        "null"
+    } else if value.as_str().is_some() {
+        "text"
+    } else if value.as_bool().is_some() {
+        "true or false"
+    } else if value.as_f64().is_some() {
+        "a number"
+    } else if value.as_list().is_some() {
+        "a list"
+    } else {
+        "an object"
+    }
+}

@@ -1,0 +1,630 @@
+//! `ChatRenderer`: renders chats with one template, and finds out what is trained.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::chat::{ArgumentText, Chat, ChatInput, Field, MAX_CHAT_BYTES, Message, RESERVED_ARGUMENTS, note};
+use crate::options::{ChatOptions, FinalStop, HistoryThinking, NotRendered, TrainOn};
+use crate::spans::{
+    AddedTokens, Layout, Probe, Turn, TurnRule, common_header, merged, trained_of_others, without,
+};
+use crate::template::{ErrorKind, RenderOptions, Rendered, Template, TemplateError};
+use crate::value::Value;
+
+/// A chat as text, with who wrote it, and what is trained.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RenderedChat {
+    /// The text.
+    pub text: String,
+    /// Consecutive ranges that cover the text.
+    pub pieces: Vec<ChatPiece>,
+    /// Ranges of bytes that are trained, in order, disjoint and not adjacent.
+    pub trained: Vec<Range<usize>>,
+    /// What a report counts.
+    pub notes: Vec<&'static str>,
+}
+
+/// A part of a rendered chat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChatPiece {
+    /// The byte after its last one.
+    pub end: usize,
+    /// Who wrote it.
+    pub source: Source,
+}
+
+/// Who wrote a part of a rendered chat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The template.
+    Template,
+    /// The chat.
+    Content {
+        /// The message. None for tools, documents and variables of the template.
+        message: Option<u32>,
+        /// The role of the message; `tools` for the tools of the chat, and else empty.
+        role: Arc<str>,
+    },
+}
+
+/// Why a chat is not converted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChatReject {
+    /// The kind of the reject.
+    pub code: ChatRejectCode,
+    /// What is wrong, and where.
+    pub message: String,
+}
+
+impl fmt::Display for ChatReject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ChatReject {}
+
+/// The kind of a reject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChatRejectCode {
+    /// The chat is malformed, or the template refuses it.
+    InvalidChat,
+    /// The chat has too much text.
+    TooLarge,
+    /// The template writes nothing of a message.
+    NotRendered,
+    /// No text is trained.
+    NothingToTrain,
+}
+
+impl ChatRejectCode {
+    /// The code in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ChatRejectCode::InvalidChat => "invalid-chat",
+            ChatRejectCode::TooLarge => "too-large",
+            ChatRejectCode::NotRendered => "not-rendered",
+            ChatRejectCode::NothingToTrain => "nothing-to-train",
+        }
+    }
+}
+
+/// Arguments with which known templates write the reasoning of earlier turns.
+const KEEP_THINKING: [(&str, bool); 3] =
+    [("preserve_thinking", true), ("truncate_history_thinking", false), ("clear_thinking", false)];
+
+/// A chat with more text is rejected: most of it is repeated by the template.
+const MAX_RENDERED_BYTES: usize = 4 * MAX_CHAT_BYTES;
+
+/// A chat template with its options. It is probed once, and shared by threads.
+#[derive(Debug)]
+pub struct ChatRenderer {
+    template: Template,
+    options: ChatOptions,
+    render: RenderOptions,
+    tokens: AddedTokens,
+    bos: String,
+    argument_text: ArgumentText,
+    /// How the turns of the assistant are inferred, where they are.
+    rule: Option<TurnRule>,
+}
+
+fn unusable(message: impl Into<String>) -> TemplateError {
+    TemplateError::of(ErrorKind::Unsupported, message)
+}
+
+impl ChatRenderer {
+    /// Compiles a template and renders probe chats with it. Errors name the line of the template, or the option to change.
+    pub fn new(template: &str, options: ChatOptions) -> Result<ChatRenderer, TemplateError> {
+        if let Some(name) = RESERVED_ARGUMENTS.iter().find(|name| options.args.contains_key(**name)) {
+            return Err(unusable(format!("`args` may not contain `{name}`")));
+        }
+        let template = Template::compile(template)?;
+        let tokens = AddedTokens::new(&options.added_tokens);
+        let bos = options
+            .special_tokens
+            .get("bos_token")
+            .and_then(|token| token.as_str())
+            .unwrap_or_default()
+            .to_owned();
+        let now = options.now.map(|now| now.seconds());
+        let render = RenderOptions { now, max_output: MAX_RENDERED_BYTES, ..RenderOptions::default() };
+        let mut renderer = ChatRenderer {
+            template,
+            options,
+            render,
+            tokens,
+            bos,
+            argument_text: ArgumentText::Keep,
+            rule: None,
+        };
+        renderer.argument_text = renderer.probe_arguments();
+        if renderer.options.history_thinking == HistoryThinking::Keep && !renderer.keeps_history() {
+            return Err(unusable(
+                "the template cannot keep the reasoning of earlier turns; leave out `history_thinking keep`, or change the template",
+            ));
+        }
+        renderer.rule = renderer.find_rule()?;
+        Ok(renderer)
+    }
+
+    /// Whether the template has generation blocks, which then decide what is trained.
+    pub fn has_generation_blocks(&self) -> bool {
+        self.template.has_generation_blocks()
+    }
+
+    /// The texts that the template writes itself.
+    pub fn literals(&self) -> impl Iterator<Item = &str> {
+        self.template.literals().into_iter()
+    }
+
+    /// Renders one chat: a JSON object with `messages`, optionally `tools`, `documents` and `chat_template_kwargs`, or with
+    /// `prompt` and `completion`.
+    pub fn render(&self, chat: &str) -> Result<RenderedChat, ChatReject> {
+        let chat = match ChatInput::parse(chat, self.argument_text)? {
+            ChatInput::Chat(chat) => chat,
+            ChatInput::Pair { prompt, completion } => return trained_pair(&prompt, &completion),
+        };
+        let rendered = self.run(&chat, chat.messages.len(), false, None)?;
+        let layout = Layout::new(&rendered, &chat.origins, chat.messages.len());
+        let mut notes = chat.notes.clone();
+        self.check_rendered(&chat, &layout, &mut notes)?;
+        let mut trained = self.trained(&chat, &rendered, &layout)?;
+        let (nobody, tools): (Arc<str>, Arc<str>) = ("".into(), "tools".into());
+        let role =
+            |message: u32| chat.messages.get(message as usize).map_or(&nobody, |message| &message.role);
+        let mut pieces: Vec<ChatPiece> = Vec::with_capacity(rendered.pieces.len());
+        let mut push = |end: usize, source: Source| match pieces.last_mut() {
+            Some(last) if last.source == source => last.end = end,
+            _ => pieces.push(ChatPiece { end, source }),
+        };
+        for piece in &rendered.pieces {
+            push(
+                piece.end,
+                match layout.origin(piece.source) {
+                    None => Source::Template,
+                    Some(origin) => Source::Content {
+                        message: origin.message,
+                        role: match origin.message {
+                            Some(message) => role(message).clone(),
+                            None if origin.field == Field::Tools => tools.clone(),
+                            None => nobody.clone(),
+                        },
+                    },
+                },
+            );
+        }
+        let open = self.rule.as_ref().is_some_and(|rule| !rule.last_closed && !self.tokens.is_empty());
+        let last_is_trained = trained.last().is_some_and(|range| range.end == rendered.text.len());
+        let stop = match &self.options.final_stop {
+            Some(FinalStop::Token(token))
+                if open && chat.messages.last().is_some_and(|last| *last.role == *"assistant") =>
+            {
+                Some(token.clone())
+            }
+            _ => None,
+        };
+        let mut text = rendered.text;
+        if let Some(stop) = stop {
+            text.push_str(&stop);
+            push(text.len(), Source::Template);
+            if last_is_trained && let Some(last) = trained.last_mut() {
+                last.end = text.len();
+            }
+        }
+        for pair in chat.messages.windows(2) {
+            if pair.iter().all(|message| *message.role == *"assistant") {
+                note(&mut notes, "adjacent-assistant");
+            }
+        }
+        if chat.messages.iter().any(|message| *message.role == *"assistant" && !message.has_answer) {
+            note(&mut notes, "empty-answer");
+        }
+        if trained.is_empty() && self.options.train_on != TrainOn::None {
+            return Err(ChatReject {
+                code: ChatRejectCode::NothingToTrain,
+                message: format!("no text of the chat is trained with `train_on {}`", self.options.train_on),
+            });
+        }
+        Ok(RenderedChat { text, pieces, trained, notes })
+    }
+
+    /// Renders the first messages of a chat.
+    fn run(
+        &self,
+        chat: &Chat,
+        messages: usize,
+        generation_prompt: bool,
+        thinking: Option<bool>,
+    ) -> Result<Rendered, ChatReject> {
+        let mut context: Vec<(Arc<str>, Value)> = Vec::new();
+        let mut set = |name: &str, value: Value| match context.iter_mut().find(|(other, _)| **other == *name)
+        {
+            Some((_, other)) => *other = value,
+            None => context.push((name.into(), value)),
+        };
+        // What serde_json writes is JSON.
+        let read =
+            |json: &serde_json::Value| Value::from_json(&json.to_string()).unwrap_or_else(|_| Value::none());
+        for (name, token) in &self.options.special_tokens {
+            set(name, read(token));
+        }
+        if self.options.history_thinking == HistoryThinking::Keep {
+            KEEP_THINKING.iter().for_each(|(name, value)| set(name, (*value).into()));
+        }
+        self.options.args.iter().for_each(|(name, value)| set(name, read(value)));
+        chat.arguments.iter().for_each(|(name, value)| set(name, value.clone()));
+        if let Some(thinking) = thinking {
+            set("enable_thinking", thinking.into());
+            set("thinking", thinking.into());
+        }
+        let all = chat.values.as_slice();
+        set("messages", Value::list(all.get(..messages).unwrap_or(all).to_vec()));
+        set("tools", chat.tools.clone());
+        set("documents", chat.documents.clone());
+        set("add_generation_prompt", generation_prompt.into());
+        self.template.render(&context, &self.render).map_err(|error| ChatReject {
+            code: match error.kind() {
+                ErrorKind::Limit => ChatRejectCode::TooLarge,
+                _ => ChatRejectCode::InvalidChat,
+            },
+            message: error.to_string(),
+        })
+    }
+
+    /// Refuses a chat of which a part is lost.
+    fn check_rendered(
+        &self,
+        chat: &Chat,
+        layout: &Layout<'_>,
+        notes: &mut Vec<&'static str>,
+    ) -> Result<(), ChatReject> {
+        let mut rendered = vec![false; chat.origins.len()];
+        for (_, source) in layout.pieces(0..layout.text.len()) {
+            if let Some(rendered) = (source as usize).checked_sub(1).and_then(|at| rendered.get_mut(at)) {
+                *rendered = true;
+            }
+        }
+        let last = |role: &str| chat.messages.iter().rposition(|message| *message.role == *role);
+        let (last_user, last_answer) = (last("user"), last("assistant"));
+        for ((origin, rendered), source) in chat.origins.iter().zip(rendered).zip(1..) {
+            if let Some(reasoning) = &origin.inner_reasoning {
+                let own = layout.pieces(0..layout.text.len()).filter(|(_, other)| *other == source);
+                let written: String = own.filter_map(|(range, _)| layout.text.get(range)).collect();
+                if !written.contains(reasoning.as_str()) {
+                    note(notes, "reasoning-dropped");
+                }
+            }
+            if rendered || !origin.needed {
+                continue;
+            }
+            let number = origin.message.map_or(0, |message| message as usize);
+            let what = match origin.field {
+                Field::Tools => {
+                    note(notes, "tools-not-rendered");
+                    continue;
+                }
+                Field::Other => continue,
+                Field::Reasoning if last_answer != Some(number) || last_user > Some(number) => {
+                    note(notes, "reasoning-dropped");
+                    continue;
+                }
+                Field::Reasoning => format!("the reasoning of messages[{number}]"),
+                Field::Content(None) => format!("the content of messages[{number}]"),
+                Field::Content(Some(part)) => format!("messages[{number}].content[{part}]"),
+                Field::ToolCall(call) => format!("messages[{number}].tool_calls[{call}]"),
+                Field::FunctionCall => format!("the `function_call` of messages[{number}]"),
+            };
+            if self.options.not_rendered == NotRendered::Reject {
+                return Err(ChatReject {
+                    code: ChatRejectCode::NotRendered,
+                    message: format!(
+                        "the template writes nothing of {what}; `not_rendered allow` keeps such chats"
+                    ),
+                });
+            }
+            note(notes, "not-rendered");
+        }
+        Ok(())
+    }
+
+    /// The trained ranges.
+    fn trained(
+        &self,
+        chat: &Chat,
+        rendered: &Rendered,
+        layout: &Layout<'_>,
+    ) -> Result<Vec<Range<usize>>, ChatReject> {
+        let refuse = |message: String| ChatReject { code: ChatRejectCode::InvalidChat, message };
+        let last_answer = chat.messages.iter().rposition(|message| *message.role == *"assistant");
+        let wanted = |number: usize, role: &str| match &self.options.train_on {
+            TrainOn::Assistant => role == "assistant",
+            TrainOn::Last => Some(number) == last_answer,
+            TrainOn::All => true,
+            TrainOn::None => false,
+            TrainOn::Roles(roles) => roles.iter().any(|wanted| wanted == role),
+        };
+        let mut ranges = Vec::new();
+        if self.options.train_on == TrainOn::All {
+            let mut holes = Vec::new();
+            for (number, message) in chat.messages.iter().enumerate().filter(|(_, message)| message.untrained)
+            {
+                holes.extend(layout.turn(number, &message.role).map_err(refuse)?);
+            }
+            return Ok(without(std::slice::from_ref(&(0..layout.text.len())), &holes));
+        }
+        let is_wanted = |number: usize, message: &Message| {
+            wanted(number, &message.role) && !message.untrained && !message.in_prompt
+        };
+        for (number, message) in chat.messages.iter().enumerate() {
+            if !is_wanted(number, message) {
+                continue;
+            }
+            let range = match &self.rule {
+                _ if *message.role != *"assistant" => trained_of_others(layout, number, &message.role),
+                Some(rule) => rule.trained(layout, number, &chat.messages, &self.bos, &self.tokens),
+                None => continue,
+            };
+            ranges.extend(range.map_err(refuse)?);
+        }
+        if self.has_generation_blocks() {
+            let answers =
+                || chat.messages.iter().enumerate().filter(|(_, message)| *message.role == *"assistant");
+            if answers().all(|(number, message)| is_wanted(number, message)) {
+                ranges.extend(rendered.generation.iter().cloned());
+            } else {
+                for (number, _) in answers().filter(|(number, message)| is_wanted(*number, message)) {
+                    match &layout.turns[number] {
+                        Turn::Empty => {}
+                        Turn::One(turn) => ranges.extend(
+                            rendered
+                                .generation
+                                .iter()
+                                .map(|block| block.start.max(turn.start)..block.end.min(turn.end)),
+                        ),
+                        Turn::Split => {
+                            return Err(refuse(format!(
+                                "the template writes messages[{number}] in several places"
+                            )));
+                        }
+                    }
+                }
+                let turns: Vec<_> = layout
+                    .turns
+                    .iter()
+                    .filter_map(|turn| match turn {
+                        Turn::One(turn) => Some(turn.clone()),
+                        _ => None,
+                    })
+                    .collect();
+                if !without(&rendered.generation, &turns).is_empty() {
+                    return Err(refuse("the template writes a generation block outside of its loop over the messages, so that its message is not known".to_owned()));
+                }
+            }
+        }
+        Ok(merged(ranges))
+    }
+
+    /// Whether the template writes the reasoning of an earlier turn.
+    fn keeps_history(&self) -> bool {
+        PROBE_FORMS.iter().any(|form| {
+            let Some(chat) = self.probe(form, true) else { return false };
+            let Ok(rendered) = self.run(&chat, chat.messages.len(), false, None) else { return false };
+            rendered.text.contains("Why Kzq one")
+        })
+    }
+
+    /// How the template reads arguments that are given as text.
+    fn probe_arguments(&self) -> ArgumentText {
+        let renders = |form: &ProbeForm, argument_text: ArgumentText, wanted: &str| {
+            let Some(chat) = self.tool_probe(form, argument_text) else { return false };
+            self.run(&chat, chat.messages.len(), false, None)
+                .is_ok_and(|rendered| rendered.text.contains(wanted))
+        };
+        for form in PROBE_FORMS {
+            if renders(form, ArgumentText::Keep, r#"{"kzq": "vzq"}"#) {
+                return ArgumentText::Keep;
+            }
+            if renders(form, ArgumentText::Parse, "vzq") {
+                return ArgumentText::Parse;
+            }
+        }
+        ArgumentText::Keep
+    }
+
+    /// A chat of two questions and answers.
+    fn probe(&self, form: &ProbeForm, reasoning: bool) -> Option<Box<Chat>> {
+        let message =
+            |role: &str, text: &str| format!(r#"{{"role": "{role}", "content": {}}}"#, form.content(text));
+        let answer = |number: &str| {
+            let reasoning = if reasoning {
+                format!(r#""reasoning_content": "Why Kzq {number}", "#)
+            } else {
+                String::new()
+            };
+            format!(
+                r#"{{"role": "assistant", {reasoning}"content": {}}}"#,
+                form.content(&format!("Answer Wzq {number}"))
+            )
+        };
+        let messages = [
+            message("user", "Question Jzq one"),
+            answer("one"),
+            message("user", "Question Jzq two"),
+            answer("two"),
+        ];
+        probe_chat(&messages, self.argument_text)
+    }
+
+    /// A chat with a call of a tool.
+    fn tool_probe(&self, form: &ProbeForm, argument_text: ArgumentText) -> Option<Box<Chat>> {
+        let call = r#"{"role": "assistant", "content": "", "tool_calls": [{"type": "function", "id": "czq123456", "function": {"name": "fzq", "arguments": "{\"kzq\": \"vzq\"}"}}]}"#;
+        let message = |role: &str, text: &str| {
+            format!(r#"{{"role": "{role}", "tool_call_id": "czq123456", "content": {}}}"#, form.content(text))
+        };
+        let messages = [
+            message("user", "Question Jzq"),
+            call.to_owned(),
+            message("tool", "Result Rzq"),
+            message("assistant", "Answer Wzq"),
+        ];
+        probe_chat(&messages, argument_text)
+    }
+
+    /// The rule for the turns of the assistant, if they are needed and the template has no generation blocks.
+    fn find_rule(&self) -> Result<Option<TurnRule>, TemplateError> {
+        let stop = match &self.options.final_stop {
+            Some(FinalStop::Token(token)) => Some(token.as_str()),
+            _ => None,
+        };
+        if self.has_generation_blocks() {
+            return match stop {
+                Some(_) => Err(unusable(
+                    "`final_stop` has no effect on a template with generation blocks; leave it out",
+                )),
+                None => Ok(None),
+            };
+        }
+        let needed = match &self.options.train_on {
+            TrainOn::Assistant | TrainOn::Last => true,
+            TrainOn::All | TrainOn::None => stop.is_some(),
+            TrainOn::Roles(roles) => stop.is_some() || roles.iter().any(|role| role == "assistant"),
+        };
+        if !needed {
+            return Ok(None);
+        }
+        let rule = self.probe_turns().map_err(unusable)?;
+        if !self.tokens.is_empty() {
+            match stop {
+                Some(_) if rule.last_closed => {
+                    return Err(unusable(
+                        "`final_stop` has no effect: the template closes the last turn; leave it out",
+                    ));
+                }
+                Some(token) if !self.tokens.contains(token) => {
+                    return Err(unusable(format!(
+                        "`final_stop` \"{token}\" is no added token of the tokenizer"
+                    )));
+                }
+                None if !rule.last_closed && self.options.final_stop.is_none() => {
+                    return Err(unusable(
+                        "no token closes the last turn of the assistant: name the token that a model should stop with, `final_stop TOKEN`, or `final_stop none`",
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(Some(rule))
+    }
+
+    fn probe_turns(&self) -> Result<TurnRule, String> {
+        let mut fault = None;
+        for form in PROBE_FORMS {
+            let mut rule = TurnRule { closed: true, last_closed: true, ..TurnRule::default() };
+            let (mut probes, mut tool_probes) = (Vec::new(), Vec::new());
+            for thinking in [None, Some(true), Some(false)] {
+                for reasoning in [false, true] {
+                    let Some(chat) = self.probe(form, reasoning) else { continue };
+                    let rendered = match self.run(&chat, chat.messages.len(), false, thinking) {
+                        Ok(rendered) => rendered,
+                        Err(error) => {
+                            fault.get_or_insert(error.message);
+                            continue;
+                        }
+                    };
+                    let layout = Layout::new(&rendered, &chat.origins, chat.messages.len());
+                    for (number, closed) in [(1, &mut rule.closed), (3, &mut rule.last_closed)] {
+                        if !layout.text.contains(["", "Answer Wzq one", "", "Answer Wzq two"][number]) {
+                            continue;
+                        }
+                        let Some(turn) = layout.turn(number, "assistant")? else { continue };
+                        let prompt = self.run(&chat, number, true, thinking).ok();
+                        let probe = Probe::new(
+                            &layout,
+                            &turn,
+                            prompt.as_ref().map(|prompt| prompt.text.as_str()),
+                            &self.tokens,
+                        );
+                        *closed &= probe.closed;
+                        probes.push(probe);
+                    }
+                }
+                let Some(chat) = self.tool_probe(form, self.argument_text) else { continue };
+                let Ok(rendered) = self.run(&chat, chat.messages.len(), false, thinking) else { continue };
+                let layout = Layout::new(&rendered, &chat.origins, chat.messages.len());
+                if let Ok(Some(turn)) = layout.turn(3, "assistant") {
+                    let prompt = self.run(&chat, 3, true, thinking).ok();
+                    tool_probes.push(Probe::new(
+                        &layout,
+                        &turn,
+                        prompt.as_ref().map(|prompt| prompt.text.as_str()),
+                        &self.tokens,
+                    ));
+                }
+            }
+            if probes.is_empty() {
+                continue;
+            }
+            rule.header = common_header(&probes, &self.tokens).ok_or(
+                "the turns of the assistant start differently from the generation prompt, so that their header is not known; add generation blocks to the template: {% generation %} … {% endgeneration %}",
+            )?;
+            // One that starts alike has more of the turn only because these probes have fewer kinds of turns.
+            rule.header_after_tool = common_header(&tool_probes, &self.tokens)
+                .filter(|header| self.tokens.common_prefix(header, &rule.header) == 0);
+            if self.tokens.is_empty() {
+                (rule.closed, rule.last_closed) = (true, true);
+            }
+            return Ok(rule);
+        }
+        Err(match fault {
+            Some(fault) => format!("the template does not render a question and its answer: {fault}"),
+            None => "the template writes nothing of the answer of a chat with a question and its answer"
+                .to_owned(),
+        })
+    }
+}
+
+/// How a probe gives its content.
+struct ProbeForm {
+    parts: bool,
+}
+
+const PROBE_FORMS: &[ProbeForm] = &[ProbeForm { parts: false }, ProbeForm { parts: true }];
+
+impl ProbeForm {
+    fn content(&self, text: &str) -> String {
+        if self.parts { format!(r#"[{{"type": "text", "text": "{text}"}}]"#) } else { format!("\"{text}\"") }
+    }
+}
+
+fn probe_chat(messages: &[String], argument_text: ArgumentText) -> Option<Box<Chat>> {
+    match ChatInput::parse(&format!("{{\"messages\": [{}]}}", messages.join(", ")), argument_text) {
+        Ok(ChatInput::Chat(chat)) => Some(chat),
+        _ => None,
+    }
+}
+
+/// Two texts as one, of which the second one is trained. No template is used, and nothing is added.
+pub fn render_pair(prompt: &str, completion: &str) -> RenderedChat {
+    let text = format!("{prompt}{completion}");
+    let piece = |end: usize, message: u32, role: &str| ChatPiece {
+        end,
+        source: Source::Content { message: Some(message), role: role.into() },
+    };
+    let mut pieces = vec![piece(prompt.len(), 0, "user"), piece(text.len(), 1, "assistant")];
+    let mut start = 0;
+    pieces.retain(|piece| std::mem::replace(&mut start, piece.end) < piece.end);
+    let trained = std::iter::once(prompt.len()..text.len()).filter(|_| !completion.is_empty()).collect();
+    RenderedChat { pieces, trained, text, notes: Vec::new() }
+}
+
+fn trained_pair(prompt: &str, completion: &str) -> Result<RenderedChat, ChatReject> {
+    if completion.is_empty() {
+        return Err(ChatReject {
+            code: ChatRejectCode::NothingToTrain,
+            message: "the completion is empty".to_owned(),
+        });
+    }
+    Ok(render_pair(prompt, completion))
+}

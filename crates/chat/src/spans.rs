@@ -1,0 +1,352 @@
+//! Which characters of a rendered chat are trained: `TurnRule` for templates without generation blocks.
+
+use std::ops::Range;
+
+use crate::chat::{Field, Message, Origin};
+use crate::template::{Piece, Rendered};
+use crate::value::{Source, TEMPLATE};
+
+/// Strings of the added tokens of a tokenizer, the longest first. White space is left out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AddedTokens(Vec<String>);
+
+impl AddedTokens {
+    pub(crate) fn new(tokens: &[String]) -> AddedTokens {
+        let mut tokens: Vec<String> =
+            tokens.iter().filter(|token| !token.trim().is_empty()).cloned().collect();
+        tokens.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        tokens.dedup();
+        AddedTokens(tokens)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn contains(&self, token: &str) -> bool {
+        self.0.iter().any(|known| known == token)
+    }
+
+    /// The first token in a text; the longest one of those that start there.
+    fn find(&self, text: &str) -> Option<Range<usize>> {
+        let found =
+            self.0.iter().filter_map(|token| text.find(token.as_str()).map(|at| at..at + token.len()));
+        found.min_by_key(|token| (token.start, usize::MAX - token.end))
+    }
+
+    /// Whether a token is the end of a text, before white space.
+    fn closes(&self, text: &str) -> bool {
+        let text = text.trim_end();
+        self.0.iter().any(|token| text.ends_with(token.trim_end()))
+    }
+
+    /// The length of the longest common prefix of two texts that splits no token of either.
+    pub(crate) fn common_prefix(&self, left: &str, right: &str) -> usize {
+        let mut length = left.bytes().zip(right.bytes()).take_while(|(a, b)| a == b).count();
+        while !left.is_char_boundary(length) || !right.is_char_boundary(length) {
+            length -= 1;
+        }
+        length.min(self.unsplit(left, length)).min(self.unsplit(right, length))
+    }
+
+    /// The start of the token of `text` that contains `at` inside, or else `at`.
+    fn unsplit(&self, text: &str, at: usize) -> usize {
+        let mut start = 0;
+        while let Some(token) = text.get(start..).and_then(|rest| self.find(rest)) {
+            let token = start + token.start..start + token.end;
+            if token.start >= at {
+                break;
+            }
+            if token.end > at {
+                return token.start;
+            }
+            start = token.end;
+        }
+        at
+    }
+}
+
+/// The text that was emitted for a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Nothing.
+    Empty,
+    One(Range<usize>),
+    /// In several places.
+    Split,
+}
+
+/// A rendered chat, and what its pieces say.
+pub(crate) struct Layout<'a> {
+    pub(crate) text: &'a str,
+    pieces: &'a [Piece],
+    origins: &'a [Origin],
+    /// The turn of each message.
+    pub(crate) turns: Vec<Turn>,
+}
+
+impl<'a> Layout<'a> {
+    pub(crate) fn new(rendered: &'a Rendered, origins: &'a [Origin], messages: usize) -> Layout<'a> {
+        let mut turns = vec![Turn::Empty; messages];
+        let (mut start, mut emitted, mut last) = (0, 0, None);
+        for piece in &rendered.pieces {
+            if let Some(turn) = piece.turn
+                && let Some(slot) = turns.get_mut(turn as usize)
+            {
+                *slot = match slot {
+                    Turn::Empty => Turn::One(start..piece.end),
+                    Turn::One(range) if range.end == start => Turn::One(range.start..piece.end),
+                    _ => Turn::Split,
+                };
+                (emitted, last) = (piece.end, Some(turn as usize));
+            }
+            start = piece.end;
+        }
+        // Text after the loop belongs to the last message, even if its iteration has emitted nothing.
+        if let Some(last) = last
+            && emitted < start
+            && let Some(slot) = turns.last_mut()
+        {
+            *slot = match slot {
+                Turn::Empty => Turn::One(emitted..start),
+                Turn::One(range) if last + 1 == messages => Turn::One(range.start..start),
+                _ => Turn::Split,
+            };
+        }
+        Layout { text: &rendered.text, pieces: &rendered.pieces, origins, turns }
+    }
+
+    /// The pieces of a range, cut at its ends.
+    pub(crate) fn pieces(&self, range: Range<usize>) -> impl Iterator<Item = (Range<usize>, Source)> {
+        let first = self.pieces.partition_point(|piece| piece.end <= range.start);
+        let mut start = range.start;
+        self.pieces[first..].iter().map_while(move |piece| {
+            let end = piece.end.min(range.end);
+            let cut = (start < end).then_some((start..end, piece.source));
+            start = end;
+            cut
+        })
+    }
+
+    /// The text at the start of a range that the template has written.
+    pub(crate) fn template_text(&self, range: Range<usize>) -> &'a str {
+        let content = self.pieces(range.clone()).find(|(_, source)| *source != TEMPLATE);
+        self.text
+            .get(range.start..content.map_or(range.end, |(content, _)| content.start))
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn origin(&self, source: Source) -> Option<&'a Origin> {
+        self.origins.get((source as usize).checked_sub(1)?)
+    }
+
+    /// The message other than `number` whose text is in a range.
+    fn foreign(&self, range: Range<usize>, number: usize) -> Option<u32> {
+        let origins = self.pieces(range).filter_map(|(_, source)| self.origin(source));
+        let mut messages =
+            origins.filter(|origin| origin.field != Field::Other).filter_map(|origin| origin.message);
+        messages.find(|message| *message as usize != number)
+    }
+
+    /// Whether content or reasoning of a message is outside of a range. The name of a call may be in the turn of its result.
+    fn strays(&self, range: &Range<usize>, number: usize) -> bool {
+        let mut start = 0;
+        self.pieces.iter().any(|piece| {
+            let outside = start < range.start || piece.end > range.end;
+            start = piece.end;
+            outside
+                && self.origin(piece.source).is_some_and(|origin| {
+                    origin.message.is_some_and(|message| message as usize == number)
+                        && matches!(origin.field, Field::Content(_) | Field::Reasoning)
+                })
+        })
+    }
+
+    /// The turn of a message, which must hold all of its text and no text of another message.
+    pub(crate) fn turn(&self, number: usize, role: &str) -> Result<Option<Range<usize>>, String> {
+        let refuse = |what: &str| {
+            format!(
+                "{what}; add generation blocks to the template: {{% generation %}} … {{% endgeneration %}}"
+            )
+        };
+        let range = match self.turns.get(number) {
+            Some(Turn::One(range)) => range.clone(),
+            Some(Turn::Split) => {
+                return Err(refuse(&format!("the template writes messages[{number}] in several places")));
+            }
+            _ => 0..0,
+        };
+        if let Some(other) = self.foreign(range.clone(), number) {
+            return Err(refuse(&format!(
+                "the template writes text of messages[{other}] into the turn of messages[{number}]"
+            )));
+        }
+        if self.strays(&range, number) {
+            return Err(refuse(&format!(
+                "the template writes text of messages[{number}] ({role}) outside of its turn"
+            )));
+        }
+        Ok((!range.is_empty()).then_some(range))
+    }
+}
+
+/// What is trained of the turns of the assistant: found once for each template, by rendering probe chats.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TurnRule {
+    /// What a template writes before the answer to a user, as in its generation prompt.
+    pub(crate) header: String,
+    /// What a template writes before the answer after the result of a tool, where it differs.
+    pub(crate) header_after_tool: Option<String>,
+    /// Whether an added token closes the turns before the last one.
+    pub(crate) closed: bool,
+    /// Whether an added token closes the last turn.
+    pub(crate) last_closed: bool,
+}
+
+impl TurnRule {
+    /// The start of the text after the header of a turn.
+    fn after_header(
+        &self,
+        layout: &Layout<'_>,
+        turn: &Range<usize>,
+        after_tool: bool,
+        bos: &str,
+        tokens: &AddedTokens,
+    ) -> usize {
+        let written = layout.template_text(turn.clone());
+        let headers = match &self.header_after_tool {
+            Some(header) if after_tool => [header.as_str(), self.header.as_str()],
+            other => [self.header.as_str(), other.as_deref().unwrap_or_default()],
+        };
+        for skipped in [0, bos.len()] {
+            if skipped > 0 && !written.starts_with(bos) {
+                break;
+            }
+            let rest = &written[skipped..];
+            if let Some(header) =
+                headers.iter().find(|header| !header.is_empty() && rest.starts_with(**header))
+            {
+                return turn.start + skipped + header.len();
+            }
+        }
+        // A turn may have less of the header: some templates write `<think>` as a part of it.
+        let skipped = if written.starts_with(bos) { bos.len() } else { 0 };
+        let common = tokens.common_prefix(&written[skipped..], headers[0]);
+        turn.start + if common == 0 { 0 } else { skipped + common }
+    }
+
+    /// The trained range of a turn of the assistant.
+    pub(crate) fn trained(
+        &self,
+        layout: &Layout<'_>,
+        number: usize,
+        messages: &[Message],
+        bos: &str,
+        tokens: &AddedTokens,
+    ) -> Result<Option<Range<usize>>, String> {
+        let Some(message) = messages.get(number) else { return Ok(None) };
+        let Some(turn) = layout.turn(number, &message.role)? else { return Ok(None) };
+        let after_tool = number
+            .checked_sub(1)
+            .and_then(|before| messages.get(before))
+            .is_some_and(|before| *before.role == *"tool");
+        let start = self.after_header(layout, &turn, after_tool, bos, tokens);
+        let mut end = turn.end;
+        if !self.closed && end < layout.text.len() {
+            // The template closes a turn with the start of the next one.
+            let next = layout.template_text(end..layout.text.len());
+            end += tokens.find(next).map_or(0, |token| token.end);
+        }
+        Ok((start < end).then_some(start..end))
+    }
+}
+
+/// The trained range of a turn that the assistant has not written: from its first character of content to its end.
+pub(crate) fn trained_of_others(
+    layout: &Layout<'_>,
+    number: usize,
+    role: &str,
+) -> Result<Option<Range<usize>>, String> {
+    let Some(turn) = layout.turn(number, role)? else { return Ok(None) };
+    let start = turn.start + layout.template_text(turn.clone()).len();
+    Ok((start < turn.end).then_some(start..turn.end))
+}
+
+/// What one probe says of a turn of the assistant.
+pub(crate) struct Probe {
+    /// What both the generation prompt and the turn start with. None if they cannot be compared.
+    pub(crate) header: Option<String>,
+    /// Whether the generation prompt is empty.
+    pub(crate) no_prompt: bool,
+    /// What the template writes before the content.
+    pub(crate) written: String,
+    pub(crate) closed: bool,
+}
+
+impl Probe {
+    /// Compares a turn with the generation prompt of the chat before it.
+    pub(crate) fn new(
+        layout: &Layout<'_>,
+        turn: &Range<usize>,
+        prompt: Option<&str>,
+        tokens: &AddedTokens,
+    ) -> Probe {
+        let written = layout.template_text(turn.clone());
+        let prompt = prompt.and_then(|prompt| prompt.strip_prefix(&layout.text[..turn.start]));
+        let header = prompt.map(|prompt| written[..tokens.common_prefix(prompt, written)].to_owned());
+        Probe {
+            header,
+            no_prompt: prompt.is_some_and(str::is_empty),
+            written: written.to_owned(),
+            closed: tokens.closes(&layout.text[turn.clone()]),
+        }
+    }
+}
+
+/// The header that all probes agree on. None if the generation prompt and the turns start differently.
+pub(crate) fn common_header(probes: &[Probe], tokens: &AddedTokens) -> Option<String> {
+    let fold = |texts: &mut dyn Iterator<Item = &str>| -> Option<String> {
+        let first = texts.next()?.to_owned();
+        Some(texts.fold(first, |header, text| header[..tokens.common_prefix(&header, text)].to_owned()))
+    };
+    let compared: Vec<&Probe> = probes.iter().filter(|probe| probe.header.is_some()).collect();
+    if compared.is_empty() {
+        return None;
+    }
+    if compared.iter().all(|probe| probe.no_prompt) {
+        // The template has no generation prompt: what it writes before all answers is their header, unless that is only
+        // white space, which a model writes, too.
+        let written = fold(&mut probes.iter().map(|probe| probe.written.as_str()))?;
+        return Some(if written.trim().is_empty() { String::new() } else { written });
+    }
+    let header = fold(&mut compared.iter().filter_map(|probe| probe.header.as_deref()))?;
+    Some(header).filter(|header| !header.is_empty())
+}
+
+/// The same characters as disjoint ranges in order, none adjacent to another.
+pub(crate) fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.retain(|range| range.start < range.end);
+    ranges.sort_by_key(|range| range.start);
+    let mut out: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match out.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => out.push(range),
+        }
+    }
+    out
+}
+
+/// Those parts of `ranges` that are in none of `holes`.
+pub(crate) fn without(ranges: &[Range<usize>], holes: &[Range<usize>]) -> Vec<Range<usize>> {
+    let mut out = Vec::new();
+    for range in ranges {
+        let mut start = range.start;
+        for hole in holes.iter().filter(|hole| hole.start < range.end && hole.end > range.start) {
+            out.push(start..hole.start.max(start));
+            start = start.max(hole.end);
+        }
+        out.push(start..range.end);
+    }
+    merged(out)
+}

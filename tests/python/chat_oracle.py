@@ -1,0 +1,372 @@
+"""Compares chats rendered by `dsconvert-chat` with `transformers`, over a folder of chat templates.
+
+    cargo build --release -p dsconvert-chat --example chats
+    python tests/python/chat_oracle.py FOLDER --program target/release/examples/chats
+
+FOLDER holds `NAME.jinja`, and `NAME_training.jinja` where somebody has added generation blocks: a checkout of
+huggingface/trl has such a folder, `trl/chat_templates`. For each template, random conversations are rendered:
+
+(a) the text is the same as that of `transformers`;
+(b) with generation blocks, the trained text is what `return_assistant_tokens_mask` selects;
+(c) without generation blocks, the trained text is that of `NAME_training.jinja`, wherever both render the same text.
+"""
+
+import argparse
+import datetime
+import json
+import random
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from transformers.utils import chat_template_utils
+
+# Jinja's `strftime_now` and the option `now` have the same time.
+NOW = datetime.datetime(2026, 3, 4, 15, 6, 7)
+
+
+class FixedTime(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return NOW
+
+
+chat_template_utils.datetime = FixedTime
+
+# Beginning of sequence, end of sequence. Strings that no template writes itself.
+SPECIAL_TOKENS = {"bos_token": "<|bos|>", "eos_token": "<|eos|>"}
+
+WORDS = [
+    "yes", "no", "The", "answer", "is", "42", "3.5", "naïve", "Straße", "Ελλάδα", "Привет", "世界", "日本語", "مرحبا", "שלום", "हिन्दी",
+    "🙂", "👩‍👩‍👧‍👦", "🇫🇷", "e\u0301", "ﬁ", "\u00a0", "\u2028", "\u200b", "<b>", "&amp;", "'quoted'", '"double"', "back\\slash", "{{ x }}",
+    "{% y %}", "tab\there", "new\nline", "two\n\nlines", "\r\n", "x" * 40, "[INST]", "###", "/nothink", "user", "assistant", "system",
+]
+ODD_CONTENT = [
+    "", "", " ", "\n", "  leading", "trailing  ", "trailing\n\n", "\n both \n", "<think>a</think>b", "<think>\nplan\n</think>\n\nanswer",
+    "only </think> closed", "only <think> open", "<think></think>", "<|im_end|>", "<|im_start|>user\nhi", "</s>", "<tool_call>x</tool_call>",
+]
+ARGUMENTS = [
+    "text", "", 'with "quotes"', "Ünï\ncode 🙂", "<tag>&'", 0, -1, 17, 2.5, 1e-07, 1e16, 1e300, True, False, None, [], [1, 2], ["a", "ß"],
+    {}, {"k": "v", "n": {"deep": [1, {"x": None}]}}, "</tool_call>",
+]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "description": "The weather of a place — now.",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "city": {"type": "string", "description": "Name of the city", "enum": ["Köln", "Paris"]},
+                    "days": {"type": "integer", "description": "Days", "default": 3},
+                    "flags": {"type": "array", "items": {"type": "string"}, "description": "Flags"},
+                    "place": {
+                        "type": "object",
+                        "description": "A place",
+                        "properties": {"lat": {"type": "number", "description": "Latitude"}},
+                        "required": ["lat"],
+                    },
+                },
+                "required": ["city"],
+            },
+        },
+    },
+    {
+        "type": "function",
+        "function": {"name": "noop", "description": "Does nothing", "parameters": {"type": "object", "properties": {}}},
+    },
+]
+
+
+def text(choose):
+    if choose.random() < 0.25:
+        return choose.choice(ODD_CONTENT)
+    words = [choose.choice(WORDS) for _ in range(choose.randint(1, 12))]
+    return "".join(word + choose.choice([" ", " ", " ", "", "\n"]) for word in words)
+
+
+def tool_call(choose, number, style):
+    arguments = {f"{choose.choice(['city', 'days', 'größe', 'a b', 'x'])}{i or ''}": choose.choice(ARGUMENTS)
+                 for i in range(choose.randint(0, 3))}
+    if style["arguments"] == "string":
+        arguments = json.dumps(arguments, ensure_ascii=choose.random() < 0.3)
+    call = {"type": "function", "function": {"name": choose.choice(["get_weather", "noop"]), "arguments": arguments}}
+    if choose.random() < 0.5:
+        call["id"] = f"call{number}"
+    if style["bare calls"]:
+        call = call["function"]
+    return call
+
+
+def conversation(choose):
+    """A chat as a user stores it: an object with `messages`, and perhaps `tools` and `chat_template_kwargs`."""
+    style = {
+        "arguments": choose.choice(["object", "object", "string"]),
+        "bare calls": choose.random() < 0.05,
+        "parts": choose.random() < 0.4,
+        "tools": choose.random() < 0.3,
+        "calls": choose.choice([0.0, 0.0, 0.0, 0.5]),
+        "call content": choose.choice(["", "null", "text"]),
+        "reasoning": choose.choice([0.0, 0.0, 0.6, 1.0]),
+        "strict": choose.random() < 0.85,
+    }
+
+    def content(value):
+        if not style["parts"]:
+            return value
+        parts = [{"type": "text", "text": value}]
+        if choose.random() < 0.1:
+            parts.append({"type": "text", "text": text(choose)})
+        return parts
+
+    messages = []
+    if choose.random() < 0.5:
+        messages.append({"role": "system" if choose.random() < 0.97 else "developer", "content": content(text(choose))})
+    turns, calls = choose.randint(1, 9), 0
+    role = "user" if choose.random() < 0.95 else "assistant"
+    for _ in range(turns):
+        if not style["strict"] and choose.random() < 0.2:
+            role = choose.choice(["user", "assistant", "system", "tool"])
+        message = {"role": role, "content": content(text(choose))}
+        if role == "assistant":
+            if choose.random() < style["reasoning"]:
+                message[choose.choice(["reasoning_content", "reasoning_content", "thinking", "reasoning"])] = text(choose)
+            if choose.random() < style["calls"]:
+                number = choose.choice([1, 1, 2])
+                message["tool_calls"] = [tool_call(choose, calls + i, style) for i in range(number)]
+                calls += number
+                match style["call content"]:
+                    case "null":
+                        message["content"] = None
+                    case "":
+                        message["content"] = content("")
+            elif choose.random() < 0.1:
+                message["tool_calls"] = None
+        if choose.random() < 0.2:
+            message = dict(choose.sample(list(message.items()), len(message)))
+        messages.append(message)
+        if "tool_calls" in message and message["tool_calls"]:
+            for call in message["tool_calls"]:
+                if choose.random() < 0.95:
+                    answer = {"role": "tool", "content": content(text(choose))}
+                    if "id" in call:
+                        answer["tool_call_id"] = call["id"]
+                    if choose.random() < 0.3:
+                        answer["name"] = call.get("function", call)["name"]
+                    messages.append(answer)
+            role = "assistant"
+        else:
+            role = "assistant" if role != "assistant" else "user"
+    chat = {"messages": messages}
+    if style["tools"] or (style["calls"] and choose.random() < 0.8):
+        chat["tools"] = choose.choice([TOOLS, TOOLS, TOOLS[:1], TOOLS[1:], []])
+    if choose.random() < 0.2:
+        options = {"enable_thinking": choose.choice([True, False])}
+        if choose.random() < 0.3:
+            options = {choose.choice(["preserve_thinking", "truncate_history_thinking", "add_vision_id", "low_effort"]): True}
+        chat["chat_template_kwargs"] = options
+    return chat
+
+
+def reference(template, chat, spans=False):
+    """The text that `transformers` renders, and the characters that its tracker selects; or the error."""
+    messages = [{key: value for key, value in message.items() if value is not None} for message in chat["messages"]]
+    try:
+        rendered, ranges = chat_template_utils.render_jinja_template(
+            conversations=[messages],
+            tools=chat.get("tools"),
+            chat_template=template,
+            return_assistant_tokens_mask=spans,
+            add_generation_prompt=False,
+            **{**SPECIAL_TOKENS, **chat.get("chat_template_kwargs", {})},
+        )
+    except Exception as error:  # What a template raises is arbitrary.
+        return None, f"{type(error).__name__}: {error}"
+    return rendered[0], merged(ranges[0]) if spans else []
+
+
+def merged(ranges):
+    """The same characters as disjoint ranges in order."""
+    out = []
+    for start, end in sorted(ranges):
+        if start == end:
+            continue
+        if out and start <= out[-1][1]:
+            out[-1][1] = max(out[-1][1], end)
+        else:
+            out.append([start, end])
+    return out
+
+
+def added_tokens(*templates):
+    """What looks like an added token in the source of templates, so that no tokenizer is needed."""
+    found = {token for template in templates for token in re.findall(r"</?[|｜]?[A-Za-z_▁][\w▁ .]*[|｜]?>", template)}
+    found |= {token for template in templates for token in re.findall(r"\[/?[A-Za-z_]+\]", template)}
+    return sorted(found | set(SPECIAL_TOKENS.values()) | {"<|", "|>"} - {"<|", "|>"})
+
+
+class Program:
+    """The example `chats`: renders all conversations with one template."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def render(self, template, chats, **options):
+        options = {"special_tokens": SPECIAL_TOKENS, "now": NOW.strftime("%Y-%m-%dT%H:%M:%S"), **options}
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "template.jinja"
+            file.write_bytes(template.encode())
+            lines = "".join(json.dumps(chat, ensure_ascii=False) + "\n" for chat in chats).encode()
+            done = subprocess.run([self.path, file, json.dumps(options)], input=lines, capture_output=True)
+        if done.returncode:
+            return done.stderr.decode().strip()
+        return [self.in_characters(json.loads(line)) for line in done.stdout.decode().split("\n") if line]
+
+    @staticmethod
+    def in_characters(result):
+        if "text" in result:
+            encoded = result["text"].encode()
+            result["trained"] = [[len(encoded[:at].decode()) for at in span] for span in result["trained"]]
+        return result
+
+
+def show(chat, ours, text, spans=None):
+    lines = ["  chat   " + json.dumps(chat, ensure_ascii=False), "  theirs " + repr(text), "  ours   " + repr(ours.get("text", ours))]
+    if spans is not None:
+        lines += ["  theirs " + repr([text[a:b] for a, b in spans]),
+                  "  ours   " + repr([ours["text"][a:b] for a, b in ours.get("trained", [])] if "text" in ours else ours)]
+    return "\n".join(lines)
+
+
+def chats_for(name, template, count, seed):
+    """Conversations until `count` of them render, and the others, which do not."""
+    choose = random.Random(f"{seed} {name}")
+    chats, rendering = [], 0
+    for _ in range(count * 40):
+        chat = conversation(choose)
+        ok = reference(template, chat)[0] is not None
+        # Not more failures than renderings: both are compared.
+        if ok or len(chats) < 2 * rendering + 20:
+            chats.append(chat)
+            rendering += ok
+        if rendering >= count:
+            break
+    return chats
+
+
+class Tally:
+    def __init__(self, kind, name, verbose):
+        self.kind, self.name, self.verbose = kind, name, verbose
+        self.equal, self.different, self.skipped, self.reasons = 0, 0, 0, {}
+
+    def add(self, equal, reason, describe):
+        if equal:
+            self.equal += 1
+            return
+        self.different += 1
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        if self.reasons[reason] <= self.verbose:
+            print(f"({self.kind}) {self.name}: {reason}\n{describe()}")
+
+    def line(self):
+        reasons = "; ".join(f"{count} × {reason}" for reason, count in sorted(self.reasons.items()))
+        return f"| {self.kind} | {self.name} | {self.equal} | {self.different} | {self.skipped} | {reasons} |"
+
+
+def with_objects(chat):
+    """The chat with arguments of calls as objects: where a template needs them, we accept JSON in a string, too."""
+    chat = json.loads(json.dumps(chat))
+    for message in chat["messages"]:
+        for call in message.get("tool_calls") or []:
+            function = call.get("function", call)
+            if isinstance(function["arguments"], str):
+                function["arguments"] = json.loads(function["arguments"])
+    return chat
+
+
+def references(template, chat, ours, spans=False):
+    """What `transformers` renders; with arguments as objects, if that is what we have rendered."""
+    theirs = reference(template, chat, spans)
+    if "text" in ours and ours["text"] != theirs[0]:
+        objects = reference(template, with_objects(chat), spans)
+        return objects if objects[0] == ours["text"] else theirs
+    return theirs
+
+
+def compare_text(program, name, template, chats, verbose):
+    tally = Tally("a", name, verbose)
+    results = program.render(template, chats, train_on="none", not_rendered="allow")
+    if isinstance(results, str):
+        tally.add(False, results, lambda: "")
+        return tally
+    for chat, ours in zip(chats, results, strict=True):
+        theirs, error = references(template, chat, ours)
+        if theirs is None:
+            tally.add("reject" in ours, "only we render", lambda: show(chat, ours, error))
+        elif "reject" in ours:
+            tally.add(False, "only transformers renders", lambda: show(chat, ours, theirs))
+        else:
+            tally.add(ours["text"] == theirs, "text", lambda: show(chat, ours, theirs))
+    return tally
+
+
+def compare_spans(program, kind, name, template, training, chats, verbose, **options):
+    tally = Tally(kind, name, verbose)
+    results = program.render(template, chats, not_rendered="allow", added_tokens=added_tokens(template, training), **options)
+    if isinstance(results, str):
+        tally.add(False, results, lambda: "")
+        return tally
+    for chat, ours in zip(chats, results, strict=True):
+        theirs, spans = references(training, chat, ours, spans=True)
+        if theirs is None or ("text" in ours and ours["text"] != theirs):
+            tally.skipped += 1
+        elif "text" in ours:
+            tally.add(ours["trained"] == spans, "spans", lambda: show(chat, ours, theirs, spans))
+        elif ours["reject"] == "nothing-to-train":
+            tally.add(not spans, "nothing to train", lambda: show(chat, ours, theirs, spans))
+        elif kind == "c" and reference(template, chat)[0] != theirs:
+            tally.skipped += 1
+        else:
+            reason = re.sub(r"\d+", "N", ours["reject"] + ": " + ours["message"])
+            tally.add(False, reason, lambda: show(chat, ours, theirs, spans))
+    return tally
+
+
+def run(folder, program, count, only=None, seed=0, verbose=0):
+    """The tallies of all templates in a folder."""
+    for path in sorted(Path(folder).glob("*.jinja")):
+        name = path.stem
+        if only and name not in only:
+            continue
+        template = path.read_text()
+        chats = chats_for(name, template, count, seed)
+        yield compare_text(program, name, template, chats, verbose)
+        if re.search(r"\{%-?\s*generation\s*-?%\}", template):
+            yield compare_spans(program, "b", name, template, template, chats, verbose)
+        elif (training := path.with_name(f"{name}_training.jinja")).exists():
+            options = {"final_stop": "<|user|>"} if "<|observation|>" in template else {}
+            yield compare_spans(program, "c", name, template, training.read_text(), chats, verbose, **options)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder")
+    parser.add_argument("--program", required=True, help="the example `chats` of dsconvert-chat")
+    parser.add_argument("--count", type=int, default=300, help="conversations that render, for each template")
+    parser.add_argument("--only", action="append", help="name of a template")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--verbose", type=int, default=0, help="examples of each difference")
+    options = parser.parse_args()
+    print("| oracle | template | equal | different | rendered differently | differences |\n|---|---|---|---|---|---|")
+    different = 0
+    for tally in run(options.folder, Program(options.program), options.count, options.only, options.seed, options.verbose):
+        print(tally.line(), flush=True)
+        different += tally.different
+    return bool(different)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
