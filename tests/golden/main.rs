@@ -17,7 +17,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dsconvert::format::Format;
 use dsconvert::reader::{Dataset, VerifyOptions, verify};
+use dsconvert::sample::{Ids, Record, Value as Field};
+use dsconvert::schema::{IdWidth, Schema};
+use dsconvert::writer::{DatasetWriter, Provenance, WriterOptions};
 use serde_json::{Value, json};
 
 /// A dataset to be made in every format.
@@ -190,5 +194,87 @@ fn blank(value: &mut Value) {
             members.values_mut().for_each(blank);
         }
         _ => {}
+    }
+}
+
+/// Writes a dataset whose records mark the tokens to train on, as a program does. It has records without any token, with
+/// none and with only ones, and runs of 1 to 299 tokens.
+fn write_masks(format: &str, out: &Path) {
+    let schema = Schema::text(IdWidth::U32, Vec::new()).unwrap().with_assistant_masks().unwrap();
+    let options = WriterOptions {
+        format: format.parse::<Format>().unwrap(),
+        splits: vec!["train".to_owned(), "test".to_owned()],
+        shard_records: Some(5),
+        ..WriterOptions::new(2, "masks")
+    };
+    let writer = DatasetWriter::open(out, &schema, &options).unwrap();
+    for number in 0..2 {
+        let mut unit = writer.unit(number).unwrap();
+        for i in (0..14u32).filter(|i| i % 2 == number) {
+            let tokens = i * i * 11 % 700;
+            let ids: Vec<u32> = (0..tokens).map(|at| (at * 7919 + i * 104_729) % 151_936).collect();
+            let masks: Vec<u8> = match i {
+                3 => vec![0; ids.len()],
+                5 => vec![1; ids.len()],
+                _ => (0..tokens).map(|at| u8::from(at % (23 * i) >= 20 * i || at % 31 == i)).collect(),
+            };
+            let key = format!("chat-{i}");
+            let record = Record {
+                values: vec![
+                    Field::Text(key.into()),
+                    Field::Ids(Ids::pack(IdWidth::U32, &ids).unwrap()),
+                    Field::UInt(tokens.into()),
+                    Field::Text(format!("chats.jsonl#{}", i * 1000).into()),
+                    Field::Bytes(masks.into()),
+                ],
+            };
+            unit.push(record, if i % 5 == 4 { "test" } else { "train" }).unwrap();
+        }
+        unit.finish().unwrap();
+    }
+    writer.commit(&Provenance::default()).unwrap();
+}
+
+/// Records, and per split the number of tokens to train on, in the manifest and of each record in the index.
+fn masks_digest(path: &Path) -> Value {
+    let dataset = Dataset::open(path).unwrap();
+    let trained = |split: dsconvert::reader::Split| {
+        let of_record = |i| split.entry(i).unwrap().column(dataset.schema(), "trained");
+        let records: Vec<Option<u32>> = (0..split.len()).map(of_record).collect();
+        (split.name().to_owned(), json!({"all": split.info().unwrap().trained_tokens, "records": records}))
+    };
+    let trained: BTreeMap<String, Value> = dataset.splits().map(trained).collect();
+    json!({"records": digest(path), "trained": trained})
+}
+
+#[test]
+fn golden_masks_are_read_and_still_written() {
+    let digest_path = golden().join("v3/masks-digest.json");
+    let dir = tempfile::tempdir().unwrap();
+    for format in FORMATS {
+        let path = golden().join("v3").join(format!("masks-{format}"));
+        if std::env::var_os("DSCONVERT_WRITE_GOLDEN").is_some() {
+            if !path.exists() {
+                write_masks(format, &path);
+            }
+            if !digest_path.exists() {
+                let digest = serde_json::to_string_pretty(&masks_digest(&path)).unwrap();
+                std::fs::write(&digest_path, digest + "\n").unwrap();
+            }
+        }
+        let expected: Value = serde_json::from_slice(&std::fs::read(&digest_path).unwrap()).unwrap();
+        assert_eq!(masks_digest(&path), expected, "{format}");
+        let report = verify(&Dataset::open(&path).unwrap(), &VerifyOptions::default());
+        assert!(report.is_ok() && report.unlisted.is_empty(), "{format}: {:?}", report.problems);
+        let out = dir.path().join(format);
+        write_masks(format, &out);
+        let (then, now) = (files(&path), files(&out));
+        assert_eq!(then.keys().collect::<Vec<_>>(), now.keys().collect::<Vec<_>>());
+        assert_eq!(masks_digest(&out), expected, "{format}");
+        for (name, bytes) in &then {
+            let by_byte = [".msgpack", ".pb", ".jsonl"].iter().any(|end| name.ends_with(end));
+            assert!(!by_byte || bytes == &now[name], "{format}: {name} differs");
+        }
+        assert_same_manifest(&then["manifest.json"], &now["manifest.json"]);
     }
 }

@@ -13,19 +13,23 @@
 //! |---|---|
 //! | `string`, `binary`, `json`, `image`, `mask` | byte count as u64 LE, then the bytes |
 //! | `ids<u16>`, `ids<u32>` | byte count as u64 LE, then the ids, LE |
+//! | `flags` | byte count as u64 LE, then one byte 0 or 1 per token |
 //! | `bool`, integers, `label` | the value as i64 or u64, LE (bool: 0 or 1) |
 //! | `float32`, `float64` | the bits of the value as binary64, LE |
 //!
 //! Its size in bytes is the *canonical size* of the record; shard boundaries are based on it.
 
+mod aligned;
 mod ids;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+pub use aligned::{Aligned, Tokens, trained};
+pub(crate) use aligned::{from_runs, to_runs};
 pub use ids::{Ids, PackedIds};
 
-use crate::schema::{MAX_INDEX_COLUMNS, Schema};
+use crate::schema::{MAX_INDEX_COLUMNS, Schema, TRAINED};
 
 /// One value of a record. Its bytes are shared ([`Bytes`]) or, for short-lived access, borrowed (`&[u8]`).
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +46,7 @@ pub enum Value<B: AsRef<[u8]> = Bytes> {
     Float(f64),
     /// `string`, `json`.
     Text(Text<B>),
-    /// `binary`, `image`, `mask`.
+    /// `binary`, `image`, `mask`; `flags`, one byte 0 or 1 per token.
     Bytes(B),
     /// `ids<u16>`, `ids<u32>`.
     Ids(Ids<B>),
@@ -137,7 +141,7 @@ pub fn crc32c_of<B: AsRef<[u8]>>(values: &[Value<B>]) -> u32 {
 }
 
 /// Returns the length of a record according to its own values: the fields that state it, which must agree with its token
-/// ids if it has some. The error is a clause for a message.
+/// ids and aligned fields if it has some. The error is a clause for a message.
 ///
 /// # Errors
 ///
@@ -148,6 +152,7 @@ pub fn length_of<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result
         _ if schema.holds_token_ids() => return Err("the record has no token ids".to_owned()),
         _ => None,
     };
+    check_aligned(schema, values)?;
     let fields = schema.layout().length.fields;
     let mut numbers = fields.iter().map(|name| uint(schema, values, name));
     let length = numbers.try_fold(1u64, |product, number| product.checked_mul(number?));
@@ -160,6 +165,25 @@ pub fn length_of<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result
     }
 }
 
+/// Checks that the aligned fields of a record have one value for each of its token ids. The error is a clause for a
+/// message.
+pub(crate) fn check_aligned<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result<(), String> {
+    for at in schema.aligned() {
+        let ids = match schema.payload_field().and_then(|field| values.get(field)) {
+            Some(Value::Ids(ids)) => ids.len(),
+            _ => return Err("the record has no token ids".to_owned()),
+        };
+        let (Some(field), Some(Value::Bytes(flags))) = (schema.fields.get(at), values.get(at)) else {
+            return Err("the record has no mark for each token".to_owned());
+        };
+        let flags = flags.as_ref().len();
+        if flags != ids {
+            return Err(format!("the record has {ids} ids, but {flags} values in {:?}", field.name));
+        }
+    }
+    Ok(())
+}
+
 /// Returns the values of a record that the record index stores, too ([`Schema::index_columns`]), followed by zeros. `None`
 /// if the record lacks one, or one does not fit.
 pub fn index_values<B: AsRef<[u8]>>(
@@ -168,7 +192,13 @@ pub fn index_values<B: AsRef<[u8]>>(
 ) -> Option<[u32; MAX_INDEX_COLUMNS]> {
     let mut found = [0; MAX_INDEX_COLUMNS];
     for (slot, name) in found.iter_mut().zip(schema.index_columns()) {
-        *slot = u32::try_from(uint(schema, values, name)?).ok()?;
+        *slot = match schema.masks_field().filter(|_| *name == TRAINED) {
+            Some(masks) => match values.get(masks)? {
+                Value::Bytes(flags) => u32::try_from(trained(flags.as_ref())).ok()?,
+                _ => return None,
+            },
+            None => u32::try_from(uint(schema, values, name)?).ok()?,
+        };
     }
     Some(found)
 }
@@ -224,6 +254,12 @@ pub enum RejectCode {
     TooLong,
     /// Text containing the string of a special token, with `--special-in-text error`.
     SpecialToken,
+    /// A chat of which the template leaves something out.
+    NotRendered,
+    /// No token of the document, or of what is left of it, is to be trained on.
+    NothingToTrain,
+    /// A chat that is not a list of messages, or that the template rejects.
+    InvalidChat,
     /// An animated image, with `--animated reject`.
     Animated,
     /// A file listed in the metadata does not exist.
@@ -252,6 +288,9 @@ impl RejectCode {
             RejectCode::UnknownLabel => "unknown-label",
             RejectCode::TooLong => "too-long",
             RejectCode::SpecialToken => "special-token",
+            RejectCode::NotRendered => "not-rendered",
+            RejectCode::NothingToTrain => "nothing-to-train",
+            RejectCode::InvalidChat => "invalid-chat",
             RejectCode::Animated => "animated",
             RejectCode::MissingFile => "missing-file",
             RejectCode::UnsafePath => "unsafe-path",
@@ -319,6 +358,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn masks_have_one_value_per_token_and_are_counted() {
+        let schema = Schema::text(IdWidth::U16, vec![]).unwrap().with_assistant_masks().unwrap();
+        let document = |masks: &'static [u8]| {
+            vec![
+                Value::Text("k".into()),
+                Value::Ids(Ids::pack(IdWidth::U16, &[5, 6, 7]).unwrap()),
+                Value::UInt(3),
+                Value::Text("o".into()),
+                Value::Bytes(Bytes::from_static(masks)),
+            ]
+        };
+        assert_eq!(length_of(&schema, &document(&[0, 1, 1])), Ok(3));
+        assert_eq!(index_values(&schema, &document(&[0, 1, 1])), Some([2, 0]));
+        for wrong in [&[0, 1][..], &[0, 1, 1, 1], &[]] {
+            let why = format!("the record has 3 ids, but {} values in \"assistant_masks\"", wrong.len());
+            assert_eq!(length_of(&schema, &document(wrong)), Err(why));
+        }
+        let mut without = document(&[]);
+        without.pop();
+        assert!(length_of(&schema, &without).is_err() && index_values(&schema, &without).is_none());
+    }
+
     /// Every dataset depends on the canonical form: this test never changes.
     #[test]
     fn canonical_form_never_changes() {
@@ -349,6 +411,9 @@ mod tests {
             RejectCode::UnknownType,
             RejectCode::TooLarge,
             RejectCode::UnsafePath,
+            RejectCode::NotRendered,
+            RejectCode::NothingToTrain,
+            RejectCode::InvalidChat,
             RejectCode::DecoderPanicked,
         ] {
             assert_eq!(serde_json::to_string(&code).unwrap(), format!("\"{}\"", code.name()));

@@ -22,6 +22,10 @@ pub const LABEL: &str = "label";
 pub const INPUT_IDS: &str = "input_ids";
 /// Name of the field that holds the number of tokens.
 pub const LENGTH: &str = "length";
+/// Name of the field that marks the tokens to train on.
+pub const ASSISTANT_MASKS: &str = "assistant_masks";
+/// Name of the column of the record index with the number of tokens to train on.
+pub const TRAINED: &str = "trained";
 
 /// Content of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +85,8 @@ pub struct RecordLayout {
     pub payload: &'static str,
     /// How the length of a record follows from its fields.
     pub length: LengthRule,
-    /// Fields that the record index stores, too, each in 32 bits: at most [`MAX_INDEX_COLUMNS`].
+    /// Fields that the record index stores, too, each in 32 bits: at most [`MAX_INDEX_COLUMNS`]. A dataset may have others
+    /// ([`Schema::index_columns`]).
     pub index_columns: &'static [&'static str],
 }
 
@@ -92,7 +97,7 @@ impl RecordLayout {
     }
 }
 
-/// Maximum number of fields that the record index stores, too.
+/// Maximum number of columns of the record index that follow from fields.
 pub const MAX_INDEX_COLUMNS: usize = 2;
 
 /// How the length of a record follows from its fields.
@@ -199,6 +204,8 @@ pub enum FieldType {
     /// List of token ids or other unsigned numbers, four bytes each.
     #[serde(rename = "ids<u32>")]
     IdsU32,
+    /// One value 0 or 1 for each token of the record ([`Schema::aligned`]).
+    Flags,
 }
 
 impl FieldType {
@@ -216,6 +223,14 @@ impl FieldType {
             FieldType::IdsU16 => Some(IdWidth::U16),
             FieldType::IdsU32 => Some(IdWidth::U32),
             _ => None,
+        }
+    }
+
+    /// Returns the bytes per item in a record if values are lists of numbers.
+    pub fn item_bytes(self) -> Option<usize> {
+        match self {
+            FieldType::Flags => Some(1),
+            _ => self.id_width().map(IdWidth::bytes),
         }
     }
 
@@ -242,6 +257,7 @@ impl FieldType {
             FieldType::Label => "label",
             FieldType::IdsU16 => "ids<u16>",
             FieldType::IdsU32 => "ids<u32>",
+            FieldType::Flags => "flags",
         }
     }
 }
@@ -272,8 +288,8 @@ impl Field {
 
 /// Kind, fields in stored order, and class names.
 ///
-/// The built-in fields come first: `key`, then `image, width, height[, label]` or `input_ids, length`, then `origin`.
-/// Fields that the user chose to keep follow.
+/// The built-in fields come first: `key`, then `image, width, height[, label]` or `input_ids, length`, then `origin`, then
+/// `assistant_masks` if the dataset has them. Fields that the user chose to keep follow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schema {
     /// Content of the dataset.
@@ -314,6 +330,13 @@ impl Schema {
         Self { kind: Kind::Text, fields, class_names: Vec::new() }.checked()
     }
 
+    /// Adds the field [`ASSISTANT_MASKS`] to the schema of a text dataset, directly after the origin.
+    pub fn with_assistant_masks(mut self) -> Result<Self> {
+        let after = self.index_of(ORIGIN).map_or(self.fields.len(), |origin| origin + 1);
+        self.fields.insert(after, Field::required(ASSISTANT_MASKS, FieldType::Flags));
+        self.checked()
+    }
+
     /// Returns what follows from the kind of the dataset.
     pub fn layout(&self) -> &'static RecordLayout {
         self.kind.layout()
@@ -339,9 +362,21 @@ impl Schema {
         self.index_of(self.layout().payload)
     }
 
-    /// Returns the names of the fields that the record index stores, too.
+    /// Returns the names of the columns of the record index that follow from fields: those of the kind, and [`TRAINED`] if
+    /// the tokens to train on are marked.
     pub fn index_columns(&self) -> &'static [&'static str] {
-        self.layout().index_columns
+        if self.masks_field().is_some() { &[TRAINED] } else { self.layout().index_columns }
+    }
+
+    /// Returns the positions of the fields with one value per token. They are cut, split and packed together with the token
+    /// ids.
+    pub fn aligned(&self) -> impl Iterator<Item = usize> {
+        (0..).zip(&self.fields).filter(|(_, field)| field.ty == FieldType::Flags).map(|(at, _)| at)
+    }
+
+    /// Returns the position of the field that marks the tokens to train on, if there is one.
+    pub fn masks_field(&self) -> Option<usize> {
+        self.aligned().find(|&at| self.fields[at].name == ASSISTANT_MASKS)
     }
 
     /// Returns the position of the field with the classes of the records, if there is one.
@@ -375,6 +410,23 @@ impl Schema {
                 return Err(Error::corrupt(format!("the schema has no field {name:?}")));
             }
         }
+        let origin = self.index_of(ORIGIN);
+        if let Some(field) = self.aligned().find_map(|at| {
+            let field = &self.fields[at];
+            let is_right = self.holds_token_ids()
+                && field.name == ASSISTANT_MASKS
+                && !field.nullable
+                && origin.is_some_and(|origin| origin + 1 == at);
+            (!is_right).then_some(field)
+        }) {
+            return Err(Error::usage(format!(
+                "field {:?} cannot have the type flags, with one value per token",
+                field.name
+            ))
+            .help(format!(
+                "only {ASSISTANT_MASKS:?} of a text dataset has this type; it directly follows {ORIGIN:?} and is never null"
+            )));
+        }
         Ok(self)
     }
 }
@@ -404,6 +456,32 @@ mod tests {
     fn a_kept_field_may_not_shadow_a_built_in_one() {
         let twice = Schema::text(IdWidth::U16, vec![Field::nullable(ORIGIN, FieldType::String)]);
         assert!(twice.is_err_and(|e| e.to_string().contains("origin")));
+    }
+
+    #[test]
+    fn only_the_assistant_masks_after_the_origin_are_flags() {
+        let text = |extra| Schema::text(IdWidth::U16, extra);
+        let kept = Field::nullable("score", FieldType::Float64);
+        let masks = Field::required(ASSISTANT_MASKS, FieldType::Flags);
+        let schema = text(vec![kept.clone()]).unwrap();
+        assert_eq!((schema.aligned().count(), schema.index_columns()), (0, &[][..]));
+        let schema = schema.with_assistant_masks().unwrap();
+        assert_eq!(schema, text(vec![masks.clone(), kept.clone()]).unwrap());
+        assert_eq!((schema.masks_field(), schema.aligned().collect::<Vec<_>>()), (Some(4), vec![4]));
+        assert_eq!(schema.index_columns(), ["trained"]);
+        assert!(serde_json::to_string(&schema).unwrap().contains("\"type\":\"flags\""));
+        for wrong in [
+            text(vec![kept, masks.clone()]),
+            text(vec![Field::required("other", FieldType::Flags)]),
+            text(vec![Field::nullable(ASSISTANT_MASKS, FieldType::Flags)]),
+            Schema::images(None, vec![masks]),
+            schema.with_assistant_masks(),
+        ] {
+            assert_eq!(wrong.unwrap_err().kind(), ErrorKind::Usage);
+        }
+        // Datasets made before this type may have such a field.
+        let other = text(vec![Field::nullable(ASSISTANT_MASKS, FieldType::Json)]).unwrap();
+        assert_eq!((other.masks_field(), other.index_columns()), (None, &[][..]));
     }
 
     #[test]

@@ -68,7 +68,8 @@ fn shards() -> Vec<Shard> {
     );
     let dir = tempfile::tempdir().unwrap();
     let mut shards = Vec::new();
-    for schema in [images_with_everything(), Schema::text(IdWidth::U16, vec![]).unwrap()] {
+    let text = Schema::text(IdWidth::U16, vec![]).unwrap();
+    for schema in [images_with_everything(), text.clone(), text.with_assistant_masks().unwrap()] {
         let any = any_record(&schema);
         let records: Vec<Record> = (0..40).map(|_| any.new_tree(&mut runner).unwrap().current()).collect();
         for format in Format::ALL {

@@ -202,6 +202,56 @@ fn format_and_schema_are_inferred() {
     }
 }
 
+fn masked_record(i: usize, masks: &[u8]) -> Record {
+    let mut record = text_record(i, masks.len());
+    record.values.push(Value::Bytes(masks.to_vec().into()));
+    record
+}
+
+#[test]
+fn masks_are_written_and_inferred_in_every_format() {
+    let schema = Schema::text(IdWidth::U16, vec![]).unwrap().with_assistant_masks().unwrap();
+    let long: Vec<u8> = (0..40_000).map(|at| u8::from(at % 997 > 300)).collect();
+    let records: Vec<Record> = [&[0, 1, 1, 0][..], &[], &[1], &[0; 300], &[1; 300], &long]
+        .iter()
+        .enumerate()
+        .map(|(i, masks)| masked_record(i, masks))
+        .collect();
+    let dir = tempfile::tempdir().unwrap();
+    for format in Format::ALL {
+        round_trip(format, &schema, &records, &[3, 0, 5, 5, 1]);
+        let path = dir.path().join(format.name());
+        write(format, &schema, &records, &path);
+        let inferred = infer_schema(format, &Blob::open(&path, Access::Map, None).unwrap()).unwrap();
+        assert_eq!(inferred, schema, "{format}");
+    }
+}
+
+#[test]
+fn masks_that_are_no_flags_of_the_ids_are_refused() {
+    let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap().with_assistant_masks().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let mut short = masked_record(1, &[0, 1, 1]);
+    short.values[4] = Value::Bytes(vec![0, 1].into());
+    let mut null = short.clone();
+    null.values[4] = Value::Null;
+    for format in Format::ALL {
+        let file = NewFile::create(&dir.path().join(format.name())).unwrap();
+        let mut writer = writer(format, schema.clone(), file).unwrap();
+        for (record, why) in [
+            (&masked_record(1, &[0, 2]), "holds a value other than 0 and 1; expected required flags"),
+            (&short, "the record has 3 ids, but 2 values in \"assistant_masks\""),
+            (&null, "is null"),
+            (&text_record(1, 2), "4 values"),
+        ] {
+            let error = writer.push(record).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Usage, "{format}");
+            assert!(error.to_string().contains(why), "{format}: {error}");
+        }
+        writer.push(&masked_record(1, &[0, 1])).unwrap();
+    }
+}
+
 #[test]
 fn a_shard_with_another_schema_is_rejected() {
     let dir = tempfile::tempdir().unwrap();

@@ -210,7 +210,7 @@ impl Split {
         let dataset = &self.state.dataset;
         let files = self.info().map_or(&[][..], |s| &s.record_index);
         let index =
-            dataset.read_index(files, || RecordIndex::open(dataset.segments(files)?, dataset.schema.kind))?;
+            dataset.read_index(files, || RecordIndex::open(dataset.segments(files)?, &dataset.schema))?;
         Ok(self.state.records.get_or_init(|| index))
     }
 

@@ -154,7 +154,7 @@ impl Commit<'_> {
         let mut derived = DerivedFiles {
             work: &self.dir.work(),
             staged: &staged,
-            kind: planned.schema.kind,
+            schema: &planned.schema,
             splits: &planned.splits,
             dirs: &dirs,
             units: &units,

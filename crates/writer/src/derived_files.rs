@@ -14,7 +14,7 @@ use crate::index::{
     IndexEntry, IndexFile, LengthIndexBuilder, RecordIndexWriter, ShardEntry, write_shard_table,
 };
 use crate::manifest::{Counts, FileEntry, Split};
-use crate::schema::Kind;
+use crate::schema::{Schema, TRAINED};
 use crate::storage::{NewFile, Written, create_dir};
 
 /// Memory limit of all sorts at a time, in bytes.
@@ -26,7 +26,7 @@ pub(crate) struct DerivedFiles<'a> {
     pub work: &'a Path,
     /// Destination folder, in which the files have their paths in the dataset.
     pub staged: &'a Path,
-    pub kind: Kind,
+    pub schema: &'a Schema,
     pub splits: &'a [String],
     pub dirs: &'a UnitDirs,
     /// All units, which must be finished.
@@ -56,7 +56,8 @@ impl DerivedFiles<'_> {
         create_dir(&self.staged.join("index"))?;
         let mut splits = BTreeMap::new();
         for (ordinal, name) in self.splits.iter().enumerate() {
-            let mut index = SplitIndex::create(name, ordinal, self.kind, self.work, self.staged, self.dirs)?;
+            let mut index =
+                SplitIndex::create(name, ordinal, self.schema, self.work, self.staged, self.dirs)?;
             index.add_units(self.units)?;
             splits.insert(name.clone(), index.finish()?);
         }
@@ -121,7 +122,7 @@ pub(crate) struct SplitIndex<'a> {
     name: &'a str,
     /// Ordinal of the split.
     ordinal: usize,
-    kind: Kind,
+    schema: &'a Schema,
     staged: &'a Path,
     dirs: &'a UnitDirs,
     records: RecordIndexWriter,
@@ -130,6 +131,8 @@ pub(crate) struct SplitIndex<'a> {
     record_count: u64,
     shards: u64,
     bytes: u64,
+    /// Number of tokens to train on, if they are marked.
+    trained: Option<u64>,
 }
 
 impl<'a> SplitIndex<'a> {
@@ -137,7 +140,7 @@ impl<'a> SplitIndex<'a> {
     pub(crate) fn create(
         name: &'a str,
         ordinal: usize,
-        kind: Kind,
+        schema: &'a Schema,
         work: &Path,
         staged: &'a Path,
         dirs: &'a UnitDirs,
@@ -145,15 +148,16 @@ impl<'a> SplitIndex<'a> {
         Ok(Self {
             name,
             ordinal,
-            kind,
+            schema,
             staged,
             dirs,
-            records: RecordIndexWriter::create(staged, name, kind)?,
+            records: RecordIndexWriter::create(staged, name, schema)?,
             lengths: LengthIndexBuilder::new(work.to_owned(), SORT_BYTES),
             counts: Counts::default(),
             record_count: 0,
             shards: 0,
             bytes: 0,
+            trained: schema.masks_field().map(|_| 0),
         })
     }
 
@@ -187,6 +191,9 @@ impl<'a> SplitIndex<'a> {
 
     fn add_row(&mut self, row: IndexEntry) -> Result<()> {
         self.lengths.push(row.length)?;
+        if let (Some(all), Some(trained)) = (&mut self.trained, row.column(self.schema, TRAINED)) {
+            *all += u64::from(trained);
+        }
         self.records.push(&IndexEntry { shard: self.shards as u32 + row.shard, ..row })
     }
 
@@ -201,7 +208,7 @@ impl<'a> SplitIndex<'a> {
     pub(crate) fn finish(self) -> Result<Split> {
         let record_index = self.records.finish()?;
         let (mut length_index, length) =
-            self.lengths.finish(self.staged, self.name, self.kind.length_unit())?;
+            self.lengths.finish(self.staged, self.name, self.schema.length_unit())?;
         let length_histogram =
             length_index.pop().ok_or_else(|| Error::internal("the length index has no histogram"))?;
         Ok(Split {
@@ -211,6 +218,7 @@ impl<'a> SplitIndex<'a> {
             bytes: self.bytes,
             length,
             class_counts: None,
+            trained_tokens: self.trained,
             record_index,
             length_index,
             length_histogram,

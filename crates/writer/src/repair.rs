@@ -218,7 +218,7 @@ impl Repair<'_> {
         let made = DerivedFiles {
             work: &self.writer.dir().work(),
             staged: &staged,
-            kind: self.writer.units().schema.kind,
+            schema: &self.writer.units().schema,
             splits: &self.writer.units().splits,
             dirs,
             units: &units.collect::<Result<Vec<_>>>()?,

@@ -80,7 +80,7 @@ impl WriterOptions {
                 Error::usage("a dataset has at least one split, and their names differ").of_option("splits")
             );
         }
-        let schema = Arc::new(schema.clone());
+        let schema = Arc::new(schema.clone().checked()?);
         check_schema(self.format, &schema)?;
         Ok(PlannedUnits {
             plan: hex(&Sha256::digest(self.plan(&schema))),

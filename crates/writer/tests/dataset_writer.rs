@@ -349,3 +349,65 @@ fn rejects_filtered_items_and_duplicates_are_counted_and_listed() {
     );
     assert!(list("rejects.jsonl").contains(r#""origin":"a1","split":"train","code":"invalid-value""#));
 }
+
+/// Returns a record whose masks are `masks`, with one id for each.
+fn masked(key: &str, masks: &[u8]) -> Record {
+    let ids: Vec<u32> = (0..masks.len() as u32).collect();
+    let mut values = record(key, &ids).values;
+    values.insert(4, Value::Bytes(masks.to_vec().into()));
+    Record { values }
+}
+
+#[test]
+fn masks_are_read_verified_and_counted_in_every_format() {
+    let schema = schema().with_assistant_masks().unwrap();
+    let masks =
+        |i: usize| -> Vec<u8> { (0..i * 40 % 700).map(|at| u8::from(at % 97 > 10 * i % 97)).collect() };
+    let ones = |range: std::ops::Range<usize>| -> Vec<u32> {
+        range.map(|i| masks(i).iter().map(|&mask| u32::from(mask)).sum()).collect()
+    };
+    for format in Format::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        let writer = DatasetWriter::open(&out, &schema, &options(format)).unwrap();
+        for number in 0..UNITS as usize {
+            let mut unit = writer.unit(number as u32).unwrap();
+            for i in 10 * number..10 * number + 10 {
+                unit.push(masked(&format!("{i}"), &masks(i)), if i % 10 < 8 { "train" } else { "test" })
+                    .unwrap();
+            }
+            let mut wrong = masked("wrong", &[0, 1]);
+            wrong.values[4] = Value::Bytes(vec![1].into());
+            refused(
+                unit.push(wrong, "train"),
+                ErrorKind::Usage,
+                "2 ids, but 1 values in \"assistant_masks\"",
+            );
+            refused(unit.push(masked("wrong", &[2]), "train"), ErrorKind::Usage, "other than 0 and 1");
+            refused(unit.push(record("wrong", &[1]), "train"), ErrorKind::Usage, "6 values");
+            unit.finish().unwrap();
+        }
+        writer.commit(&Provenance::default()).unwrap();
+        let dataset = Dataset::open(&out).unwrap();
+        let report = dsconvert_reader::verify(&dataset, &dsconvert_reader::VerifyOptions::default());
+        assert!(report.is_ok(), "{format}: {:?}", report.problems);
+        let train = dataset.split("train").unwrap();
+        let expected: Vec<usize> = (0..50).filter(|i| i % 10 < 8).collect();
+        for (at, &i) in expected.iter().enumerate() {
+            let (read, entry) = (train.get(at as u64).unwrap(), train.entry(at as u64).unwrap());
+            assert_eq!(read.bytes("assistant_masks").map(|masks| masks.to_vec()), Some(masks(i)), "{format}");
+            assert_eq!(entry.column(&schema, "trained"), ones(i..i + 1).first().copied());
+        }
+        let all: u64 = expected.iter().flat_map(|&i| ones(i..i + 1)).map(u64::from).sum();
+        assert_eq!(train.info().unwrap().trained_tokens, Some(all));
+        let both: Option<u64> = dataset.manifest().splits.values().map(|split| split.trained_tokens).sum();
+        assert_eq!(both, Some(ones(0..50).into_iter().map(u64::from).sum()));
+    }
+    // A schema whose manifest could not be read is refused before anything is written.
+    let dir = tempfile::tempdir().unwrap();
+    let mut wrong = schema;
+    wrong.fields.swap(4, 5);
+    let out = dir.path().join("out");
+    refused(DatasetWriter::open(&out, &wrong, &options(Format::Arrow)), ErrorKind::Usage, "assistant_masks");
+    assert!(!out.exists());
+}

@@ -142,6 +142,7 @@ fn feature(ty: FieldType, schema: &Schema) -> String {
         FieldType::Json => "dtype: string".to_owned(),
         FieldType::IdsU16 => "sequence: uint16".to_owned(),
         FieldType::IdsU32 => "sequence: uint32".to_owned(),
+        FieldType::Flags => "sequence: int8".to_owned(),
         FieldType::Label => {
             let names = schema.class_names.iter().enumerate();
             let names = names.map(|(label, name)| format!("\n          '{label}': {}", quoted(name)));

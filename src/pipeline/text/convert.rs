@@ -14,7 +14,7 @@ use crate::panics::caught;
 use crate::pipeline::job::{Converting, EngineUse, ItemSplit};
 use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, MemberSummary, Outcomes};
 use crate::recipe::Overflow;
-use crate::sample::{Ids, PackedIds, Record, Reject, RejectCode, Text, Value};
+use crate::sample::{Aligned, PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
 use crate::source::source_file::SourceFile;
 use crate::testing::item_panic_point;
 use crate::transform::text::{EncodeStats, PackedIdSink, Scratch, StoredIds, Tokenizer, id_width, rejected};
@@ -107,14 +107,14 @@ impl ItemSink for DocumentConverter<'_> {
             let text = recipe.normalize.apply(&document.text, recipe.max_document_bytes)?;
             converter.encode(&text).map(|encoded| (text, encoded))
         });
-        let (text, (ids, stats)) = match encoded {
+        let (text, (tokens, stats)) = match encoded {
             Ok(encoded) => encoded,
             Err(reject) => {
                 out.list.push(ItemOutcome::Rejected { split, origin, reject });
                 return Converting::Done;
             }
         };
-        match self.contained(|converter| Ok(converter.verify(named, &text, &ids, &stats, out))) {
+        match self.contained(|converter| Ok(converter.verify(named, &text, &tokens, &stats, out))) {
             Ok(Converting::Done) => {}
             Ok(Converting::RedoUnit) => return Converting::RedoUnit,
             Err(reject) => {
@@ -140,7 +140,7 @@ impl ItemSink for DocumentConverter<'_> {
             origin,
             key_may_repeat: recipe.key_field.is_some() || recipe.shape().has_pieces(),
         };
-        match self.add_records(&identity, ids, document.kept, out) {
+        match self.add_records(&identity, tokens, document.kept, out) {
             Err(reject) => {
                 out.list.truncate(from);
                 let origin = identity.origin.as_str().to_owned();
@@ -175,7 +175,7 @@ impl DocumentConverter<'_> {
         })
     }
 
-    fn encode(&mut self, text: &str) -> Result<(Ids, EncodeStats), Reject> {
+    fn encode(&mut self, text: &str) -> Result<(Tokens, EncodeStats), Reject> {
         let tokenizer = &self.conversion.tokenizer;
         let TextScratch { tokens, ids } = &mut *self.scratch;
         // If the previous document was rejected because it had only added tokens, its ids are still in the buffer.
@@ -192,7 +192,7 @@ impl DocumentConverter<'_> {
         if ids.len() == tokenizer.added_per_document() {
             return Err(Reject::new(RejectCode::Empty, "the tokenizer produces no tokens for the document"));
         }
-        Ok((ids.take(), stats))
+        Ok((ids.take().into(), stats))
     }
 
     /// Compares the ids with those of the reference tokenizer, if the document is chosen for verification.
@@ -200,7 +200,7 @@ impl DocumentConverter<'_> {
         &mut self,
         key: &str,
         text: &str,
-        ids: &Ids,
+        found: &Tokens,
         stats: &EncodeStats,
         out: &mut Outcomes,
     ) -> Converting {
@@ -209,7 +209,7 @@ impl DocumentConverter<'_> {
         }
         let hash = xxh3_64_with_seed(key.as_bytes(), VERIFY_SEED);
         let tokens = &mut self.scratch.tokens;
-        let verified = self.conversion.tokenizer.verify(hash, text, &StoredIds(ids), stats, tokens);
+        let verified = self.conversion.tokenizer.verify(hash, text, &StoredIds(&found.ids), stats, tokens);
         if verified.bytes > 0 {
             out.note("verified_documents");
             out.count("verified_bytes", verified.bytes);
@@ -220,19 +220,19 @@ impl DocumentConverter<'_> {
         if verified.is_right { Converting::Done } else { Converting::RedoUnit }
     }
 
-    /// Adds the records of a document, given its ids.
+    /// Adds the records of a document, given its tokens.
     fn add_records(
         &self,
         identity: &Identity,
-        ids: Ids,
+        tokens: Tokens,
         kept: Vec<Value>,
         out: &mut Outcomes,
     ) -> Result<(), Reject> {
         let shape = self.conversion.recipe.shape();
         if let Some(range) = shape.filter_length
-            && !(range.min..=range.max).contains(&(ids.len() as u64))
+            && !(range.min..=range.max).contains(&(tokens.len() as u64))
         {
-            let reason = if (ids.len() as u64) < range.min { "too-short" } else { "too-long" };
+            let reason = if (tokens.len() as u64) < range.min { "too-short" } else { "too-long" };
             let (split, origin) = (identity.split, identity.origin.as_str().to_owned());
             out.list.push(ItemOutcome::Filtered { split, origin, reason: reason.to_owned() });
             return Ok(());
@@ -241,19 +241,20 @@ impl DocumentConverter<'_> {
             shape.max_length.map_or((usize::MAX, Overflow::Truncate), |(limit, overflow)| {
                 (usize::try_from(limit).unwrap_or(usize::MAX), overflow)
             });
-        if ids.len() <= limit {
-            let record = self.record(identity, None, ids, kept, false)?;
+        if tokens.len() <= limit {
+            let record = self.record(identity, None, tokens, kept, false)?;
             out.list.push(record);
             return Ok(());
         }
         match overflow {
             Overflow::Reject => Err(Reject::new(
                 RejectCode::TooLong,
-                format!("the document has {} tokens, more than `max_length {limit}`", ids.len()),
+                format!("the document has {} tokens, more than `max_length {limit}`", tokens.len()),
             )),
             Overflow::Truncate => {
+                let first = truncated(&tokens, limit)?;
                 out.note("truncated");
-                let record = self.record(identity, None, copy_range(&ids, 0..limit)?, kept, false)?;
+                let record = self.record(identity, None, first, kept, false)?;
                 out.list.push(record);
                 Ok(())
             }
@@ -263,12 +264,12 @@ impl DocumentConverter<'_> {
                 let step = limit.saturating_sub(stride as usize).max(1);
                 let mut start = 0;
                 loop {
-                    let end = (start + limit).min(ids.len());
+                    let end = (start + limit).min(tokens.len());
                     let (continues, kept) = (start > 0, kept.clone());
-                    let piece = copy_range(&ids, start..end)?;
+                    let piece = copy_range(&tokens, start..end)?;
                     let record = self.record(identity, Some(start), piece, kept, continues)?;
                     out.list.push(record);
-                    if end == ids.len() {
+                    if end == tokens.len() {
                         return Ok(());
                     }
                     start += step;
@@ -277,23 +278,23 @@ impl DocumentConverter<'_> {
         }
     }
 
-    /// Creates the record of `ids`: a whole document, or the piece of a document that starts at token `start`.
+    /// Creates the record of `tokens`: a whole document, or the piece of a document that starts at token `start`.
     fn record(
         &self,
         identity: &Identity,
         start: Option<usize>,
-        ids: Ids,
+        tokens: Tokens,
         kept: Vec<Value>,
         continues: bool,
     ) -> Result<ItemOutcome, Reject> {
         let too_many = || Reject::new(RejectCode::TooLarge, "the document has more than 2^32 - 1 tokens");
-        u32::try_from(ids.len()).map_err(|_| too_many())?;
+        u32::try_from(tokens.len()).map_err(|_| too_many())?;
         let named = |name: &Text| match start {
             None => name.clone(),
             Some(start) => piece_name(name.as_str(), start as u64).into(),
         };
         let (key, origin) = (named(&identity.key), named(&identity.origin));
-        let record = TextRecord { key, ids, origin, extra_values: kept };
+        let record = TextRecord { key, tokens, origin, extra_values: kept };
         let converted =
             ConvertedRecord { continues, ..record.converted(identity.split, identity.key_may_repeat) };
         converted.check_size()?;
@@ -308,10 +309,24 @@ fn is_mostly_controls(text: &str) -> bool {
     text.bytes().filter(is_control).count() > text.len() / 4
 }
 
-/// Copies a range of the ids of a document, because a piece may be kept for long, and sharing would keep all ids in
+/// Returns the first `limit` tokens of a document, unless only others are to be trained on.
+fn truncated(tokens: &Tokens, limit: usize) -> Result<Tokens, Reject> {
+    let first = copy_range(tokens, 0..limit)?;
+    if tokens.any_trained() == Some(true) && first.any_trained() == Some(false) {
+        let all = tokens.len();
+        let message = format!(
+            "only tokens after the first {limit} of {all} are to be trained on (`max_length {limit}`)"
+        );
+        return Err(Reject::new(RejectCode::NothingToTrain, message));
+    }
+    Ok(first)
+}
+
+/// Copies a range of the tokens of a document, because a piece may be kept for long, and sharing would keep all of them in
 /// memory.
-fn copy_range(ids: &Ids, range: Range<usize>) -> Result<Ids, Reject> {
-    ids.copy_of(range)
+fn copy_range(tokens: &Tokens, range: Range<usize>) -> Result<Tokens, Reject> {
+    tokens
+        .copy_of(range)
         .ok_or_else(|| Reject::new(RejectCode::Unsupported, "a piece has more tokens than its document"))
 }
 
@@ -321,15 +336,16 @@ const VERIFY_SEED: u64 = 0x5645_5249_4659_3031;
 /// A document, a piece of one, or a row of several. The order of the fields of its record is defined only here.
 pub(super) struct TextRecord {
     pub(super) key: Text,
-    pub(super) ids: Ids,
+    pub(super) tokens: Tokens,
     pub(super) origin: Text,
     /// Fields that only some datasets have, in the order of the schema.
     pub(super) extra_values: Vec<Value>,
 }
 
 impl TextRecord {
-    /// Returns the fields of `record`; `None` if it is not a text record.
-    pub(super) fn of(record: Record) -> Option<Self> {
+    /// Returns the fields of `record`, whose schema has the field of masks if `has_masks` is set; `None` if it is not a text
+    /// record.
+    pub(super) fn of(record: Record, has_masks: bool) -> Option<Self> {
         let mut values = record.values.into_iter();
         match (values.next(), values.next(), values.next(), values.next()) {
             (
@@ -337,7 +353,14 @@ impl TextRecord {
                 Some(Value::Ids(ids)),
                 Some(Value::UInt(_)),
                 Some(Value::Text(origin)),
-            ) => Some(Self { key, ids, origin, extra_values: values.collect() }),
+            ) => {
+                let masks = match has_masks.then(|| values.next()) {
+                    None => None,
+                    Some(Some(Value::Bytes(masks))) => Some(masks),
+                    Some(_) => return None,
+                };
+                Some(Self { key, tokens: Tokens::new(ids, masks)?, origin, extra_values: values.collect() })
+            }
             _ => None,
         }
     }
@@ -345,10 +368,11 @@ impl TextRecord {
     /// Creates the record, for the split with the ordinal `split`. `key_may_repeat` states whether another record may
     /// have the same key.
     pub(super) fn converted(self, split: u16, key_may_repeat: bool) -> ConvertedRecord {
-        let Self { key, ids, origin, extra_values } = self;
+        let Self { key, tokens: Tokens { ids, masks }, origin, extra_values } = self;
         let length = ids.len() as u64;
         let key_hash = key_may_repeat.then(|| xxh3_128(key.as_bytes()));
         let mut values = vec![Value::Text(key), Value::Ids(ids), Value::UInt(length), Value::Text(origin)];
+        values.extend(masks.map(Value::Bytes));
         values.extend(extra_values);
         ConvertedRecord { key_hash, ..ConvertedRecord::new(split, Record { values }, length) }
     }
@@ -357,4 +381,65 @@ impl TextRecord {
 /// Returns the key or origin of the piece of a document that starts at token `start`.
 pub(super) fn piece_name(name: &str, start: u64) -> String {
     format!("{name}@{start}")
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::sample::Ids;
+    use crate::schema::IdWidth;
+
+    fn tokens(masks: Option<&'static [u8]>) -> Tokens {
+        Tokens::new(Ids::pack(IdWidth::U16, &[7, 8, 9, 10]).unwrap(), masks.map(Bytes::from_static)).unwrap()
+    }
+
+    #[test]
+    fn truncation_leaves_a_token_to_train_on_or_rejects() {
+        for (masks, limit, is_left) in [
+            (None, 2, true),
+            (Some(&[0, 1, 1, 0][..]), 2, true),
+            (Some(&[0, 0, 1, 1]), 2, false),
+            (Some(&[0, 0, 0, 1]), 3, false),
+            // `train_on none`: nothing is lost.
+            (Some(&[0, 0, 0, 0]), 2, true),
+        ] {
+            match truncated(&tokens(masks), limit) {
+                Ok(first) => {
+                    assert!(is_left, "{masks:?}");
+                    assert_eq!(
+                        (first.len(), first.masks.as_deref()),
+                        (limit, masks.map(|all| &all[..limit]))
+                    );
+                }
+                Err(reject) => {
+                    assert_eq!((reject.code, is_left), (RejectCode::NothingToTrain, false), "{masks:?}");
+                    assert!(reject.message.contains(&format!("`max_length {limit}`")), "{}", reject.message);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn masks_follow_the_origin_of_a_record() {
+        let kept = || vec![Value::Bytes(Bytes::from_static(b"kept")), Value::Null];
+        for masks in [None, Some(&[0, 1, 1, 0][..])] {
+            let tokens = tokens(masks);
+            let record = TextRecord {
+                key: "k".into(),
+                tokens: tokens.clone(),
+                origin: "o".into(),
+                extra_values: kept(),
+            };
+            let record = record.converted(0, false).record;
+            let at = record.values.iter().position(|value| *value == kept()[0]);
+            assert_eq!(at, Some(if masks.is_some() { 5 } else { 4 }));
+            let read = TextRecord::of(record.clone(), masks.is_some()).unwrap();
+            assert_eq!((read.tokens, read.extra_values), (tokens, kept()));
+            // Kept bytes are not masks, and are not as long as the ids.
+            let other = TextRecord::of(Record { values: record.values[..4].to_vec() }, true);
+            assert!(other.is_none());
+        }
+    }
 }

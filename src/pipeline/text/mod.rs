@@ -214,7 +214,8 @@ impl Conversion for TextConversion {
 
     fn stages(job: &TextJob, work: &Path) -> Stages {
         let pack = job.conversion.recipe.shape().pack;
-        output_stages(&job.header.output, work).and(pack.map(PackDocuments::new))
+        let has_masks = job.header.schema.masks_field().is_some();
+        output_stages(&job.header.output, work).and(pack.map(|pack| PackDocuments::new(pack, has_masks)))
     }
 
     fn predict(job: &TextJob, items: u64, sample: SampleRun<'_, Self>, stop: &Stop) -> Result<Prediction> {

@@ -5,14 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-
 use super::convert::{TextRecord, piece_name};
 use crate::error::{Error, Result};
 use crate::packing::{Document, Packing, Row, Window};
 use crate::pipeline::outcome::ConvertedRecord;
 use crate::pipeline::stage::{Finished, NextStage, Stage};
-use crate::sample::{Ids, Value};
+use crate::sample::{Aligned, Ids, Tokens, Value};
 use crate::schema::IdWidth;
 
 /// Number of documents that fills a window.
@@ -30,20 +28,22 @@ pub(super) type Pack = (u32, Packing);
 /// Stage that packs the documents of a unit into rows.
 pub(super) struct PackDocuments {
     pack: Pack,
+    /// Whether documents have masks.
+    has_masks: bool,
     /// One packer per split that has documents.
     packers: BTreeMap<u16, Packer>,
 }
 
 impl PackDocuments {
-    pub(super) fn new(pack: Pack) -> Self {
-        Self { pack, packers: BTreeMap::new() }
+    pub(super) fn new(pack: Pack, has_masks: bool) -> Self {
+        Self { pack, has_masks, packers: BTreeMap::new() }
     }
 }
 
 impl Stage for PackDocuments {
     fn push(&mut self, converted: ConvertedRecord, next: &mut NextStage<'_>) -> Result<()> {
-        let (split, pack) = (converted.split, self.pack);
-        let packer = self.packers.entry(split).or_insert_with(|| Packer::new(split, pack));
+        let (split, pack, has_masks) = (converted.split, self.pack, self.has_masks);
+        let packer = self.packers.entry(split).or_insert_with(|| Packer::new(split, pack, has_masks));
         packer.push(converted)?.into_iter().try_for_each(next)
     }
 
@@ -72,6 +72,7 @@ impl Stage for PackDocuments {
 struct Packer {
     split: u16,
     pack: Pack,
+    has_masks: bool,
     documents: Vec<TextRecord>,
     tokens: u64,
     /// Tokens of the first document that are already in rows.
@@ -92,20 +93,22 @@ pub(super) struct PackCounts {
 }
 
 impl Packer {
-    pub(super) fn new(split: u16, pack: Pack) -> Self {
-        Self { split, pack, documents: Vec::new(), tokens: 0, skipped: 0, counts: PackCounts::default() }
+    pub(super) fn new(split: u16, pack: Pack, has_masks: bool) -> Self {
+        let (documents, counts) = (Vec::new(), PackCounts::default());
+        Self { split, pack, has_masks, documents, tokens: 0, skipped: 0, counts }
     }
 
     /// Adds a document. Returns rows if a window is full.
     pub(super) fn push(&mut self, converted: ConvertedRecord) -> Result<Vec<ConvertedRecord>> {
-        let record = TextRecord::of(converted.record);
+        let record = TextRecord::of(converted.record, self.has_masks);
         let mut document =
             record.ok_or_else(|| Error::internal("a record to be packed is not a document"))?;
-        self.tokens += document.ids.len() as u64;
+        let length = document.tokens.len();
+        self.tokens += length as u64;
         // Copied, because other documents may share the buffer, and their ids would stay in memory until the window is
         // full.
-        if let Some(ids) = document.ids.copy_of(0..document.ids.len()) {
-            document.ids = ids;
+        if let Some(tokens) = document.tokens.copy_of(0..length) {
+            document.tokens = tokens;
         }
         self.documents.push(document);
         if self.is_full() { self.rows(false) } else { Ok(Vec::new()) }
@@ -130,8 +133,10 @@ impl Packer {
 
     fn rows(&mut self, is_last: bool) -> Result<Vec<ConvertedRecord>> {
         let (length, packing) = self.pack;
-        let lengths: Vec<Document> =
-            (0..).zip(&self.documents).map(|(id, d)| Document { id, length: d.ids.len() as u64 }).collect();
+        let lengths: Vec<Document> = (0..)
+            .zip(&self.documents)
+            .map(|(id, d)| Document { id, length: d.tokens.len() as u64 })
+            .collect();
         let window = Window::new(packing, u64::from(length), lengths, self.skipped, is_last);
         let mut rows = Vec::new();
         for row in (0..window.rows()).filter_map(|i| window.row(i)) {
@@ -144,7 +149,7 @@ impl Packer {
         let carry = window.carry();
         self.documents.drain(..carry.documents);
         self.skipped = carry.tokens;
-        self.tokens = self.documents.iter().map(|d| d.ids.len() as u64).sum::<u64>() - self.skipped;
+        self.tokens = self.documents.iter().map(|d| d.tokens.len() as u64).sum::<u64>() - self.skipped;
         Ok(rows)
     }
 
@@ -154,14 +159,13 @@ impl Packer {
             |id: u64| usize::try_from(id).ok().and_then(|id| self.documents.get(id)).ok_or_else(lost);
         let first = row.pieces.first().ok_or_else(lost)?;
         let (named, start) = (document(first.document)?, first.start);
-        let width = named.ids.width();
-        let mut ids = Vec::with_capacity(row.tokens() as usize * width.bytes());
+        let mut pieces = Vec::with_capacity(row.pieces.len());
         let (mut ends, mut starts) = (vec![0], Vec::new());
         let mut end = 0;
         for piece in &row.pieces {
             let inputs = piece.inputs();
-            let bytes = inputs.start as usize * width.bytes()..inputs.end as usize * width.bytes();
-            ids.extend_from_slice(document(piece.document)?.ids.as_bytes().get(bytes).ok_or_else(lost)?);
+            let tokens = inputs.start as usize..inputs.end as usize;
+            pieces.push((&document(piece.document)?.tokens, tokens));
             // A row has fewer than 2³² tokens, and so does a document.
             end += piece.len as u32;
             ends.push(end);
@@ -170,7 +174,7 @@ impl Packer {
         let numbers = |numbers: &[u32]| Ids::pack(IdWidth::U32, numbers).map(Value::Ids).ok_or_else(lost);
         let record = TextRecord {
             key: piece_name(named.key.as_str(), start).into(),
-            ids: Ids::new(width, Bytes::from(ids)).ok_or_else(lost)?,
+            tokens: Tokens::join(&pieces).ok_or_else(lost)?,
             origin: piece_name(named.origin.as_str(), start).into(),
             extra_values: vec![numbers(&ends)?, numbers(&starts)?],
         };
@@ -180,30 +184,36 @@ impl Packer {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn document(key: &str, ids: &[u32]) -> ConvertedRecord {
-        let ids = Ids::pack(IdWidth::U16, ids).unwrap();
-        TextRecord { key: key.into(), ids, origin: key.into(), extra_values: Vec::new() }.converted(0, false)
+        record(key, Ids::pack(IdWidth::U16, ids).unwrap().into())
+    }
+
+    fn record(key: &str, tokens: Tokens) -> ConvertedRecord {
+        TextRecord { key: key.into(), tokens, origin: key.into(), extra_values: Vec::new() }
+            .converted(0, false)
     }
 
     /// Key, ids and the two lists of a row.
     type Shown = (String, Vec<u32>, Vec<u32>, Vec<u32>);
 
     fn rows(packing: Packing) -> (Vec<Shown>, PackCounts) {
-        let mut packer = Packer::new(0, (4, packing));
+        let mut packer = Packer::new(0, (4, packing), false);
         let mut rows = Vec::new();
         for (key, ids) in [("a", &[1, 2, 3][..]), ("b", &[4, 5, 6, 7, 8, 9]), ("c", &[10])] {
             rows.extend(packer.push(document(key, ids)).unwrap());
         }
         rows.extend(packer.finish().unwrap());
         let rows = rows.into_iter().map(|row| {
-            let row = TextRecord::of(row.record).unwrap();
+            let row = TextRecord::of(row.record, false).unwrap();
             let [Value::Ids(ends), Value::Ids(starts)] = &row.extra_values[..] else {
                 panic!("{:?}", row.extra_values)
             };
             let numbers = |ids: &Ids| ids.iter().collect::<Vec<_>>();
-            (row.key.as_str().to_owned(), numbers(&row.ids), numbers(ends), numbers(starts))
+            (row.key.as_str().to_owned(), numbers(&row.tokens.ids), numbers(ends), numbers(starts))
         });
         (rows.collect(), packer.counts)
     }
@@ -232,9 +242,42 @@ mod tests {
         assert_eq!(counts.cut, 1);
     }
 
+    proptest! {
+        /// The mask of a token is a function of its id here, so a mask that is not where its id is would be seen.
+        #[test]
+        fn rows_carry_the_masks_of_their_tokens(
+            lengths in prop::collection::vec(1usize..30, 1..40),
+            row in 1u32..20,
+            packing in prop::sample::select(vec![Packing::Concat, Packing::BestFit]),
+        ) {
+            let mask = |id: u32| u8::from(id * 7 % 5 < 2);
+            let mut packer = Packer::new(0, (row, packing), true);
+            let (mut rows, mut next) = (Vec::new(), 0);
+            for (i, &length) in lengths.iter().enumerate() {
+                let ids: Vec<u32> = (next..next + length as u32).collect();
+                next += length as u32;
+                let masks = ids.iter().map(|&id| mask(id)).collect();
+                let tokens = Tokens::new(Ids::pack(IdWidth::U16, &ids).unwrap(), Some(masks)).unwrap();
+                rows.extend(packer.push(record(&i.to_string(), tokens)).unwrap());
+            }
+            rows.extend(packer.finish().unwrap());
+            let mut found = Vec::new();
+            for row in rows {
+                let row = TextRecord::of(row.record, true).unwrap();
+                let ids: Vec<u32> = row.tokens.ids.iter().collect();
+                let masks: Vec<u8> = ids.iter().map(|&id| mask(id)).collect();
+                prop_assert_eq!(row.tokens.masks.as_deref(), Some(&masks[..]));
+                prop_assert_eq!(row.extra_values.len(), 2);
+                found.extend(ids);
+            }
+            found.sort_unstable();
+            prop_assert_eq!(found, (0..next).collect::<Vec<_>>());
+        }
+    }
+
     #[test]
     fn consecutive_windows_leave_no_gap() {
-        let mut packer = Packer::new(0, (1000, Packing::Concat));
+        let mut packer = Packer::new(0, (1000, Packing::Concat), false);
         let mut rows = Vec::new();
         let ids: Vec<u32> = (0..40_000).collect();
         for i in 0..300 {
@@ -250,7 +293,7 @@ mod tests {
     #[test]
     fn windows_of_long_rows_are_extended() {
         let first_window = |length: u32, packing, ids: usize| {
-            let mut packer = Packer::new(0, (length, packing));
+            let mut packer = Packer::new(0, (length, packing), false);
             let ids = vec![1; ids];
             let pushed = (1..).find(|i| !packer.push(document(&i.to_string(), &ids)).unwrap().is_empty());
             (pushed.unwrap(), packer.counts.rows)

@@ -301,6 +301,7 @@ fn empty_split(unit: LengthUnit) -> SplitInfo {
             p99: 0,
         },
         class_counts: None,
+        trained_tokens: None,
         record_index: Vec::new(),
         length_index: Vec::new(),
         length_histogram: file(),

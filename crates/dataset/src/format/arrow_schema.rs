@@ -158,6 +158,7 @@ pub(super) fn data_type(ty: FieldType) -> DataType {
         FieldType::Image | FieldType::Mask => DataType::Struct(image_fields()),
         FieldType::IdsU16 => DataType::List(item(DataType::UInt16)),
         FieldType::IdsU32 => DataType::List(item(DataType::UInt32)),
+        FieldType::Flags => DataType::List(item(DataType::Int8)),
     }
 }
 
@@ -183,6 +184,7 @@ fn feature(ty: FieldType, schema: &Schema) -> Json {
         FieldType::Label => json!({ "names": schema.class_names, "_type": "ClassLabel" }),
         FieldType::IdsU16 => json!({ "feature": value("uint16"), "_type": "List" }),
         FieldType::IdsU32 => json!({ "feature": value("uint32"), "_type": "List" }),
+        FieldType::Flags => json!({ "feature": value("int8"), "_type": "List" }),
         // The remaining types have the same name in `datasets`.
         other => value(other.name()),
     }
@@ -215,6 +217,7 @@ mod tests {
             Schema::images(Some(vec!["cat".into()]), all.to_vec()).unwrap(),
             Schema::images(None, vec![]).unwrap(),
             Schema::text(IdWidth::U16, all.to_vec()).unwrap(),
+            Schema::text(IdWidth::U16, all.to_vec()).unwrap().with_assistant_masks().unwrap(),
         ] {
             let arrow = to_arrow(&schema).unwrap();
             let metadata = arrow.metadata().get(METADATA_KEY).map(String::as_str);

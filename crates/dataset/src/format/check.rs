@@ -1,7 +1,7 @@
 //! Checks that values fit their fields, for each record before it is written and for each value read.
 
 use crate::error::{Error, Result};
-use crate::sample::{Record, Value};
+use crate::sample::{Record, Value, check_aligned};
 use crate::schema::{Field, FieldType, Schema};
 
 /// Maximum canonical size of one record: 1 GiB. It keeps every format below its 32-bit limits: Arrow offsets (2 GiB),
@@ -27,6 +27,7 @@ pub fn record(schema: &Schema, record: &Record) -> Result<u64> {
             return Err(Error::usage(why));
         }
     }
+    check_aligned(schema, &record.values).map_err(Error::usage)?;
     let bytes = record.canonical_size();
     if bytes > MAX_RECORD_BYTES {
         return Err(Error::usage(format!(
@@ -43,6 +44,8 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
         (_, Value::Null) => field.nullable,
         (FieldType::String | FieldType::Json, Value::Text(_)) => true,
         (FieldType::Binary | FieldType::Image | FieldType::Mask, Value::Bytes(_)) => true,
+        // Without a branch per value.
+        (FieldType::Flags, Value::Bytes(flags)) => flags.as_ref().iter().fold(0, |any, flag| any | flag) <= 1,
         (FieldType::Bool, Value::Bool(_)) => true,
         (FieldType::Int32, Value::Int(i)) => i32::try_from(*i).is_ok(),
         (FieldType::Int64, Value::Int(_)) => true,
@@ -67,6 +70,7 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
         Value::UInt(u) => format!("holds {u}"),
         Value::Float(x) => format!("holds {x:?}"),
         Value::Text(_) => "holds text".to_owned(),
+        Value::Bytes(_) if field.ty == FieldType::Flags => "holds a value other than 0 and 1".to_owned(),
         Value::Bytes(_) => "holds bytes".to_owned(),
         Value::Ids(ids) => format!("holds ids of {} bytes each", ids.width().bytes()),
     };
@@ -103,6 +107,9 @@ mod tests {
         assert!(fits(FieldType::Float32, Value::Float(f64::NAN)));
         let ids = Value::Ids(Ids::pack(IdWidth::U16, &[1]).unwrap());
         assert!(fits(FieldType::IdsU16, ids.clone()) && !fits(FieldType::IdsU32, ids));
+        assert!(fits(FieldType::Flags, Value::Bytes(Bytes::from_static(&[0, 1, 1]))));
+        assert!(!fits(FieldType::Flags, Value::Bytes(Bytes::from_static(&[0, 2]))));
+        assert!(!fits(FieldType::Flags, Value::Bytes(Bytes::from_static(&[0, 255]))));
         assert!(fits(FieldType::Json, Value::Null));
         let required = Field::required("name", FieldType::String);
         let why = value(&schema, &required, &Value::<Bytes>::Null).unwrap_err();

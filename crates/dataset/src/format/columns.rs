@@ -8,7 +8,7 @@ use arrow_array::builder::{
     BinaryBuilder, BooleanBuilder, Float32Builder, Float64Builder, Int32Builder, Int64Builder, StringBuilder,
     UInt32Builder, UInt64Builder,
 };
-use arrow_array::types::{ArrowPrimitiveType, UInt16Type, UInt32Type};
+use arrow_array::types::{ArrowPrimitiveType, Int8Type, UInt16Type, UInt32Type};
 use arrow_array::{
     Array, ArrayRef, ListArray, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray, StructArray,
 };
@@ -98,6 +98,7 @@ enum ColumnBuilder {
     Float64(Float64Builder),
     Ids16(ListBuilder<UInt16Type>),
     Ids32(ListBuilder<UInt32Type>),
+    Flags(ListBuilder<Int8Type>),
 }
 
 impl ColumnBuilder {
@@ -115,6 +116,7 @@ impl ColumnBuilder {
             FieldType::Float64 => ColumnBuilder::Float64(Float64Builder::new()),
             FieldType::IdsU16 => ColumnBuilder::Ids16(ListBuilder::new()),
             FieldType::IdsU32 => ColumnBuilder::Ids32(ListBuilder::new()),
+            FieldType::Flags => ColumnBuilder::Flags(ListBuilder::new()),
         }
     }
 
@@ -149,6 +151,10 @@ impl ColumnBuilder {
                 l.end_row(true);
             }
             (ColumnBuilder::Ids32(l), Value::Null) => l.end_row(false),
+            (ColumnBuilder::Flags(l), Value::Bytes(flags)) => {
+                l.values.extend(flags.iter().map(|flag| flag.cast_signed()));
+                l.end_row(true);
+            }
             _ => return Err(Error::internal("a value does not fit its column")),
         }
         Ok(())
@@ -174,6 +180,7 @@ impl ColumnBuilder {
             ColumnBuilder::Float64(b) => Arc::new(b.finish()),
             ColumnBuilder::Ids16(l) => l.finish()?,
             ColumnBuilder::Ids32(l) => l.finish()?,
+            ColumnBuilder::Flags(l) => l.finish()?,
         })
     }
 }

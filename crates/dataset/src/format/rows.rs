@@ -2,7 +2,7 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Float32Type, Float64Type, Int32Type, Int64Type, UInt16Type, UInt32Type, UInt64Type,
+    Float32Type, Float64Type, Int8Type, Int32Type, Int64Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, GenericListArray, RecordBatch};
 use arrow_buffer::{ArrowNativeType, Buffer};
@@ -58,6 +58,7 @@ fn payload(ty: FieldType, column: &ArrayRef) -> Option<Bytes> {
         }
         FieldType::IdsU16 => items::<UInt16Type>(column)?,
         FieldType::IdsU32 => items::<UInt32Type>(column)?,
+        FieldType::Flags => items::<Int8Type>(column)?,
         _ => return Some(Bytes::new()),
     };
     Some(Bytes::from_owner(buffer))
@@ -90,7 +91,7 @@ macro_rules! little_endian {
         }
     )*};
 }
-little_endian!(u16, u32);
+little_endian!(i8, u16, u32);
 
 fn value(field: &Field, column: &ArrayRef, payload: &Bytes, row: usize) -> Result<Value, String> {
     if column.is_null(row) {
@@ -141,6 +142,10 @@ fn value(field: &Field, column: &ArrayRef, payload: &Bytes, row: usize) -> Resul
             let width = field.ty.id_width().ok_or_else(other)?;
             let bytes = cut(slice(payload, list.value_offsets(), row, IdWidth::bytes(width)))?;
             Value::Ids(Ids::new(width, bytes).ok_or_else(other)?)
+        }
+        FieldType::Flags => {
+            let list: &GenericListArray<i32> = column.as_list_opt::<i32>().ok_or_else(other)?;
+            Value::Bytes(cut(slice(payload, list.value_offsets(), row, 1))?)
         }
     })
 }

@@ -7,10 +7,10 @@ use super::table::{Geometry, IndexTable, Spec, TableColumn, TableWriter, u32_col
 use super::{IndexFile, MAX_LENGTH, Segment};
 use crate::error::{Error, Result};
 use crate::format::Placed;
-use crate::schema::{Kind, LENGTH, MAX_INDEX_COLUMNS, Schema};
+use crate::schema::{LENGTH, MAX_INDEX_COLUMNS, Schema};
 use crate::storage::Blob;
 
-/// Columns of every record index. Those of [`RecordLayout::index_columns`](crate::schema::RecordLayout) follow.
+/// Columns of every record index. Those of [`Schema::index_columns`] follow.
 const COLUMNS: [TableColumn; 5] = [
     u32_column("shard"),
     u64_column("position"),
@@ -22,10 +22,10 @@ const LENGTH_COLUMN: usize = 3;
 /// Maximum number of columns.
 const MAX_COLUMNS: usize = COLUMNS.len() + MAX_INDEX_COLUMNS;
 
-fn spec(kind: Kind) -> Spec {
-    let further = kind.layout().index_columns.iter().map(|name| u32_column(name));
+fn spec(schema: &Schema) -> Spec {
+    let further = schema.index_columns().iter().map(|name| u32_column(name));
     let columns = COLUMNS.into_iter().chain(further).collect();
-    Spec { table: "records", columns, unit: Some(kind.length_unit()), segmented: true }
+    Spec { table: "records", columns, unit: Some(schema.length_unit()), segmented: true }
 }
 
 /// One row of the record index.
@@ -42,7 +42,7 @@ pub struct IndexEntry {
     /// CRC32C of the canonical form of the record.
     pub crc32c: u32,
     /// Values of the fields that the index stores, too, in the order of [`Schema::index_columns`]: width and height of an
-    /// image in pixels. The rest is 0.
+    /// image in pixels, or the number of tokens to train on. The rest is 0.
     pub columns: [u32; MAX_INDEX_COLUMNS],
 }
 
@@ -92,12 +92,12 @@ impl RecordIndexWriter {
     ///
     /// Fails if the split name is invalid ([`check_split_name`](super::check_split_name)) or the directory cannot be
     /// created.
-    pub fn create(out_dir: &Path, split: &str, kind: Kind) -> Result<Self> {
-        Self::with_geometry(out_dir, split, kind, Geometry::STANDARD)
+    pub fn create(out_dir: &Path, split: &str, schema: &Schema) -> Result<Self> {
+        Self::with_geometry(out_dir, split, schema, Geometry::STANDARD)
     }
 
-    fn with_geometry(out_dir: &Path, split: &str, kind: Kind, geometry: Geometry) -> Result<Self> {
-        Ok(Self { table: TableWriter::create(out_dir, split, spec(kind), geometry)? })
+    fn with_geometry(out_dir: &Path, split: &str, schema: &Schema, geometry: Geometry) -> Result<Self> {
+        Ok(Self { table: TableWriter::create(out_dir, split, spec(schema), geometry)? })
     }
 
     /// Appends the entry of the next record.
@@ -133,14 +133,14 @@ impl RecordIndex {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if a file is not a record index of this `kind` or does not have
-    /// as many records as the manifest lists; `Unsupported` if it has a newer version.
-    pub fn open(segments: Vec<Segment>, kind: Kind) -> Result<Self> {
-        Self::with_geometry(segments, kind, Geometry::STANDARD)
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if a file is not the record index of a dataset with this `schema` or
+    /// does not have as many records as the manifest lists; `Unsupported` if it has a newer version.
+    pub fn open(segments: Vec<Segment>, schema: &Schema) -> Result<Self> {
+        Self::with_geometry(segments, schema, Geometry::STANDARD)
     }
 
-    fn with_geometry(segments: Vec<Segment>, kind: Kind, geometry: Geometry) -> Result<Self> {
-        Ok(Self { table: IndexTable::open(segments, spec(kind), geometry)? })
+    fn with_geometry(segments: Vec<Segment>, schema: &Schema, geometry: Geometry) -> Result<Self> {
+        Ok(Self { table: IndexTable::open(segments, spec(schema), geometry)? })
     }
 
     /// Returns the number of records.
@@ -199,16 +199,17 @@ mod tests {
     use crate::index::testing::{
         CASES_WITH_FILES, SMALL, any_alteration, reports_damaged_file, segment, segment_of, segments,
     };
+    use crate::schema::IdWidth;
     use crate::storage::{Access, hash_file};
 
     /// Existing datasets depend on these columns, so this test never changes.
     #[test]
     fn columns_of_the_record_index_never_change() {
-        let describe = |kind| {
-            let schema = spec(kind).schema();
+        let describe = |dataset: &Schema| {
+            let schema = spec(dataset).schema();
             assert_eq!(schema.metadata["dsconvert.index"], "records/1");
             assert!(schema.fields().iter().all(|f| !f.is_nullable()));
-            assert_eq!(schema.field(3).metadata()["unit"], kind.length_unit().name());
+            assert_eq!(schema.field(3).metadata()["unit"], dataset.length_unit().name());
             schema
                 .fields()
                 .iter()
@@ -217,14 +218,24 @@ mod tests {
                 .join(", ")
         };
         let common = "shard UInt32, position UInt64, bytes UInt64, length UInt64, crc32c UInt32";
-        assert_eq!(describe(Kind::Text), common);
-        assert_eq!(describe(Kind::Images), format!("{common}, width UInt32, height UInt32"));
+        assert_eq!(describe(&text()), common);
+        assert_eq!(describe(&images()), format!("{common}, width UInt32, height UInt32"));
+        let masked = text().with_assistant_masks().unwrap();
+        assert_eq!(describe(&masked), format!("{common}, trained UInt32"));
+    }
+
+    fn text() -> Schema {
+        Schema::text(IdWidth::U16, vec![]).unwrap()
+    }
+
+    fn images() -> Schema {
+        Schema::images(None, vec![]).unwrap()
     }
 
     #[test]
     fn two_processes_write_the_same_index_at_once() {
         let dir = tempfile::tempdir().unwrap();
-        let create = || RecordIndexWriter::with_geometry(dir.path(), "train", Kind::Text, SMALL).unwrap();
+        let create = || RecordIndexWriter::with_geometry(dir.path(), "train", &text(), SMALL).unwrap();
         let mut writers = [create(), create()];
         for length in 0..20 {
             let entry = IndexEntry { length, ..IndexEntry::default() };
@@ -251,8 +262,8 @@ mod tests {
         )
     }
 
-    fn write(dir: &Path, kind: Kind, geometry: Geometry, entries: &[IndexEntry]) -> Vec<IndexFile> {
-        let mut writer = RecordIndexWriter::with_geometry(dir, "train", kind, geometry).unwrap();
+    fn write(dir: &Path, schema: &Schema, geometry: Geometry, entries: &[IndexEntry]) -> Vec<IndexFile> {
+        let mut writer = RecordIndexWriter::with_geometry(dir, "train", schema, geometry).unwrap();
         entries.iter().for_each(|e| writer.push(e).unwrap());
         writer.finish().unwrap()
     }
@@ -265,20 +276,22 @@ mod tests {
             entries in prop::collection::vec(any_entry(), 0..60),
             batch_rows in 1u64..9,
             batches in 1u64..4,
-            images: bool,
+            (schema, kept) in prop::sample::select(vec![
+                (text(), 0), (text().with_assistant_masks().unwrap(), 1), (images(), 2),
+            ]),
             mapped: bool,
         ) {
-            let kind = if images { Kind::Images } else { Kind::Text };
             let access = if mapped { Access::Map } else { Access::Read };
             let geometry = Geometry { batch_rows, segment_rows: batch_rows * batches };
             let dir = tempfile::tempdir().unwrap();
-            let files = write(dir.path(), kind, geometry, &entries);
+            let files = write(dir.path(), &schema, geometry, &entries);
             prop_assert_eq!(files.len(), entries.len().div_ceil(geometry.segment_rows as usize).max(1));
-            let index = RecordIndex::with_geometry(segments(dir.path(), &files, access), kind, geometry).unwrap();
-            let expected: Vec<IndexEntry> = match kind {
-                Kind::Images => entries,
-                Kind::Text => entries.into_iter().map(|e| IndexEntry { columns: [0; 2], ..e }).collect(),
-            };
+            let index =
+                RecordIndex::with_geometry(segments(dir.path(), &files, access), &schema, geometry).unwrap();
+            let expected: Vec<IndexEntry> = entries.into_iter().map(|mut entry| {
+                entry.columns[kept..].fill(0);
+                entry
+            }).collect();
             prop_assert_eq!(index.len(), expected.len() as u64);
             for (i, entry) in (0..).zip(&expected) {
                 prop_assert_eq!(index.get(i).unwrap(), *entry);
@@ -297,11 +310,11 @@ mod tests {
     #[test]
     fn an_altered_index_is_an_error_or_stays_readable() {
         let dir = tempfile::tempdir().unwrap();
-        let files = write(dir.path(), Kind::Images, SMALL, &[IndexEntry::default(); 7]);
+        let files = write(dir.path(), &images(), SMALL, &[IndexEntry::default(); 7]);
         let bytes = std::fs::read(dir.path().join(&files[0].path)).unwrap();
         proptest!(ProptestConfig::with_cases(1000), |(alteration in any_alteration())| {
             let file = segment_of(alteration.apply(&bytes), 7);
-            let read = RecordIndex::with_geometry(vec![file], Kind::Images, SMALL).and_then(|index| {
+            let read = RecordIndex::with_geometry(vec![file], &images(), SMALL).and_then(|index| {
                 (0..7).try_for_each(|i| index.get(i).map(drop))?;
                 index.entries(0..7)?.collect::<Result<Vec<_>>>()
             });
@@ -315,37 +328,38 @@ mod tests {
     #[test]
     fn an_index_that_does_not_match_the_manifest_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
-        let files = write(dir.path(), Kind::Text, SMALL, &[IndexEntry::default(); 7]);
-        let open = |records, kind| {
+        let files = write(dir.path(), &text(), SMALL, &[IndexEntry::default(); 7]);
+        let open = |records, schema: &Schema| {
             let file = Segment { records, ..segment(dir.path(), &files[0]) };
-            RecordIndex::with_geometry(vec![file], kind, SMALL).map_err(|e| e.kind())
+            RecordIndex::with_geometry(vec![file], schema, SMALL).map_err(|e| e.kind())
         };
-        assert!(open(7, Kind::Text).is_ok());
-        assert_eq!(open(7, Kind::Images).err(), Some(ErrorKind::Corrupt));
-        assert_eq!(open(4, Kind::Text).err(), Some(ErrorKind::Corrupt));
+        assert!(open(7, &text()).is_ok());
+        assert_eq!(open(7, &images()).err(), Some(ErrorKind::Corrupt));
+        assert_eq!(open(7, &text().with_assistant_masks().unwrap()).err(), Some(ErrorKind::Corrupt));
+        assert_eq!(open(4, &text()).err(), Some(ErrorKind::Corrupt));
         // The number of record batches is right, the number of rows is not. This is detected at the last batch.
-        let short = open(8, Kind::Text).unwrap();
+        let short = open(8, &text()).unwrap();
         assert!(short.get(0).is_ok());
         assert_eq!(short.get(7).unwrap_err().kind(), ErrorKind::Corrupt);
         let twice = vec![segment(dir.path(), &files[0]), segment(dir.path(), &files[0])];
-        assert!(RecordIndex::with_geometry(twice, Kind::Text, SMALL).is_err());
-        assert!(RecordIndex::open(vec![], Kind::Text).is_err());
+        assert!(RecordIndex::with_geometry(twice, &text(), SMALL).is_err());
+        assert!(RecordIndex::open(vec![], &text()).is_err());
     }
 
     #[test]
     fn the_same_entries_give_the_same_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let entries = [IndexEntry { length: 3, crc32c: 9, ..IndexEntry::default() }; 20];
-        let once = write(dir.path(), Kind::Images, SMALL, &entries);
+        let once = write(dir.path(), &images(), SMALL, &entries);
         assert_eq!(once[1].path, "index/train.records-0001.arrow");
-        assert_eq!(write(dir.path(), Kind::Images, SMALL, &entries), once);
+        assert_eq!(write(dir.path(), &images(), SMALL, &entries), once);
     }
 
     #[test]
     fn invalid_split_names_and_lengths_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(RecordIndexWriter::create(dir.path(), "../x", Kind::Text).is_err());
-        let mut writer = RecordIndexWriter::create(dir.path(), "train", Kind::Text).unwrap();
+        assert!(RecordIndexWriter::create(dir.path(), "../x", &text()).is_err());
+        let mut writer = RecordIndexWriter::create(dir.path(), "train", &text()).unwrap();
         let entry = IndexEntry { length: MAX_LENGTH + 1, ..IndexEntry::default() };
         assert_eq!(writer.push(&entry).unwrap_err().kind(), ErrorKind::Usage);
     }

@@ -180,6 +180,9 @@ pub struct Split {
     /// Number of records by label, if the records have labels. The others have none. Absent before version 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_counts: Option<Vec<u64>>,
+    /// Number of tokens to train on, if the records mark them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trained_tokens: Option<u64>,
     /// Files of the record index.
     pub record_index: Vec<IndexFile>,
     /// Files of the length index.
@@ -385,6 +388,13 @@ impl Manifest {
                     "the numbers of records per class of split {name:?} contradict its records"
                 )));
             }
+            if split.trained_tokens.is_some() != self.schema.masks_field().is_some()
+                || split.trained_tokens.is_some_and(|trained| trained > split.length.total)
+            {
+                return Err(Error::corrupt(format!(
+                    "the number of tokens to train on of split {name:?} contradicts its records"
+                )));
+            }
             sum.add(&split.counts);
         }
         if sum != self.counts || !sum.is_balanced() {
@@ -522,6 +532,7 @@ mod tests {
             bytes: 9,
             length: LengthSummary::from_runs(LengthUnit::Pixels, 0, []).unwrap(),
             class_counts: Some(vec![2]),
+            trained_tokens: None,
             record_index: vec![file.clone()],
             length_index: vec![file.clone()],
             length_histogram: file,
@@ -554,6 +565,26 @@ mod tests {
         assert!(parse(&value).is_err());
         value["splits"]["train"].as_object_mut().unwrap().remove("class_counts");
         parse(&value).unwrap();
+    }
+
+    #[test]
+    fn trained_tokens_fit_the_masks_and_the_length() {
+        let parse = |value: &serde_json::Value| Manifest::parse(&resealed(value).unwrap());
+        let mut value = with_split();
+        assert!(!value.to_string().contains("trained_tokens"));
+        let schema = Schema::text(crate::schema::IdWidth::U16, vec![]).unwrap();
+        let split = &mut value["splits"]["train"];
+        split["trained_tokens"] = 7.into();
+        split["length"]["total"] = 7.into();
+        split.as_object_mut().unwrap().remove("class_counts");
+        value["schema"] = serde_json::to_value(&schema).unwrap();
+        assert_eq!(parse(&value).unwrap_err().kind(), ErrorKind::Corrupt, "there are no masks");
+        value["schema"] = serde_json::to_value(schema.with_assistant_masks().unwrap()).unwrap();
+        assert_eq!(parse(&value).unwrap().splits["train"].trained_tokens, Some(7));
+        value["splits"]["train"]["trained_tokens"] = 8.into();
+        assert_eq!(parse(&value).unwrap_err().kind(), ErrorKind::Corrupt);
+        value["splits"]["train"].as_object_mut().unwrap().remove("trained_tokens");
+        assert_eq!(parse(&value).unwrap_err().kind(), ErrorKind::Corrupt);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
+use super::Aligned;
 use crate::schema::IdWidth;
 
 /// Token ids as little-endian bytes of fixed width.
@@ -64,9 +65,7 @@ impl Ids {
 
     /// Copies a range of the ids, so that the others need not stay in memory; `None` if there are fewer ids.
     pub fn copy_of(&self, ids: Range<usize>) -> Option<Self> {
-        let width = self.width.bytes();
-        let bytes = self.bytes.get(ids.start.checked_mul(width)?..ids.end.checked_mul(width)?)?;
-        Some(Self { width: self.width, bytes: Bytes::copy_from_slice(bytes) })
+        Aligned::join(&[(self, ids)])
     }
 }
 

@@ -13,7 +13,7 @@ use dsconvert_dataset::storage::NewFile;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// All field types.
+/// All types that a further field may have.
 pub(crate) const ALL_TYPES: [FieldType; 15] = [
     FieldType::String,
     FieldType::Binary,
@@ -46,14 +46,17 @@ pub(crate) fn images_with_everything() -> Schema {
 /// Generates a schema of either kind.
 pub(crate) fn any_schema() -> impl Strategy<Value = Schema> {
     let fields = vec((prop::sample::select(ALL_TYPES.to_vec()), any::<bool>()), 0..6);
-    (prop::sample::select(vec![Kind::Images, Kind::Text]), any::<bool>(), fields).prop_map(
-        |(kind, flag, fields)| {
+    (prop::sample::select(vec![Kind::Images, Kind::Text]), any::<bool>(), any::<bool>(), fields).prop_map(
+        |(kind, flag, masked, fields)| {
             let field = |(i, (ty, nullable))| Field { name: format!("поле {i}"), ty, nullable };
             let extra: Vec<Field> = fields.into_iter().enumerate().map(field).collect();
             let mut schema = match kind {
                 Kind::Images => Schema::images(flag.then(classes), extra).unwrap(),
                 Kind::Text => Schema::text(if flag { IdWidth::U16 } else { IdWidth::U32 }, extra).unwrap(),
             };
+            if kind == Kind::Text && masked {
+                schema = schema.with_assistant_masks().unwrap();
+            }
             if kind == Kind::Text && schema.fields.iter().any(|f| f.ty == FieldType::Label) {
                 schema.class_names = classes();
             }
@@ -83,13 +86,28 @@ pub(crate) fn any_value(field: &Field) -> BoxedStrategy<Value> {
         FieldType::IdsU32 => vec(any::<u32>(), 0..40)
             .prop_map(|ids| Value::Ids(Ids::pack(IdWidth::U32, &ids).unwrap()))
             .boxed(),
+        // Adapted to the number of ids by `any_record`.
+        FieldType::Flags => vec(any::<bool>(), 1..60)
+            .prop_map(|flags| Value::Bytes(flags.into_iter().map(u8::from).collect()))
+            .boxed(),
     };
     if field.nullable { prop_oneof![1 => Just(Value::Null), 3 => present].boxed() } else { present }
 }
 
 /// Generates a record of `schema`.
 pub(crate) fn any_record(schema: &Schema) -> BoxedStrategy<Record> {
-    schema.fields.iter().map(any_value).collect::<Vec<_>>().prop_map(|values| Record { values }).boxed()
+    let aligned: Vec<usize> = schema.aligned().collect();
+    let values = schema.fields.iter().map(any_value).collect::<Vec<_>>();
+    values
+        .prop_map(move |mut values| {
+            for &at in &aligned {
+                let (Value::Ids(ids), Value::Bytes(flags)) = (&values[1], &values[at]) else { continue };
+                let flags = flags.iter().copied().cycle().take(ids.len()).collect();
+                values[at] = Value::Bytes(flags);
+            }
+            Record { values }
+        })
+        .boxed()
 }
 
 /// Generates a schema with up to `max` records.

@@ -250,5 +250,6 @@ fn is_number(ty: FieldType) -> bool {
             | FieldType::Mask
             | FieldType::IdsU16
             | FieldType::IdsU32
+            | FieldType::Flags
     )
 }

@@ -58,7 +58,7 @@ pub(super) fn column(
         FieldType::Float32 => numbers!(f32, Value::Float(x) => x as f32),
         FieldType::Float64 => numbers!(f64, Value::Float(x) => x),
         FieldType::String | FieldType::Json => list!(Texts, Text),
-        FieldType::Binary | FieldType::Image | FieldType::Mask => list!(Bytes, Bytes),
+        FieldType::Binary | FieldType::Image | FieldType::Mask | FieldType::Flags => list!(Bytes, Bytes),
         FieldType::IdsU16 | FieldType::IdsU32 => list!(Ids, Ids),
     }
 }

@@ -70,7 +70,8 @@ pub(super) fn write_records(
     let mut next = 0;
     for (name, shards) in ["train", "validation", "test"].into_iter().zip(splits) {
         create_dir(&dir.join(name))?;
-        let mut records = RecordIndexWriter::create(dir, name, kind)?;
+        let mut records = RecordIndexWriter::create(dir, name, &schema)?;
+        let mut trained_tokens = schema.masks_field().map(|_| 0);
         let mut lengths = LengthIndexBuilder::new(dir, 1 << 20);
         let first = next;
         let mut bytes = 0;
@@ -90,13 +91,17 @@ pub(super) fn write_records(
                 });
                 label.into_iter().for_each(|count| *count += 1);
                 lengths.push(length)?;
+                let columns = index_values(&schema, &record.values).unwrap_or_default();
+                if let Some(all) = &mut trained_tokens {
+                    *all += u64::from(columns[0]);
+                }
                 records.push(&IndexEntry {
                     shard: ordinal as u32,
                     position: placed.position,
                     bytes: placed.bytes,
                     length,
                     crc32c: record.crc32c(),
-                    columns: index_values(&schema, &record.values).unwrap_or_default(),
+                    columns,
                 })?;
                 next += 1;
             }
@@ -127,6 +132,7 @@ pub(super) fn write_records(
                 bytes,
                 length,
                 class_counts,
+                trained_tokens,
                 record_index,
                 length_index,
                 length_histogram,

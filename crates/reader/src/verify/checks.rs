@@ -9,6 +9,7 @@ use dsconvert_dataset::format::{self, Placed, ShardReader};
 use dsconvert_dataset::index::{IndexEntry, LengthSummary, ShardEntry};
 use dsconvert_dataset::manifest::{CARD_NAME, MANIFEST_NAME, Manifest};
 use dsconvert_dataset::sample::{self, Value};
+use dsconvert_dataset::schema::TRAINED;
 use dsconvert_dataset::storage::{Blob, list_dir};
 
 use super::{Counters, Problems, VerifyOptions, VerifyProgress};
@@ -153,6 +154,19 @@ impl<'a> Checks<'a> {
             if split.info().is_none_or(|info| info.length != summary) {
                 let what =
                     format!("the summary of the lengths of split {:?} differs from the index", split.name());
+                return Err(Error::corrupt(what).at_path(self.state.path().join(MANIFEST_NAME)));
+            }
+            let Some(trained) = split.info().and_then(|info| info.trained_tokens) else { return Ok(()) };
+            let schema = &self.state.schema;
+            let mut entries = split.unchecked_record_index()?.entries(0..split.len())?;
+            let found = entries.try_fold(0u64, |sum, entry| {
+                Ok::<_, Error>(sum.saturating_add(entry?.column(schema, TRAINED).unwrap_or_default().into()))
+            })?;
+            if found != trained {
+                let what = format!(
+                    "split {:?} has {trained} tokens to train on, but {found} in the record index",
+                    split.name()
+                );
                 return Err(Error::corrupt(what).at_path(self.state.path().join(MANIFEST_NAME)));
             }
             Ok(())

@@ -9,7 +9,7 @@ use crate::arrow_footer::flatbuffer_limits;
 use crate::error::{Error, Result};
 use crate::format::check;
 use crate::sample::{Ids, Record, Text, Value};
-use crate::schema::{Field, FieldType, IdWidth, Schema};
+use crate::schema::{Field, FieldType, Schema};
 use crate::storage::Blob;
 
 /// Marker before the size of a message, since version 0.15 of the format.
@@ -158,8 +158,8 @@ impl Parts {
                 Values::Fixed(self.items(rows, 8)?, 8)
             }
             FieldType::String | FieldType::Json | FieldType::Binary => self.slices(rows)?,
-            FieldType::IdsU16 | FieldType::IdsU32 => {
-                let item_bytes = field.ty.id_width().map(IdWidth::bytes)? as u64;
+            FieldType::IdsU16 | FieldType::IdsU32 | FieldType::Flags => {
+                let item_bytes = field.ty.item_bytes()? as u64;
                 let offsets = self.offsets(rows)?;
                 let items = self.peek_length()?;
                 // Items are never null.

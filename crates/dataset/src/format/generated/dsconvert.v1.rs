@@ -70,7 +70,7 @@ pub struct Ids {
 pub struct Field {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    #[prost(oneof = "field::Value", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
+    #[prost(oneof = "field::Value", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
     pub value: ::core::option::Option<field::Value>,
 }
 /// Nested message and enum types in `Field`.
@@ -106,5 +106,9 @@ pub mod field {
         LabelValue(i64),
         #[prost(message, tag = "14")]
         IdsValue(super::Ids),
+        /// One value 0 or 1 for each token of the record, as the lengths of alternating runs: 4 bytes each, little-endian. The
+        /// first run is one of zeros, and the only one that may be empty.
+        #[prost(bytes, tag = "15")]
+        FlagsValue(::prost::bytes::Bytes),
     }
 }

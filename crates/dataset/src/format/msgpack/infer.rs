@@ -6,7 +6,7 @@ use rmp::Marker;
 use super::{Cursor, is_str, width_key};
 use crate::error::{Error, Result};
 use crate::format::frames::{Fault, frames};
-use crate::schema::{Field, FieldType, IMAGE, IdWidth, KEY, Kind, LABEL, Schema};
+use crate::schema::{ASSISTANT_MASKS, Field, FieldType, IMAGE, IdWidth, KEY, Kind, LABEL, Schema};
 use crate::storage::Blob;
 
 /// Returns whether `head` starts like a MessagePack record: a map whose first key is `key`.
@@ -21,8 +21,8 @@ pub(in crate::format) fn sniff(head: &[u8]) -> bool {
 /// Name and type of each field, as observed in one record. The type is `None` if the value is null.
 type RecordShape = Vec<(String, Option<FieldType>)>;
 
-/// Infers the schema from the records. Names distinguish types that share an encoding (`image`, `label`). JSON fields
-/// and fields that are always null are inferred as string, and all fields that are not built in as nullable. Class
+/// Infers the schema from the records. Names distinguish types that share an encoding (`image`, `label`,
+/// `assistant_masks`). JSON fields and fields that are always null are inferred as string, and all fields that are not built in as nullable. Class
 /// names are not stored in the shard.
 pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
     let mut inferred: RecordShape = Vec::new();
@@ -51,10 +51,13 @@ pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
         let ty = match ty {
             Some(FieldType::Int64) | None if schema.holds_images() && name == LABEL => FieldType::Label,
             Some(FieldType::Binary) if schema.holds_images() && name == IMAGE => FieldType::Image,
+            Some(FieldType::Binary) if schema.holds_token_ids() && name == ASSISTANT_MASKS => {
+                FieldType::Flags
+            }
             other => other.unwrap_or(FieldType::String),
         };
         // Fields that every record has are required.
-        let nullable = schema.layout().built_in().all(|built_in| built_in != name);
+        let nullable = ty != FieldType::Flags && schema.layout().built_in().all(|built_in| built_in != name);
         schema.fields.push(Field { name, ty, nullable });
     }
     schema.checked_as_read()

@@ -16,7 +16,7 @@ use rmp::encode as put;
 use super::check;
 use super::frames::{Fault, FrameCodec};
 use crate::error::{Error, Result};
-use crate::sample::{Ids, Record, Text, Value};
+use crate::sample::{Ids, Record, Text, Value, from_runs, to_runs};
 use crate::schema::{Field, FieldType, INPUT_IDS, Schema};
 
 pub(super) use infer::{infer_schema, sniff};
@@ -82,25 +82,31 @@ impl FrameCodec for Msgpack {
 
     fn decode(&self, bytes: &Bytes) -> Result<(Record, usize), Fault> {
         let mut values = Vec::with_capacity(self.schema.fields.len());
-        let size = self.values(bytes, |range| bytes.slice(range), &mut values)?;
+        let size = self.values(bytes, |range| bytes.slice(range), |flags| Some(flags.into()), &mut values)?;
         Ok((Record { values }, size))
     }
 
     fn lend<'a>(&self, bytes: &'a [u8], values: &mut Vec<Value<&'a [u8]>>) -> Option<usize> {
+        // Flags are not stored as they are returned.
+        if self.schema.aligned().next().is_some() {
+            return None;
+        }
         // The cursor never requests a range out of bounds.
-        self.values(bytes, |range| bytes.get(range).unwrap_or_default(), values).ok()
+        self.values(bytes, |range| bytes.get(range).unwrap_or_default(), |_| None, values).ok()
     }
 }
 
 impl Msgpack {
     /// Decodes the frame at the start of `bytes`: appends its values to `values` and returns its size. `cut` returns a
-    /// range of `bytes`.
+    /// range of `bytes`; `own` holds bytes that are not stored as such, if that is possible.
     fn values<B: AsRef<[u8]>>(
         &self,
         bytes: &[u8],
         cut: impl Fn(Range<usize>) -> B,
+        own: impl Fn(Vec<u8>) -> Option<B>,
         values: &mut Vec<Value<B>>,
     ) -> Result<usize, Fault> {
+        let first = values.len();
         let mut cursor = Cursor { bytes, at: 0, cut };
         if !cursor.skip(&self.head)? {
             return Err(Fault::bad(0, "expected a record, which is a map with one key per field"));
@@ -111,7 +117,14 @@ impl Msgpack {
                 return Err(Fault::bad(at, format!("expected the key {:?}", field.name)));
             }
             let at = cursor.at;
-            let value = cursor.value(field)?;
+            let mut value = cursor.value(field)?;
+            if let (FieldType::Flags, Value::Bytes(runs)) = (field.ty, &value) {
+                // The ids come first in every schema.
+                let ids = self.schema.payload_field().and_then(|ids| values.get(first + ids));
+                let tokens = if let Some(Value::Ids(ids)) = ids { ids.len() } else { 0 };
+                let flags = from_runs(runs.as_ref(), tokens).map_err(|why| Fault::bad(at, why))?;
+                value = own(flags).map(Value::Bytes).ok_or_else(|| Fault::bad(at, "flags are not lent"))?;
+            }
             check::value(&self.schema, field, &value).map_err(|why| Fault::bad(at, why))?;
             values.push(value);
             let at = cursor.at;
@@ -135,6 +148,7 @@ fn encode_value(ty: FieldType, value: &Value, out: &mut Vec<u8>) -> Result<(), p
         Value::Float(x) if ty == FieldType::Float32 => put::write_f32(out, *x as f32)?,
         Value::Float(x) => put::write_f64(out, *x)?,
         Value::Text(t) => put::write_str(out, t.as_str())?,
+        Value::Bytes(flags) if ty == FieldType::Flags => put::write_bin(out, &to_runs(flags))?,
         Value::Bytes(b) => put::write_bin(out, b)?,
         Value::Ids(ids) => put::write_bin(out, ids.as_bytes())?,
     }
@@ -226,7 +240,7 @@ impl<B: AsRef<[u8]>, C: Fn(Range<usize>) -> B> Cursor<'_, C> {
                 Value::Text(self.text(marker)?.ok_or_else(|| wrong(marker))?)
             }
             (
-                FieldType::Binary | FieldType::Image | FieldType::Mask,
+                FieldType::Binary | FieldType::Image | FieldType::Mask | FieldType::Flags,
                 Marker::Bin8 | Marker::Bin16 | Marker::Bin32,
             ) => Value::Bytes(self.payload(marker)?.ok_or_else(|| wrong(marker))?),
             (FieldType::IdsU16 | FieldType::IdsU32, Marker::Bin8 | Marker::Bin16 | Marker::Bin32) => {
@@ -278,6 +292,38 @@ mod tests {
         assert_eq!(codec.decode(&frame).unwrap(), (record, frame.len()));
         for len in 0..frame.len() {
             assert_eq!(codec.decode(&frame.slice(..len)), Err(Fault::Short), "{len}");
+        }
+    }
+
+    /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never changes.
+    #[test]
+    fn the_bytes_of_flags_never_change() {
+        let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap().with_assistant_masks().unwrap());
+        let record = Record {
+            values: vec![
+                Value::Text("a".into()),
+                Value::Ids(Ids::pack(IdWidth::U16, &[7, 258]).unwrap()),
+                Value::UInt(2),
+                Value::Text("t.txt".into()),
+                Value::Bytes(Bytes::from_static(&[0, 1])),
+            ],
+        };
+        let mut frame = Vec::new();
+        let codec = Msgpack::new(schema).unwrap();
+        codec.encode(&record, &mut frame).unwrap();
+        let flags = b"\xafassistant_masks\xc4\x08\x01\0\0\0\x01\0\0\0";
+        assert_eq!((frame[0], frame.ends_with(flags)), (0x86, true), "{frame:x?}");
+        let whole = Bytes::from(frame.clone());
+        assert_eq!(codec.decode(&whole).unwrap(), (record, frame.len()));
+        assert_eq!(codec.lend(&frame, &mut Vec::new()), None, "flags are not stored as they are returned");
+        for len in 0..frame.len() {
+            assert_eq!(codec.decode(&whole.slice(..len)), Err(Fault::Short), "{len}");
+        }
+        let runs = frame.len() - 8;
+        for (at, byte) in [(4, 2), (4, 0), (0, 0), (0, 2), (3, 0xff), (7, 0xff)] {
+            let mut wrong = frame.clone();
+            wrong[runs + at] = byte;
+            assert!(matches!(codec.decode(&wrong.into()), Err(Fault::Bad { .. })), "{at} {byte}");
         }
     }
 

@@ -224,7 +224,7 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
     for field in &schema.fields {
         let leaf = match field.ty {
             FieldType::Image | FieldType::Mask => vec![field.name.clone(), IMAGE_BYTES.to_owned()],
-            FieldType::IdsU16 | FieldType::IdsU32 => {
+            ty if ty.item_bytes().is_some() => {
                 vec![field.name.clone(), "list".to_owned(), "element".to_owned()]
             }
             _ => vec![field.name.clone()],
@@ -239,8 +239,9 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
         if payload || field.name == KEY || field.name == ORIGIN {
             properties = properties.set_column_dictionary_enabled(leaf.clone(), false);
         }
-        // The upper bytes of ids are nearly all equal. Storing them together makes zstd three times as fast.
-        if field.ty.id_width().is_some() {
+        // The upper bytes of ids are nearly all equal, and those of flags all zero. Storing them together makes zstd three
+        // times as fast.
+        if field.ty.item_bytes().is_some() {
             properties = properties.set_column_encoding(leaf.clone(), Encoding::BYTE_STREAM_SPLIT);
         }
         if field.ty.is_image_file() {

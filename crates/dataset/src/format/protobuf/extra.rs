@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::proto;
 use super::proto::field::Value as Extra;
-use crate::sample::{Ids, Text, Value};
+use crate::sample::{Ids, Text, Value, from_runs, to_runs};
 use crate::schema::{Field, FieldType, IdWidth};
 
 /// Converts the value of an extra field to its stored form; `None` if it is null.
@@ -14,6 +14,7 @@ pub(super) fn extra(ty: FieldType, value: &Value) -> Option<Extra> {
         (FieldType::Json, Value::Text(t)) => Extra::JsonValue(t.as_str().to_owned()),
         (_, Value::Text(t)) => Extra::StringValue(t.as_str().to_owned()),
         (FieldType::Image | FieldType::Mask, Value::Bytes(b)) => Extra::ImageValue(b.clone()),
+        (FieldType::Flags, Value::Bytes(flags)) => Extra::FlagsValue(to_runs(flags).into()),
         (_, Value::Bytes(b)) => Extra::BinaryValue(b.clone()),
         (_, Value::Bool(b)) => Extra::BoolValue(*b),
         (FieldType::Int32, Value::Int(i)) => Extra::Int32Value(*i as i32),
@@ -29,8 +30,8 @@ pub(super) fn extra(ty: FieldType, value: &Value) -> Option<Extra> {
     })
 }
 
-/// Converts a stored value to the value of the extra field `field`.
-pub(super) fn extra_value(field: &Field, found: Option<Extra>) -> Result<Value, String> {
+/// Converts a stored value to the value of the extra field `field` of a record with `tokens` ids.
+pub(super) fn extra_value(field: &Field, found: Option<Extra>, tokens: usize) -> Result<Value, String> {
     let Some(found) = found else { return Ok(Value::Null) };
     let ty = extra_type(&found)?;
     // The message does not distinguish masks from other images.
@@ -49,6 +50,7 @@ pub(super) fn extra_value(field: &Field, found: Option<Extra>) -> Result<Value, 
         Extra::Float32Value(x) => Value::Float(x.into()),
         Extra::Float64Value(x) => Value::Float(x),
         Extra::IdsValue(list) => ids(list.data, list.id_width)?,
+        Extra::FlagsValue(runs) => Value::Bytes(from_runs(&runs, tokens)?.into()),
     })
 }
 
@@ -68,6 +70,7 @@ pub(super) fn extra_type(value: &Extra) -> Result<FieldType, String> {
         Extra::ImageValue(_) => FieldType::Image,
         Extra::LabelValue(_) => FieldType::Label,
         Extra::IdsValue(list) => FieldType::ids(width(list.id_width)?),
+        Extra::FlagsValue(_) => FieldType::Flags,
     })
 }
 

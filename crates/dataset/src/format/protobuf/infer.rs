@@ -51,10 +51,9 @@ pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
     let Some(InferredShape { ids, label, extra }) = inferred else {
         return Err(Error::corrupt("the schema of an empty shard cannot be inferred").at_path(blob.path()));
     };
-    let extra = extra.into_iter().map(|(name, ty)| Field {
-        name,
-        ty: ty.unwrap_or(FieldType::String),
-        nullable: true,
+    let extra = extra.into_iter().map(|(name, ty)| {
+        let ty = ty.unwrap_or(FieldType::String);
+        Field { name, ty, nullable: ty != FieldType::Flags }
     });
     match ids {
         None => Schema::images(label.then(Vec::new), extra.collect()),

@@ -165,6 +165,7 @@ impl Protobuf {
             (Some(Payload::Text(text)), false) => (proto::Image::default(), text),
             _ => return Err(format!("the record is not of kind {}", self.schema.kind.name())),
         };
+        let tokens = text.input_ids.len() / (text.id_width as usize).max(1);
         let mut strings = (Some(key), Some(origin));
         let mut extra = extra.into_iter();
         let mut values = Vec::with_capacity(self.slots.len());
@@ -181,7 +182,7 @@ impl Protobuf {
                 FieldSlot::Extra => {
                     let next = extra.next().filter(|found| found.name == field.name);
                     let found = next.ok_or_else(|| format!("expected field {:?}", field.name))?;
-                    extra_value(field, found.value)?
+                    extra_value(field, found.value, tokens)?
                 }
             };
             check::value(&self.schema, field, &value)?;
@@ -283,6 +284,33 @@ mod tests {
         assert_eq!(codec.decode(&frame).unwrap(), (record, frame.len()));
         for len in 0..frame.len() {
             assert_eq!(codec.decode(&frame.slice(..len)), Err(Fault::Short), "{len}");
+        }
+    }
+
+    /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never changes.
+    #[test]
+    fn the_bytes_of_flags_never_change() {
+        let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap().with_assistant_masks().unwrap());
+        let record = Record {
+            values: vec![
+                Value::Text("a".into()),
+                Value::Ids(Ids::pack(IdWidth::U16, &[7, 258]).unwrap()),
+                Value::UInt(2),
+                Value::Text("t.txt".into()),
+                Value::Bytes(Bytes::from_static(&[0, 1])),
+            ],
+        };
+        let mut frame = Vec::new();
+        let codec = Protobuf::new(schema).unwrap();
+        codec.encode(&record, &mut frame).unwrap();
+        let flags = b"\x2a\x1b\x0a\x0fassistant_masks\x7a\x08\x01\0\0\0\x01\0\0\0";
+        assert_eq!((frame[0], frame.ends_with(flags)), (0x33, true), "{frame:x?}");
+        assert_eq!(codec.decode(&Bytes::from(frame.clone())).unwrap(), (record, frame.len()));
+        let runs = frame.len() - 8;
+        for (at, byte) in [(4, 2), (4, 0), (0, 0), (0, 2), (3, 0xff), (7, 0xff)] {
+            let mut wrong = frame.clone();
+            wrong[runs + at] = byte;
+            assert!(matches!(codec.decode(&wrong.into()), Err(Fault::Bad { .. })), "{at} {byte}");
         }
     }
 

@@ -11,7 +11,7 @@ use crate::index::testing::{
     CASES_WITH_FILES, SMALL, any_alteration, reports_damaged_file, segment, segment_of, segments,
 };
 use crate::index::{IndexEntry, IndexFile, LengthSummary, MAX_LENGTH, RecordIndex, RecordIndexWriter};
-use crate::schema::Kind;
+use crate::schema::{IdWidth, Schema};
 use crate::storage::Access;
 
 /// Existing datasets depend on these columns, so this test never changes.
@@ -160,13 +160,14 @@ fn verification_finds_every_wrong_rank() {
     let lengths = [5, 3, 9, 5, 5, 1, 2];
     let dir = tempfile::tempdir().unwrap();
     let (files, _) = build(dir.path(), &lengths, 0, Geometry::STANDARD);
+    let schema = Schema::text(IdWidth::U16, vec![]).unwrap();
     let records = |lengths: &[u64]| {
-        let mut writer = RecordIndexWriter::create(dir.path(), "train", Kind::Text).unwrap();
+        let mut writer = RecordIndexWriter::create(dir.path(), "train", &schema).unwrap();
         for &length in lengths {
             writer.push(&IndexEntry { length, ..IndexEntry::default() }).unwrap();
         }
         let files = writer.finish().unwrap();
-        RecordIndex::open(segments(dir.path(), &files, Access::Map), Kind::Text).unwrap()
+        RecordIndex::open(segments(dir.path(), &files, Access::Map), &schema).unwrap()
     };
     let index = open(dir.path(), &files, Access::Map, Geometry::STANDARD);
     index.verify(&records(&lengths)).unwrap();

@@ -30,10 +30,10 @@ use crate::panics;
 use crate::storage::Blob;
 
 /// Maximum decoded bytes of a row group with several rows. The writer ends a row group at 16 MiB of canonical bytes;
-/// two-byte ids take twice that space in Parquet.
+/// two-byte ids take twice that space in Parquet, and 8/3 of it if they have flags.
 const MAX_GROUP_BYTES: u64 = 64 << 20;
 /// Maximum decoded bytes of a row group with a single row of the largest size.
-const MAX_ROW_BYTES: u64 = 2 * MAX_RECORD_BYTES + MAX_GROUP_BYTES;
+const MAX_ROW_BYTES: u64 = 3 * MAX_RECORD_BYTES + MAX_GROUP_BYTES;
 /// Minimum stored size of a variable-length value: its length prefix.
 const LENGTH_BYTES: u64 = 4;
 

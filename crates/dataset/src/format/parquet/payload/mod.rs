@@ -1,4 +1,4 @@
-//! Payload columns: token ids, encoded images and binary fields, which make up nearly all the bytes of a dataset.
+//! Payload columns: token ids, flags of tokens, encoded images and binary fields, which make up nearly all the bytes of a dataset.
 //!
 //! They need no dictionary and no statistics, so this module builds their pages directly from record values. Each value
 //! is copied at most once into the current page, and buffers are reused across pages and row groups. The `parquet` crate
@@ -38,11 +38,11 @@ const LENGTH_BYTES: usize = 4;
 pub(super) struct Payload {
     descriptor: ColumnDescPtr,
     compression: Compression,
-    /// Width of the ids; `None` if the values are bytes.
-    ids: Option<IdWidth>,
+    /// Bytes per item if the values are lists of ids or flags; `None` if they are bytes.
+    item_bytes: Option<usize>,
     /// Values not yet encoded.
     rows: Vec<Option<Bytes>>,
-    /// Repetition levels, which mark where rows start (ids only).
+    /// Repetition levels, which mark where rows start (lists only).
     repetition: Levels,
     /// Definition levels: how much of a value is present, from 0 (nothing) to `present` (all of it).
     definition: Levels,
@@ -55,20 +55,20 @@ pub(super) struct Payload {
 impl Payload {
     /// Returns whether values of type `ty` are written by this module.
     pub(super) fn holds(ty: FieldType) -> bool {
-        ty == FieldType::Binary || ty.is_image_file() || ty.id_width().is_some()
+        ty == FieldType::Binary || ty.is_image_file() || ty.item_bytes().is_some()
     }
 
     /// Creates a column for values of `ty`, which Parquet stores in the leaf `descriptor`.
     pub(super) fn new(ty: FieldType, descriptor: ColumnDescPtr, compression: Compression) -> Result<Self> {
         let level = (compression != Compression::UNCOMPRESSED).then_some(ZSTD_LEVEL);
-        let layout = ty.id_width().map_or(PageLayout::Plain, PageLayout::ByteStreams);
+        let layout = ty.item_bytes().map_or(PageLayout::Plain, PageLayout::ByteStreams);
         let pages = Pages::new(layout, level)
             .map_err(|e| Error::internal("zstd does not support this level").caused_by(e))?;
         let present = descriptor.max_def_level() as u8;
         Ok(Self {
             descriptor,
             compression,
-            ids: ty.id_width(),
+            item_bytes: ty.item_bytes(),
             rows: Vec::new(),
             repetition: Levels::new(1),
             definition: Levels::new(bits(present)),
@@ -81,10 +81,10 @@ impl Payload {
 
     /// Adds the value of the next record.
     pub(super) fn push(&mut self, value: &Value) -> Result<()> {
-        self.rows.push(match (value, self.ids) {
+        self.rows.push(match (value, self.item_bytes) {
             (Value::Null, _) => None,
-            (Value::Bytes(bytes), None) => Some(bytes.clone()),
-            (Value::Ids(ids), Some(width)) if ids.width() == width => Some(ids.as_bytes().clone()),
+            (Value::Bytes(bytes), None | Some(1)) => Some(bytes.clone()),
+            (Value::Ids(ids), Some(width)) if ids.width().bytes() == width => Some(ids.as_bytes().clone()),
             _ => return Err(Error::internal("a value does not fit its column")),
         });
         Ok(())
@@ -99,8 +99,8 @@ impl Payload {
     /// Encodes the pending values.
     pub(super) fn encode(&mut self) -> ParquetResult<()> {
         let mut rows = std::mem::take(&mut self.rows);
-        match self.ids {
-            Some(width) => self.encode_ids(&mut rows, width)?,
+        match self.item_bytes {
+            Some(width) => self.encode_lists(&mut rows, width)?,
             None => self.encode_bytes(&mut rows)?,
         }
         rows.clear();
@@ -144,7 +144,7 @@ impl Payload {
         Ok(())
     }
 
-    fn encode_ids(&mut self, rows: &mut [Option<Bytes>], width: IdWidth) -> ParquetResult<()> {
+    fn encode_lists(&mut self, rows: &mut [Option<Bytes>], item_bytes: usize) -> ParquetResult<()> {
         let alike = rows.iter().all(|row| row.is_none())
             || rows.iter().all(|row| row.as_ref().is_some_and(Bytes::is_empty));
         let batch_levels = if alike { PAGE_ROWS } else { WRITE_BATCH };
@@ -155,15 +155,15 @@ impl Payload {
                 self.end_full_page()?;
                 batch_start = self.page.levels;
             }
-            self.add_ids(row.take(), width);
+            self.add_list(row.take(), item_bytes);
         }
         self.end_full_page()
     }
 
-    fn add_ids(&mut self, row: Option<Bytes>, width: IdWidth) {
+    fn add_list(&mut self, row: Option<Bytes>, item_bytes: usize) {
         let absent = usize::from(row.is_none());
-        let ids = row.unwrap_or_default();
-        let count = ids.len() / width.bytes();
+        let items = row.unwrap_or_default();
+        let count = items.len() / item_bytes;
         // An empty list is two levels below an item, because items are declared nullable (though never null). A null
         // list is one level lower.
         let definition = if count > 0 { self.present } else { self.present - 2 - absent as u8 };
@@ -173,7 +173,7 @@ impl Payload {
         self.page.rows += 1;
         self.page.levels += count.max(1);
         self.page_bytes += count * IdWidth::U32.bytes();
-        self.pages.push_ids(ids);
+        self.pages.push_items(items);
     }
 
     fn encode_bytes(&mut self, rows: &mut [Option<Bytes>]) -> ParquetResult<()> {
@@ -214,7 +214,7 @@ impl Payload {
         let counts = std::mem::take(&mut self.page);
         self.page_bytes = 0;
         let (repetition, definition) = (&mut self.repetition, &mut self.definition);
-        let has_repetition = self.ids.is_some();
+        let has_repetition = self.item_bytes.is_some();
         self.pages.end(counts, |levels| {
             if has_repetition {
                 repetition.take(levels);

@@ -18,12 +18,10 @@ use ::parquet::file::reader::{ChunkReader, Length};
 use bytes::Bytes;
 use zstd::bulk::Compressor;
 
-use crate::schema::IdWidth;
-
 /// Space reserved before the values of a page for its header and, unless they are large, its levels.
 const HEADROOM: usize = 1 << 10;
 
-/// Capacity of value buffers that is kept for the next page, in bytes. Longer lists of ids are not copied into them.
+/// Capacity of value buffers that is kept for the next page, in bytes. Longer lists are not copied into them.
 const KEPT_VALUES: usize = 4 << 20;
 /// Capacity of the page buffer that is kept for the next chunk, in bytes.
 const KEPT_PAGES: usize = 32 << 20;
@@ -36,9 +34,9 @@ const STREAM_CHUNK: usize = 4 << 10;
 pub(super) enum PageLayout {
     /// As given.
     Plain,
-    /// 32-bit numbers, stored as all first bytes, then all second bytes, and so on. The input has this width; the
-    /// remaining bytes are 0.
-    ByteStreams(IdWidth),
+    /// 32-bit numbers, stored as all first bytes, then all second bytes, and so on. The input has this many bytes per number;
+    /// the remaining bytes are 0.
+    ByteStreams(usize),
 }
 
 impl PageLayout {
@@ -56,7 +54,7 @@ pub(super) struct Pages {
     compressor: Option<Compressor<'static>>,
     /// Values of the current page if they will be compressed.
     values: Vec<u8>,
-    /// A long list of ids: the values of the current page after `values`.
+    /// A long list: the values of the current page after `values`.
     long: Bytes,
     /// Finished pages, and uncompressed values of the current page.
     bytes: Vec<u8>,
@@ -127,13 +125,13 @@ impl Pages {
         buffer
     }
 
-    /// Appends ids to the current page, which must have the layout [`PageLayout::ByteStreams`].
-    pub(super) fn push_ids(&mut self, ids: Bytes) {
+    /// Appends a list to the current page, which must have the layout [`PageLayout::ByteStreams`].
+    pub(super) fn push_items(&mut self, items: Bytes) {
         let earlier = std::mem::take(&mut self.long);
         self.values().extend_from_slice(&earlier);
-        match ids.len() > KEPT_VALUES {
-            true => self.long = ids,
-            false => self.values().extend_from_slice(&ids),
+        match items.len() > KEPT_VALUES {
+            true => self.long = items,
+            false => self.values().extend_from_slice(&items),
         }
     }
 
@@ -159,11 +157,11 @@ impl Pages {
                     PageLayout::ByteStreams(width) => {
                         let values = [&self.values[HEADROOM..], &self.long];
                         self.streams.clone_from(&self.head);
+                        let streams = &mut self.streams;
                         match width {
-                            IdWidth::U16 => {
-                                push_streams(values, |id| u16::from_le_bytes(id).into(), &mut self.streams);
-                            }
-                            IdWidth::U32 => push_streams(values, u32::from_le_bytes, &mut self.streams),
+                            1 => push_streams(values, |[flag]: [u8; 1]| flag.into(), streams),
+                            2 => push_streams(values, |id| u16::from_le_bytes(id).into(), streams),
+                            _ => push_streams(values, u32::from_le_bytes, streams),
                         }
                         &self.streams
                     }

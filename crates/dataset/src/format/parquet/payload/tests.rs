@@ -129,9 +129,16 @@ fn records(schema: &Schema, count: usize, shape: ValueShape) -> Vec<Record> {
                 let ids: Vec<u32> = (0..size).map(|i| (first + i * i / 7) as u32 % 65_536).collect();
                 Value::Ids(Ids::pack(field.ty.id_width().unwrap(), &ids).unwrap())
             }
+            FieldType::Flags => Value::Null,
         }
     };
-    (0..count).map(|_| Record { values: schema.fields.iter().map(&mut value).collect() }).collect()
+    let mut all: Vec<Record> =
+        (0..count).map(|_| Record { values: schema.fields.iter().map(&mut value).collect() }).collect();
+    for record in all.iter_mut().filter(|_| schema.masks_field().is_some()) {
+        let Value::Ids(ids) = &record.values[1] else { panic!("no ids") };
+        record.values[4] = Value::Bytes((0..ids.len()).map(|at| u8::from(at % 300 > shape.size)).collect());
+    }
+    all
 }
 
 fn nullable(types: &[FieldType]) -> Vec<Field> {
@@ -163,6 +170,15 @@ fn a_schema_may_contain_every_field_type() {
             &schema,
             &records(&schema, count, ValueShape { seed: 1, missing: 5, size: 60, large: 9 }),
         );
+    }
+}
+
+#[test]
+fn flags_are_written_with_the_ids() {
+    for (width, size) in [(IdWidth::U16, 3000), (IdWidth::U32, 2), (IdWidth::U16, 100)] {
+        let schema = texts(width, &[FieldType::Json]).with_assistant_masks().unwrap();
+        let shape = ValueShape { seed: 8, missing: 3, size, large: 50 };
+        assert_same_bytes(&schema, &records(&schema, 3 * PAGE_ROWS / 2, shape));
     }
 }
 

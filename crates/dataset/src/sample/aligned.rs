@@ -1,0 +1,259 @@
+//! Values of which each belongs to one token of a record, such as the marks of tokens to train on.
+//!
+//! Whatever cuts, divides or joins documents does so with [`Aligned`], so token ids and the values that belong to them can
+//! only be cut together.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::Ids;
+
+/// A list with one value per token.
+pub trait Aligned: Sized {
+    /// Returns the number of tokens.
+    fn len(&self) -> usize;
+
+    /// Joins `pieces`, each a range of the tokens of a list, into a new list that shares no memory with them. `None` if
+    /// there is no piece, if a list has fewer tokens, or if the lists are of different kinds.
+    fn join(pieces: &[(&Self, Range<usize>)]) -> Option<Self>;
+
+    /// Copies a range of the tokens, so that the others need not stay in memory; `None` if there are fewer tokens.
+    fn copy_of(&self, tokens: Range<usize>) -> Option<Self> {
+        Self::join(&[(self, tokens)])
+    }
+
+    /// Returns whether there are no tokens.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Joins the bytes of `pieces`, which have `width` bytes per token.
+fn join_bytes<'a>(
+    pieces: impl Iterator<Item = (&'a Bytes, Range<usize>)> + Clone,
+    width: usize,
+) -> Option<Bytes> {
+    let size = pieces.clone().map(|(_, tokens)| tokens.len()).sum::<usize>();
+    let mut joined = Vec::with_capacity(size.checked_mul(width)?);
+    for (bytes, tokens) in pieces {
+        let range = tokens.start.checked_mul(width)?..tokens.end.checked_mul(width)?;
+        joined.extend_from_slice(bytes.get(range)?);
+    }
+    Some(joined.into())
+}
+
+impl Aligned for Ids {
+    fn len(&self) -> usize {
+        Ids::len(self)
+    }
+
+    fn join(pieces: &[(&Self, Range<usize>)]) -> Option<Self> {
+        let width = pieces.first()?.0.width();
+        pieces.iter().all(|(ids, _)| ids.width() == width).then_some(())?;
+        let pieces = pieces.iter().map(|(ids, tokens)| (ids.as_bytes(), tokens.clone()));
+        Ids::new(width, join_bytes(pieces, width.bytes())?)
+    }
+}
+
+/// One byte per token.
+impl Aligned for Bytes {
+    fn len(&self) -> usize {
+        Bytes::len(self)
+    }
+
+    fn join(pieces: &[(&Self, Range<usize>)]) -> Option<Self> {
+        pieces.first()?;
+        join_bytes(pieces.iter().cloned(), 1)
+    }
+}
+
+/// The encoded form of a document: its token ids and the values that belong to them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tokens {
+    /// Token ids.
+    pub ids: Ids,
+    /// One byte 0 or 1 per token: 1 if it is to be trained on. `None` in datasets without this field.
+    pub masks: Option<Bytes>,
+}
+
+impl Tokens {
+    /// Creates the tokens of a document. `None` if `masks` has another number of tokens.
+    pub fn new(ids: Ids, masks: Option<Bytes>) -> Option<Self> {
+        let fits = masks.as_ref().is_none_or(|masks| masks.len() == ids.len());
+        fits.then_some(Self { ids, masks })
+    }
+
+    /// Returns whether a token is to be trained on; `None` if tokens are not marked.
+    pub fn any_trained(&self) -> Option<bool> {
+        self.masks.as_ref().map(|masks| masks.contains(&1))
+    }
+}
+
+impl From<Ids> for Tokens {
+    fn from(ids: Ids) -> Self {
+        Self { ids, masks: None }
+    }
+}
+
+impl Aligned for Tokens {
+    fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    fn join(pieces: &[(&Self, Range<usize>)]) -> Option<Self> {
+        let ids: Vec<_> = pieces.iter().map(|(piece, tokens)| (&piece.ids, tokens.clone())).collect();
+        let ids = Ids::join(&ids)?;
+        let masked =
+            pieces.iter().filter_map(|(piece, tokens)| Some((piece.masks.as_ref()?, tokens.clone())));
+        let masked: Vec<_> = masked.collect();
+        let masks = match masked.len() {
+            0 => None,
+            some if some == pieces.len() => Some(Bytes::join(&masked)?),
+            _ => return None,
+        };
+        Self::new(ids, masks)
+    }
+}
+
+/// Returns the number of ones in `flags`.
+pub fn trained(flags: &[u8]) -> usize {
+    flags.iter().map(|&flag| usize::from(flag == 1)).sum()
+}
+
+/// Bytes of the length of a run.
+const RUN_BYTES: usize = 4;
+
+/// Returns the stored form of `flags` in msgpack and protobuf: the lengths of alternating runs as u32, LE. The first run is
+/// one of zeros, and the only one that may be empty.
+pub(crate) fn to_runs(flags: &[u8]) -> Vec<u8> {
+    let (mut runs, mut rest, mut value) = (Vec::new(), flags, 0);
+    while !rest.is_empty() {
+        let run = rest.iter().position(|&flag| flag != value).unwrap_or(rest.len());
+        // A record has fewer than 2³¹ tokens.
+        runs.extend((run as u32).to_le_bytes());
+        rest = rest.get(run..).unwrap_or_default();
+        value ^= 1;
+    }
+    runs
+}
+
+/// Returns the flags of a record with `tokens` tokens, given their stored form. Nothing is allocated unless the runs add up
+/// to that number. The error is a clause for a message.
+pub(crate) fn from_runs(runs: &[u8], tokens: usize) -> Result<Vec<u8>, String> {
+    let (runs, rest) = runs.as_chunks::<RUN_BYTES>();
+    let lengths = || runs.iter().map(|run| u32::from_le_bytes(*run));
+    if !rest.is_empty() {
+        return Err("the list of runs ends in the middle of a length".to_owned());
+    }
+    if lengths().skip(1).any(|run| run == 0) || (runs.len() == 1 && lengths().eq([0])) {
+        return Err("a run is empty".to_owned());
+    }
+    let sum: u64 = lengths().map(u64::from).sum();
+    if sum != tokens as u64 {
+        return Err(format!("the record has {tokens} ids, but its runs have {sum} values"));
+    }
+    let mut flags = Vec::with_capacity(tokens);
+    for (run, value) in lengths().zip([0, 1].into_iter().cycle()) {
+        flags.resize(flags.len() + run as usize, value);
+    }
+    Ok(flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::schema::IdWidth;
+
+    /// Existing datasets use this encoding, so this test never changes.
+    #[test]
+    fn the_encoding_of_runs_never_changes() {
+        let runs = |lengths: &[u32]| lengths.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
+        for (flags, lengths) in [
+            (&[][..], &[][..]),
+            (&[0], &[1]),
+            (&[1], &[0, 1]),
+            (&[0, 0, 1, 1, 1, 0], &[2, 3, 1]),
+            (&[1, 0, 1], &[0, 1, 1, 1]),
+            (&[1; 300], &[0, 300]),
+        ] {
+            assert_eq!(to_runs(flags), runs(lengths), "{flags:?}");
+            assert_eq!(from_runs(&runs(lengths), flags.len()).unwrap(), flags);
+        }
+        assert_eq!(to_runs(&[0, 1, 1]), [1, 0, 0, 0, 2, 0, 0, 0]);
+        for (lengths, tokens) in
+            [(&[0][..], 0), (&[1, 0], 1), (&[0, 0, 1], 1), (&[1, 0, 1], 2), (&[2], 3), (&[4], 3), (&[], 1)]
+        {
+            assert!(from_runs(&runs(lengths), tokens).is_err(), "{lengths:?} for {tokens}");
+        }
+        assert!(from_runs(&runs(&[u32::MAX; 9]), usize::MAX).is_err(), "no such allocation");
+        assert!(from_runs(&[1, 0, 0], 1).is_err());
+    }
+
+    fn any_tokens() -> impl Strategy<Value = Tokens> {
+        (prop::collection::vec((any::<u16>(), 0u8..2), 0..60), any::<bool>(), any::<bool>()).prop_map(
+            |(tokens, wide, masked)| {
+                let width = if wide { IdWidth::U32 } else { IdWidth::U16 };
+                let ids: Vec<u32> = tokens.iter().map(|(id, _)| (*id).into()).collect();
+                let masks = masked.then(|| tokens.iter().map(|(_, flag)| *flag).collect());
+                Tokens::new(Ids::pack(width, &ids).unwrap(), masks).unwrap()
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn any_flags_round_trip_through_runs(flags in prop::collection::vec(0u8..2, 0..200)) {
+            prop_assert_eq!(&from_runs(&to_runs(&flags), flags.len()).unwrap(), &flags);
+            prop_assert!(from_runs(&to_runs(&flags), flags.len() + 1).is_err());
+        }
+
+        #[test]
+        fn any_bytes_are_the_only_runs_of_some_flags_or_an_error(
+            runs in prop::collection::vec(prop::sample::select(vec![0u8, 1, 2, 255]), 0..24), tokens in 0usize..600,
+        ) {
+            if let Ok(flags) = from_runs(&runs, tokens) {
+                prop_assert_eq!(flags.len(), tokens);
+                prop_assert_eq!(to_runs(&flags), runs);
+            }
+        }
+
+        #[test]
+        fn pieces_together_are_the_whole_and_stay_aligned(
+            whole in any_tokens(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
+        ) {
+            let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(whole.len() + 1)).collect();
+            ends.extend([0, whole.len()]);
+            ends.sort_unstable();
+            let ranges: Vec<_> = ends.windows(2).map(|pair| pair[0]..pair[1]).collect();
+            let pieces: Vec<Tokens> = ranges.iter().map(|range| whole.copy_of(range.clone()).unwrap()).collect();
+            for (piece, range) in pieces.iter().zip(&ranges) {
+                prop_assert!(piece.ids.iter().eq(whole.ids.iter().skip(range.start).take(range.len())));
+                prop_assert_eq!(piece.masks.as_deref(), whole.masks.as_ref().map(|masks| &masks[range.clone()]));
+            }
+            let all: Vec<_> = pieces.iter().map(|piece| (piece, 0..piece.len())).collect();
+            let joined = Tokens::join(&all).unwrap();
+            prop_assert_eq!(&joined, &whole);
+            let whole_pieces: Vec<_> = ranges.into_iter().map(|range| (&whole, range)).collect();
+            let joined = Tokens::join(&whole_pieces).unwrap();
+            prop_assert_eq!(&joined, &whole);
+            prop_assert_eq!(whole.copy_of(0..whole.len() + 1), None);
+        }
+    }
+
+    #[test]
+    fn lists_of_different_kinds_are_not_joined() {
+        let ids = |width| Ids::pack(width, &[1, 2]).unwrap();
+        let plain = Tokens::from(ids(IdWidth::U16));
+        let masked = Tokens::new(ids(IdWidth::U16), Some(Bytes::from_static(&[0, 1]))).unwrap();
+        let wide = Tokens::from(ids(IdWidth::U32));
+        assert_eq!(Tokens::join(&[(&plain, 0..2), (&masked, 0..2)]), None);
+        assert_eq!(Tokens::join(&[(&plain, 0..2), (&wide, 0..2)]), None);
+        assert_eq!(Tokens::join(&[]), None);
+        assert_eq!(Tokens::new(ids(IdWidth::U16), Some(Bytes::from_static(&[1]))), None);
+        assert_eq!((plain.any_trained(), masked.any_trained()), (None, Some(true)));
+        assert_eq!(masked.copy_of(0..1).unwrap().any_trained(), Some(false));
+    }
+}
