@@ -104,8 +104,8 @@ impl<R: BufRead> Read for Bzip2Stream<R> {
     }
 }
 
-/// Reader of consecutive members.
-pub(super) struct Members<R, M> {
+/// Reader of the joined content of consecutive members.
+pub(super) struct JoinedMembers<R, M> {
     member: Option<M>,
     /// The input, between members.
     raw: Option<R>,
@@ -115,13 +115,13 @@ pub(super) struct Members<R, M> {
     ended: bool,
 }
 
-impl<R: BufRead, M: MemberDecoder<R>> Members<R, M> {
+impl<R: BufRead, M: MemberDecoder<R>> JoinedMembers<R, M> {
     pub(super) fn new(raw: R, starts: MemberStarts) -> Self {
         Self { member: None, raw: Some(raw), starts, produced: 0, ended: false }
     }
 }
 
-impl<R: BufRead, M: MemberDecoder<R>> Read for Members<R, M> {
+impl<R: BufRead, M: MemberDecoder<R>> Read for JoinedMembers<R, M> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
             return Ok(0);
@@ -284,9 +284,9 @@ mod tests {
         };
         let starts = MemberStarts::default();
         let bytes = concat(&gzip);
-        reads.push(read(Members::<_, GzipMember<_>>::new(&bytes[..], starts.clone()), &starts));
+        reads.push(read(JoinedMembers::<_, GzipMember<_>>::new(&bytes[..], starts.clone()), &starts));
         let bytes = concat(&bzip2);
-        reads.push(read(Members::<_, Bzip2Stream<_>>::new(&bytes[..], starts.clone()), &starts));
+        reads.push(read(JoinedMembers::<_, Bzip2Stream<_>>::new(&bytes[..], starts.clone()), &starts));
         let bytes = concat(&|part| zstd::encode_all(part, 3).unwrap());
         reads.push(read(Frames::new(&bytes[..], starts.clone()).unwrap(), &starts));
         let bytes = concat(&|part| [xz(part), vec![0; 8]].concat());
@@ -304,11 +304,14 @@ mod tests {
         for zeros in [1, 511, 300_000] {
             let padding = vec![0; zeros];
             let bytes = [gzip(b"one"), padding.clone(), gzip(b"two"), padding].concat();
-            let found = read(Members::<_, GzipMember<_>>::new(&bytes[..], starts.clone()), &starts).unwrap();
+            let found =
+                read(JoinedMembers::<_, GzipMember<_>>::new(&bytes[..], starts.clone()), &starts).unwrap();
             assert_eq!(found, (b"onetwo".to_vec(), vec![0, 3]));
         }
         for bytes in [[&[0], &gzip(b"one")[..]].concat(), [&gzip(b"one")[..], &[0, 1]].concat()] {
-            assert!(read(Members::<_, GzipMember<_>>::new(&bytes[..], starts.clone()), &starts).is_err());
+            assert!(
+                read(JoinedMembers::<_, GzipMember<_>>::new(&bytes[..], starts.clone()), &starts).is_err()
+            );
         }
     }
 
@@ -324,8 +327,8 @@ mod tests {
             for cut in 1..bytes.len() {
                 let cut = &bytes[..cut];
                 let found = match name {
-                    "gz" => read(Members::<_, GzipMember<_>>::new(cut, starts.clone()), &starts),
-                    "bz2" => read(Members::<_, Bzip2Stream<_>>::new(cut, starts.clone()), &starts),
+                    "gz" => read(JoinedMembers::<_, GzipMember<_>>::new(cut, starts.clone()), &starts),
+                    "bz2" => read(JoinedMembers::<_, Bzip2Stream<_>>::new(cut, starts.clone()), &starts),
                     "zst" => read(Frames::new(cut, starts.clone()).unwrap(), &starts),
                     _ => read(XzStreams::new(cut, 128 << 20, starts.clone()), &starts),
                 };
@@ -342,7 +345,7 @@ mod tests {
         bytes[at] ^= 1;
         let kept = |size: usize| {
             let starts = MemberStarts::default();
-            let mut reader = Members::<_, Bzip2Stream<_>>::new(&bytes[..], starts);
+            let mut reader = JoinedMembers::<_, Bzip2Stream<_>>::new(&bytes[..], starts);
             let (mut kept, mut buffer) = (Vec::new(), vec![0; size]);
             while let Ok(given @ 1..) = reader.read(&mut buffer) {
                 kept.extend_from_slice(&buffer[..given]);
@@ -360,8 +363,8 @@ mod tests {
         for garbage in [&b"garbage"[..], b"g", &[0, 0, 0]] {
             let gz = [&gzip(b"one")[..], garbage].concat();
             if garbage[0] != 0 {
-                let error =
-                    read(Members::<_, GzipMember<_>>::new(&gz[..], starts.clone()), &starts).unwrap_err();
+                let error = read(JoinedMembers::<_, GzipMember<_>>::new(&gz[..], starts.clone()), &starts)
+                    .unwrap_err();
                 assert_ne!(error.kind(), io::ErrorKind::UnexpectedEof);
                 assert_eq!(starts.take(), [0, 3]);
             }
@@ -388,7 +391,7 @@ mod tests {
             let starts = MemberStarts::default();
             let readers: [Box<dyn Read>; 2] = [
                 Box::new(Frames::new(&zst[..], starts.clone()).unwrap()),
-                Box::new(Members::<_, GzipMember<_>>::new(&gz[..], starts.clone())),
+                Box::new(JoinedMembers::<_, GzipMember<_>>::new(&gz[..], starts.clone())),
             ];
             for mut reader in readers {
                 let (mut bytes, mut buffer) = (Vec::new(), vec![0; size]);

@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::archive::ArchiveMember;
 pub use super::broken::Broken;
-use super::compressed_members::{Bzip2Stream, MemberStarts, Members, XzStreams};
+use super::compressed_members::{Bzip2Stream, JoinedMembers, MemberStarts, XzStreams};
 use super::compression::Compression;
 use super::encoding::{TextEncoding, Utf8Reader};
 use super::inflate::GzipMember;
@@ -241,9 +241,11 @@ impl Stream {
         let members = MemberStarts::default();
         let reader: Box<dyn Read + Send> = match compression {
             None => Box::new(raw),
-            Some(Compression::Gzip) => Box::new(Members::<_, GzipMember<_>>::new(raw, members.clone())),
+            Some(Compression::Gzip) => Box::new(JoinedMembers::<_, GzipMember<_>>::new(raw, members.clone())),
             Some(Compression::Zstd) => Box::new(Frames::new(raw, members.clone()).map_err(fail)?),
-            Some(Compression::Bzip2) => Box::new(Members::<_, Bzip2Stream<_>>::new(raw, members.clone())),
+            Some(Compression::Bzip2) => {
+                Box::new(JoinedMembers::<_, Bzip2Stream<_>>::new(raw, members.clone()))
+            }
             Some(Compression::Xz) => Box::new(XzStreams::new(raw, XZ_MEMORY_BYTES, members.clone())),
         };
         let path = path.to_owned();
