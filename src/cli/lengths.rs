@@ -6,7 +6,7 @@ use std::path::Path;
 use super::inspect::print_histogram;
 use crate::error::{Error, Result};
 use crate::numbers::{percent, plural};
-use crate::pipeline::Outcome;
+use crate::pipeline::RunOutcome;
 use crate::reader::Dataset;
 use crate::reader::batch::{BatchSize, padding};
 use crate::report::bytes_per_token;
@@ -15,7 +15,7 @@ use crate::report::bytes_per_token;
 const SHOWN_DIFFERENCE: f64 = 0.003;
 
 /// Formats tokens, bytes per token, lengths, and the padding of batches of `size`.
-pub(super) fn text(outcome: &Outcome, out: &Path, size: BatchSize) -> Result<String> {
+pub(super) fn text(outcome: &RunOutcome, out: &Path, size: BatchSize) -> Result<String> {
     let manifest = &outcome.manifest;
     let tokens: u64 = manifest.splits.values().map(|s| s.length.total).sum();
     let mut lines = Vec::new();

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A conversion (`job::Conversion`: images or text) divides its sources into units and turns tasks into outcomes
-//! (`outcome::Outcome`). Stages (`stage::Stage`), such as shuffling and packing, may reorder or regroup the records.
+//! (`outcome::ItemOutcome`). Stages (`stage::Stage`), such as shuffling and packing, may reorder or regroup the records.
 //! Everything else in this module is shared by all conversions.
 
 mod dedup;
@@ -45,7 +45,9 @@ pub use parts::{PartOutcome, merge, run_units};
 pub use plan::PlanSummary;
 pub use predict::Prediction;
 pub use progress::{Progress, Snapshot};
-pub use run::{Outcome, check_inputs, check_output};
+/// The former name of [`RunOutcome`].
+pub use run::RunOutcome as Outcome;
+pub use run::{RunOutcome, check_inputs, check_output};
 pub use selection::{Selection, ranges};
 pub use status::{Status, status};
 pub use stop::Stop;

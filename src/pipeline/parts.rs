@@ -14,7 +14,7 @@ use super::images::ImageConversion;
 use super::job_file::{self, OpenedJob};
 use super::output::{OutputDir, OutputState, adapt_help, may_be_overtaken};
 use super::progress::Progress;
-use super::run::{Outcome, commit};
+use super::run::{RunOutcome, commit};
 use super::run_units::{RunContext, Units};
 use super::selection::{Selection, ranges_of};
 use super::source_checks;
@@ -195,20 +195,20 @@ fn with_source_help(error: Error, sources: &[SourceSpec], is_replaced: bool) -> 
 ///
 /// [`ErrorKind::NotCommitted`] if units are missing or damaged; the message names them. Otherwise, the errors of the
 /// commit of a run.
-pub fn merge(options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Outcome> {
+pub fn merge(options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<RunOutcome> {
     stop.start_writing(Continuation::SameMerge);
     commit_units(options, progress, stop)
         .map_err(|error| adapt_help(Continuation::SameMerge.after_lock(error), &options.out))
 }
 
-fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Outcome> {
+fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<RunOutcome> {
     let RunOptions { out, existing, .. } = options;
     let scratch = options.scratch.as_deref();
     {
         let output = OutputDir::join(out, scratch, *existing)?;
         match output.committed()? {
             // Nothing is written, so the directory may be read-only.
-            Some(manifest) if !output.may_have_work()? => return Ok(Outcome::complete(manifest)),
+            Some(manifest) if !output.may_have_work()? => return Ok(RunOutcome::complete(manifest)),
             Some(_) => {}
             // Before anything is created in the directory.
             None => job_file::check_output(&output)?,
@@ -218,7 +218,7 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
     if let OutputState::Committed(manifest) = state {
         // An earlier merge may have died before it removed the working directory.
         dir.remove_work()?;
-        return Ok(Outcome::complete(*manifest));
+        return Ok(RunOutcome::complete(*manifest));
     }
     let fetched = match dir.remote() {
         Some(remote) => job_file::fetch(remote, &dir.work()),
@@ -263,11 +263,11 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
 
 /// Returns the outcome if another process has meanwhile committed the dataset in object storage and deleted its plan and
 /// units.
-fn committed_meanwhile(dir: &OutputDir) -> Result<Option<Outcome>> {
+fn committed_meanwhile(dir: &OutputDir) -> Result<Option<RunOutcome>> {
     let Some(remote) = dir.remote() else { return Ok(None) };
     let Some(manifest) = remote.manifest()? else { return Ok(None) };
     dir.remove_work()?;
-    Ok(Some(Outcome::complete(manifest)))
+    Ok(Some(RunOutcome::complete(manifest)))
 }
 
 fn not_finished(units: &[u32], planned: u32) -> Error {

@@ -379,7 +379,7 @@ pub(super) mod testing {
 
     use super::{Conversion, Estimate, Job, Prediction, Stop};
     use crate::options::{Existing, RunOptions};
-    use crate::pipeline::{Outcome, Progress};
+    use crate::pipeline::{Progress, RunOutcome};
 
     pub(in crate::pipeline) fn run_options(out: &Path, threads: usize) -> RunOptions {
         RunOptions {
@@ -394,7 +394,7 @@ pub(super) mod testing {
 
     /// Returns the prediction from `sample` items and the outcome of the run. Checks that the prediction does not depend on
     /// the number of threads and writes nothing.
-    pub(in crate::pipeline) fn compare<C: Conversion>(job: &Job<C>, sample: u64) -> (Prediction, Outcome) {
+    pub(in crate::pipeline) fn compare<C: Conversion>(job: &Job<C>, sample: u64) -> (Prediction, RunOutcome) {
         let out = tempfile::tempdir().unwrap();
         let predict = |threads| {
             let options = run_options(out.path(), threads);

@@ -37,7 +37,7 @@ impl<C: Conversion> Job<C> {
     ///
     /// `ErrorKind::Usage` if the run is refused before anything is written. After `ErrorKind::NotCommitted`,
     /// `ErrorKind::Io` and `ErrorKind::Interrupted`, finished units are kept for `--resume`.
-    pub fn run(&self, run: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Outcome> {
+    pub fn run(&self, run: &RunOptions, progress: &Progress, stop: &Stop) -> Result<RunOutcome> {
         let is_stdin = self.header.reads_stdin();
         if is_stdin && matches!(run.existing, Existing::Resume(_)) {
             let out = shell_word(&run.out);
@@ -98,7 +98,7 @@ impl<C: Conversion> Job<C> {
 
 /// Result of a run.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The committed manifest.
     pub manifest: Manifest,
     /// Whether the dataset was already committed; the run then did nothing, except repairs.
@@ -109,7 +109,7 @@ pub struct Outcome {
     pub totals: Option<Totals>,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// Returns the outcome for a dataset that was already committed, without repairs.
     pub(super) fn complete(manifest: Manifest) -> Self {
         Self { manifest, was_complete: true, repaired: 0, totals: None }
@@ -215,7 +215,7 @@ fn convert_and_commit<C: Conversion>(
     run: &RunOptions,
     progress: &Progress,
     stop: &Stop,
-) -> Result<Outcome> {
+) -> Result<RunOutcome> {
     let workers = Workers::start(run.threads)?;
     let context = RunContext { workers: &workers, progress, stop };
     let OpenedOutput { dir, header, state } = open_output(job, run, progress, stop)?;
@@ -260,7 +260,7 @@ pub(super) fn commit(
     max_rejects: MaxRejects,
     progress: &Progress,
     stop: &Stop,
-) -> Result<Outcome> {
+) -> Result<RunOutcome> {
     let started = Instant::now();
     let plan = header.plan_of(files);
     let fingerprint = |content: &str| plan.fingerprint(content);
@@ -288,7 +288,7 @@ pub(super) fn commit(
     match committed {
         Ok(Committed { manifest, totals }) => {
             note_leftovers(progress, dir.remove_work());
-            Ok(Outcome { manifest, was_complete: false, repaired: 0, totals: Some(totals) })
+            Ok(RunOutcome { manifest, was_complete: false, repaired: 0, totals: Some(totals) })
         }
         Err(CommitFailure { error, worth_resuming: false }) => Err(match stop.continuation() {
             // A merge removes nothing that other processes made.
@@ -311,11 +311,11 @@ fn committed_by_another(
     header: &JobHeader,
     files: &FileList,
     progress: &Progress,
-) -> Option<Outcome> {
+) -> Option<RunOutcome> {
     let manifest = dir.remote()?.manifest().ok().flatten()?;
     check_same(&manifest, &header.plan_of(files), &header.sources(files)).ok()?;
     note_leftovers(progress, dir.remove_work());
-    Some(Outcome::complete(manifest))
+    Some(RunOutcome::complete(manifest))
 }
 
 /// Adds a note if the working directory could not be removed. The dataset is committed in any case.
@@ -335,7 +335,7 @@ fn already_committed<C: Conversion>(
     options: &RunOptions,
     context: RunContext<'_>,
     manifest: Manifest,
-) -> Result<Outcome> {
+) -> Result<RunOutcome> {
     let RunContext { workers, progress, stop } = context;
     let dir = writer.dir();
     let repairs = options.existing == Existing::Resume(ResumeCheck::Repair);
@@ -364,7 +364,7 @@ fn already_committed<C: Conversion>(
     if !(repairs && repaired.as_ref().is_err_and(can_continue)) {
         note_leftovers(progress, dir.remove_work());
     }
-    repaired.map(|repaired| Outcome { manifest, was_complete: true, repaired, totals: None })
+    repaired.map(|repaired| RunOutcome { manifest, was_complete: true, repaired, totals: None })
 }
 
 /// Returns a message such as `nothing was found to convert in photos; 3 files were skipped: 2 .pdf, 1 .md`.

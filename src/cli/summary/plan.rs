@@ -7,7 +7,7 @@ use indicatif::{HumanBytes, HumanCount};
 use super::{Lines, SHOWN_CLASSES, fields, images, left_out, metadata, sidecars, splits};
 use crate::cli::flags::with_flags;
 use crate::numbers::plural;
-use crate::pipeline::{Outcome, PlanSummary, Warning};
+use crate::pipeline::{PlanSummary, RunOutcome, Warning};
 use crate::printable::{printable, printable_path, shell_word};
 use crate::source::labels::converted_classes_of_one_split;
 
@@ -71,7 +71,7 @@ pub(in crate::cli) fn warnings(warnings: &[Warning]) -> Vec<String> {
 }
 
 /// Formats warnings about a committed dataset, except for those of a kind that is among the `planned` ones.
-pub(in crate::cli) fn late_warnings(outcome: &Outcome, planned: &[Warning]) -> Vec<String> {
+pub(in crate::cli) fn late_warnings(outcome: &RunOutcome, planned: &[Warning]) -> Vec<String> {
     let is_known = planned.iter().any(|warning| matches!(warning, Warning::ClassesOfOneSplit { .. }));
     let found = converted_classes_of_one_split(&outcome.manifest);
     let found = found.filter(|_| !is_known && outcome.totals.is_some());

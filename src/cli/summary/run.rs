@@ -8,13 +8,18 @@ use indicatif::{HumanBytes, HumanCount};
 use super::{Lines, class_counts, fields, images, left_out, metadata, sidecars, splits};
 use crate::manifest::{Manifest, Split};
 use crate::numbers::{mean, plural, rate};
-use crate::pipeline::{Outcome, PlanSummary};
+use crate::pipeline::{PlanSummary, RunOutcome};
 use crate::printable::{printable_path, shell_word};
 use crate::report::RunReport;
 use crate::source::skipped::SkippedTypes;
 
 /// Formats the summary of a run.
-pub(in crate::cli) fn report(outcome: &Outcome, plan: &PlanSummary, out: &Path, elapsed: Duration) -> String {
+pub(in crate::cli) fn report(
+    outcome: &RunOutcome,
+    plan: &PlanSummary,
+    out: &Path,
+    elapsed: Duration,
+) -> String {
     let manifest = &outcome.manifest;
     let Some(totals) = &outcome.totals else { return was_complete(outcome, out) };
     let mut lines = Lines::default();
@@ -64,7 +69,7 @@ fn split_files(plan: &PlanSummary, manifest: &Manifest) -> Option<Vec<u64>> {
 }
 
 /// Formats the summary of a merge.
-pub(in crate::cli) fn merged(outcome: &Outcome, report: &RunReport, out: &Path) -> String {
+pub(in crate::cli) fn merged(outcome: &RunOutcome, report: &RunReport, out: &Path) -> String {
     let manifest = &outcome.manifest;
     let Some(totals) = &outcome.totals else { return was_complete(outcome, out) };
     let mut lines = Lines::default();
@@ -83,7 +88,7 @@ pub(in crate::cli) fn next_step(out: &Path) -> String {
     format!("to check every byte: dsconvert inspect {} --verify\n", shell_word(out))
 }
 
-fn was_complete(outcome: &Outcome, out: &Path) -> String {
+fn was_complete(outcome: &RunOutcome, out: &Path) -> String {
     let (out, outcomes) = (printable_path(out), outcomes(&outcome.manifest, &SkippedTypes::default()));
     match outcome.repaired {
         0 => format!("{out} is already complete: {outcomes}\n"),

@@ -15,7 +15,7 @@ pub use self::host::{Host, peak_memory_bytes};
 use crate::error::{Error, Result};
 use crate::manifest::{Counts, Manifest, Split};
 use crate::options::RunOptions;
-use crate::pipeline::{Activity, Outcome, PartOutcome, Phase, Progress, Selection};
+use crate::pipeline::{Activity, PartOutcome, Phase, Progress, RunOutcome, Selection};
 use crate::schema::LengthUnit;
 use crate::source::retries;
 use crate::storage::objects::repeated_requests;
@@ -187,7 +187,7 @@ struct RunLimits {
 impl RunReport {
     /// Creates the report of a finished conversion. `plan` and `total` are the times of planning and of the whole run.
     pub fn new(
-        done: &Outcome,
+        done: &RunOutcome,
         run: &RunOptions,
         progress: &Progress,
         plan: Duration,
@@ -253,7 +253,7 @@ impl RunReport {
     }
 
     /// Adds the values of the committed dataset.
-    fn add_dataset(&mut self, done: &Outcome) {
+    fn add_dataset(&mut self, done: &RunOutcome) {
         let manifest = &done.manifest;
         let sum = |of: fn(&Split) -> u64| {
             manifest.splits.values().fold(0u64, |sum, split| sum.saturating_add(of(split)))
@@ -358,7 +358,7 @@ impl RunReport {
 
     /// Creates the report of `dsconvert merge`, which converts nothing: its rates are 0.
     pub fn of_merge(
-        done: &Outcome,
+        done: &RunOutcome,
         out: &Path,
         threads: usize,
         progress: &Progress,

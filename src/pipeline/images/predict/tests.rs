@@ -5,7 +5,7 @@ use crate::error::ErrorKind;
 use crate::format::Format;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::predict::testing::{self, run_options};
-use crate::pipeline::{Estimate, ImageInput, ImagesOptions, Outcome, Progress};
+use crate::pipeline::{Estimate, ImageInput, ImagesOptions, Progress, RunOutcome};
 use crate::recipe::ImagesRecipe;
 use crate::sample::RejectCode;
 use std::path::Path;
@@ -50,11 +50,11 @@ fn job(source: &Path, output: OutputOptions) -> ImagesJob {
 }
 
 /// Returns a prediction and the outcome of the run.
-fn compare(source: &Path, output: OutputOptions, sample: u64) -> (Prediction, Outcome) {
+fn compare(source: &Path, output: OutputOptions, sample: u64) -> (Prediction, RunOutcome) {
     testing::compare(&job(source, output), sample)
 }
 
-fn totals(outcome: &Outcome) -> (f64, f64) {
+fn totals(outcome: &RunOutcome) -> (f64, f64) {
     let splits = || outcome.manifest.splits.values();
     (splits().map(|s| s.bytes).sum::<u64>() as f64, splits().map(|s| s.shards).sum::<u64>() as f64)
 }

@@ -15,7 +15,7 @@ use crate::format::Format;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::packing::Packing;
 use crate::pipeline::predict::testing::{self, run_options};
-use crate::pipeline::{Estimate, Outcome, Progress, TextOptions, TextShape};
+use crate::pipeline::{Estimate, Progress, RunOutcome, TextOptions, TextShape};
 use crate::transform::text::{Tokenizer, TokenizerOptions};
 
 /// Creates documents of different lengths.
@@ -39,12 +39,12 @@ fn job(source: &Path, shape: TextShape, output: OutputOptions) -> TextJob {
 }
 
 /// Returns a prediction and the outcome of the run.
-fn compare(source: &Path, shape: TextShape, output: OutputOptions, sample: u64) -> (Prediction, Outcome) {
+fn compare(source: &Path, shape: TextShape, output: OutputOptions, sample: u64) -> (Prediction, RunOutcome) {
     testing::compare(&job(source, shape, output), sample)
 }
 
 /// Returns records, tokens, bytes and shards of a run.
-fn totals(outcome: &Outcome) -> [f64; 4] {
+fn totals(outcome: &RunOutcome) -> [f64; 4] {
     let splits = || outcome.manifest.splits.values();
     [
         splits().map(|s| s.records).sum::<u64>(),
