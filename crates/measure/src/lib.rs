@@ -49,6 +49,7 @@
 use dsconvert_dataset::{error, numbers, panics, sample, sampling, schema, storage, threads};
 use dsconvert_reader::{self as reader, decode};
 
+mod batch;
 mod headspace;
 mod order;
 mod probe;
@@ -57,18 +58,18 @@ mod round;
 mod runner;
 mod target;
 
+pub use batch::{
+    BatchWorker, BenchBatchSize, DeliveredShape, IdRows, LatencyHistogram, LoadedBatch, StageTimes, Stopwatch,
+};
 pub use headspace::{
     Headspace, HeadspaceOptions, LoadSummary, LoadingOutcome, PaddingTime, WorkerOutcome, simulator_error,
 };
 pub use order::ReadOrder;
 pub use probe::{Probe, Residency};
 pub use report::{
-    BenchReport, Comparison, DeviceFraction, Failures, Latency, LatencyHistogram, Measurement, Spread,
-    StageShares, TargetReport,
+    BenchReport, Comparison, DeviceFraction, Failures, Latency, Measurement, Spread, StageShares,
+    TargetReport,
 };
-pub use round::{
-    BatchWorker, BenchBatchSize, DeliveredShape, IdRows, JobRequest, LoadedBatch, Round, RoundSpec,
-    StageTimes, Stopwatch, serve_rounds,
-};
+pub use round::{JobRequest, Round, RoundSpec, serve_rounds};
 pub use runner::{Bench, BenchOptions, Effort, MAX_JOBS, MAX_REPEAT, MAX_THREADS};
 pub use target::{BenchTarget, RawFile, RawSource, TargetKind};

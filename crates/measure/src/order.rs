@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::round::{BatchWorker, BenchBatchSize};
+use super::batch::{BatchWorker, BenchBatchSize};
 use super::target::{BenchTarget, TargetKind};
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::reader::batch::{
-    BatchOptions, BatchPlan, BatchSize, Boundaries, BucketBy, Layout, LengthsInMemory, Oversize, Position,
+    BatchOptions, BatchPlan, Boundaries, BucketBy, Layout, LengthsInMemory, Oversize, Position,
 };
 use crate::sampling;
 use crate::sampling::Permutation;
@@ -225,14 +225,10 @@ fn fill_batches(items: impl Iterator<Item = u64>, budget: u64, length: impl Fn(u
 
 /// Returns one epoch of batches as a loader makes them with buckets by length.
 fn bucketed(items: &ItemSet, lengths: Vec<u64>, size: BenchBatchSize, seed: u64) -> Result<Vec<Vec<u64>>> {
-    let size = match size {
-        BenchBatchSize::Items(items) => BatchSize::BatchSize(items),
-        BenchBatchSize::Tokens(tokens) => BatchSize::MaxTokens(tokens),
-    };
     let options = BatchOptions {
         bucket: BucketBy::Length(Boundaries::AUTO),
         oversize: Oversize::Alone,
-        ..BatchOptions::new(size)
+        ..BatchOptions::new(size.into())
     };
     let plan = BatchPlan::new("", LengthsInMemory::new(lengths), options, seed, 1)?;
     let batches = plan.batches(Layout::new(0, 1)?, Position::default())?;

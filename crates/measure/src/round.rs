@@ -12,13 +12,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::Xxh3;
 
+use super::batch::{LatencyHistogram, LoadedBatch, StageTimes};
 use super::order::{BatchOrder, ReadOrder};
-use super::report::LatencyHistogram;
 use super::target::OpenTarget;
 use crate::error::{Error, ErrorKind, Result};
-use crate::numbers::plural;
 use crate::{panics, threads};
 
 /// Maximum number of failed items to record.
@@ -219,184 +217,6 @@ pub(super) fn run(target: &OpenTarget<'_>, order: &BatchOrder, spec: &RoundSpec)
     Ok(round)
 }
 
-/// Size of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BenchBatchSize {
-    /// A fixed number of items.
-    Items(u64),
-    /// Text: as many documents as fit into this many tokens when padded to the longest.
-    Tokens(u64),
-}
-
-/// Nanoseconds in each stage of loading.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StageTimes {
-    /// Opening files.
-    pub open: u64,
-    /// Reading bytes or records.
-    pub read: u64,
-    /// Decoding.
-    pub decode: u64,
-    /// Resizing, tokenization.
-    pub transform: u64,
-    /// Assembling the batch.
-    pub collate: u64,
-}
-
-impl StageTimes {
-    /// Sum of all stages.
-    pub fn total(&self) -> u64 {
-        self.open + self.read + self.decode + self.transform + self.collate
-    }
-
-    pub(super) fn add(&mut self, other: &Self) {
-        self.open += other.open;
-        self.read += other.read;
-        self.decode += other.decode;
-        self.transform += other.transform;
-        self.collate += other.collate;
-    }
-}
-
-/// Stopwatch for consecutive stages.
-#[derive(Debug)]
-pub struct Stopwatch(Instant);
-
-impl Stopwatch {
-    /// Starts the stopwatch.
-    pub fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    /// Returns the nanoseconds since the start or the last lap.
-    pub fn ns(&mut self) -> u64 {
-        let now = Instant::now();
-        let ns = now.duration_since(self.0).as_nanos();
-        self.0 = now;
-        u64::try_from(ns).unwrap_or(u64::MAX)
-    }
-}
-
-/// Times and counts of one loaded batch. Reused from batch to batch.
-#[derive(Debug, Default)]
-pub struct LoadedBatch {
-    /// Time in each stage.
-    pub stages: StageTimes,
-    /// Time spent on each item alone, in batch order.
-    pub item_ns: Vec<u64>,
-    /// Time of the work done once per batch.
-    pub shared_ns: u64,
-    /// Number of items in the batch.
-    pub delivered: u64,
-    /// Their stored bytes.
-    pub bytes: f64,
-    /// Their token ids.
-    pub tokens: u64,
-    /// Rows × width of a batch of ids.
-    pub padded_tokens: u64,
-    /// Items that could not be loaded, with the reasons.
-    pub failed: Vec<(u64, String)>,
-}
-
-impl LoadedBatch {
-    pub(super) fn clear(&mut self) {
-        let (mut item_ns, mut failed) = (std::mem::take(&mut self.item_ns), std::mem::take(&mut self.failed));
-        item_ns.clear();
-        failed.clear();
-        *self = Self { item_ns, failed, ..Self::default() };
-    }
-}
-
-/// Shape of one delivered item. Only targets that deliver equal shapes are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeliveredShape {
-    /// RGB pixels.
-    Pixels {
-        /// Columns.
-        width: u32,
-        /// Rows.
-        height: u32,
-    },
-    /// Token ids: their count, and the XXH3-128 of the ids as 32-bit integers.
-    Tokens {
-        /// Number of ids.
-        count: u64,
-        /// Digest of the ids.
-        digest: u128,
-    },
-}
-
-impl DeliveredShape {
-    /// Returns the number and the digest of `ids`.
-    pub fn of_ids(ids: &[u32]) -> Self {
-        let mut hash = Xxh3::new();
-        ids.iter().for_each(|id| hash.update(&id.to_le_bytes()));
-        Self::Tokens { count: ids.len() as u64, digest: hash.digest128() }
-    }
-}
-
-impl std::fmt::Display for DeliveredShape {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Pixels { width, height } => write!(f, "{width}×{height} pixels"),
-            Self::Tokens { count, digest } => {
-                write!(f, "{} ({:08x}…)", plural(*count, "token"), digest >> 96)
-            }
-        }
-    }
-}
-
-/// Loads batches on one thread.
-pub trait BatchWorker {
-    /// Loads `items` into a batch, with or without decoding.
-    fn load(&mut self, items: &[u64], decode: bool, out: &mut LoadedBatch);
-
-    /// Loads one item and returns its shape, or the reason why it cannot be loaded.
-    fn shape(&mut self, item: u64) -> Result<DeliveredShape, String>;
-}
-
-/// Documents of a batch, padded to the longest: `rows × width` 64-bit ids.
-#[derive(Debug, Default)]
-pub struct IdRows {
-    /// Concatenated ids of all documents.
-    pub flat: Vec<u32>,
-    /// End of each document in `flat`.
-    pub ends: Vec<usize>,
-    padded: Vec<i64>,
-}
-
-impl IdRows {
-    /// Removes all documents.
-    pub fn clear(&mut self) {
-        self.flat.clear();
-        self.ends.clear();
-    }
-
-    /// Ends the document whose ids were added to `flat`.
-    pub fn end_document(&mut self) {
-        self.ends.push(self.flat.len());
-    }
-
-    /// Copies the ids to padded rows, and sets the token counts in `out`.
-    pub fn pad(&mut self, out: &mut LoadedBatch) {
-        let starts = || std::iter::once(0).chain(self.ends.iter().copied());
-        let width = starts().zip(&self.ends).map(|(start, end)| end - start).max().unwrap_or(0);
-        // Padding is written for every batch, because a loader allocates a new tensor for each.
-        self.padded.clear();
-        self.padded.resize(self.ends.len() * width, 0);
-        if width > 0 {
-            for ((start, &end), row) in starts().zip(&self.ends).zip(self.padded.chunks_exact_mut(width)) {
-                let ids = self.flat.get(start..end).unwrap_or_default();
-                row.iter_mut().zip(ids).for_each(|(to, &id)| *to = i64::from(id));
-            }
-        }
-        std::hint::black_box(&self.padded);
-        out.tokens = self.flat.len() as u64;
-        out.padded_tokens = self.padded.len() as u64;
-    }
-}
-
 /// Request to a child process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -502,22 +322,6 @@ pub fn serve_rounds(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rows_are_padded_to_the_longest_document() {
-        let mut rows = IdRows::default();
-        for ids in [&[1u32, 2, 3][..], &[], &[4]] {
-            rows.flat.extend_from_slice(ids);
-            rows.end_document();
-        }
-        let mut out = LoadedBatch::default();
-        rows.pad(&mut out);
-        assert_eq!(rows.padded, [1, 2, 3, 0, 0, 0, 4, 0, 0]);
-        assert_eq!((out.tokens, out.padded_tokens), (4, 9));
-        rows.clear();
-        rows.pad(&mut out);
-        assert_eq!((out.tokens, out.padded_tokens), (0, 0));
-    }
 
     #[test]
     fn requests_are_answered_line_by_line() {

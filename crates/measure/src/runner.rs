@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap, btree_map, hash_map};
 use std::process::Command;
 use std::time::Duration;
 
+use super::batch::BenchBatchSize;
 use super::order::{BatchOrder, ItemSet, ReadOrder};
 use super::probe::{Probe, Residency, evict};
 use super::report::{
     BenchReport, Comparison, DeviceFraction, Failures, Measurement, Spread, TargetReport, summarize,
 };
-use super::round::{BenchBatchSize, JobRequest, Jobs, Round, RoundSpec};
+use super::round::{JobRequest, Jobs, Round, RoundSpec};
 use super::target::{BenchTarget, OpenTarget};
 use super::{order, round};
 use crate::error::{Error, Result};

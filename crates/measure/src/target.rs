@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::round::{BatchWorker, BenchBatchSize, DeliveredShape, IdRows, LoadedBatch, Stopwatch};
+use super::batch::{BatchWorker, BenchBatchSize, DeliveredShape, IdRows, LoadedBatch, Stopwatch};
 use crate::decode::{Decoder, Size, SourceRegion, Stored};
 use crate::error::{Error, Result};
-use crate::reader::batch::{BatchSize, LengthsInMemory, Padding, padding};
+use crate::reader::batch::{LengthsInMemory, Padding, padding};
 use crate::reader::{Dataset, OpenOptions, Record, Split};
 use crate::schema::ORIGIN;
 use crate::storage::ObjectUrl;
@@ -288,11 +288,7 @@ impl BenchTarget {
             return Ok(None);
         }
         let lengths = LengthsInMemory::new(self.lengths()?);
-        let size = match size {
-            BenchBatchSize::Items(items) => BatchSize::BatchSize(items),
-            BenchBatchSize::Tokens(tokens) => BatchSize::MaxTokens(tokens),
-        };
-        padding(&lengths, size).map(Some)
+        padding(&lengths, size.into()).map(Some)
     }
 
     /// Returns the identity of each item within the target: the relative path, and the offset in the file.
