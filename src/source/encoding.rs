@@ -12,7 +12,6 @@ use encoding_rs::{DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::compressed_members::MemberStarts;
-use super::open::without_bom;
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 
@@ -115,6 +114,11 @@ pub fn to_utf8(bytes: Vec<u8>, given: Option<TextEncoding>) -> Result<Vec<u8>, R
         Ok(_) => Ok(text),
         Err(e) => Err(Reject::new(RejectCode::Unsupported, e.to_string())),
     }
+}
+
+/// Returns the content of a text file without the byte order mark that some editors write at its start.
+pub fn without_bom(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }
 
 /// Returns the text of the small file `what`, whose encoding is UTF-8 or that of its byte order mark.

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::encoding::to_utf8;
+use super::encoding::without_bom;
 use super::named_files::{Detail, Resolver, check_named_once};
-use super::open::{read_file, without_bom};
+use super::open::read_file;
 use super::source_file::SourceFile;
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::archive::stem;
 use super::file_list::{FileList, NearbyFiles};
-use super::named_files::{IMAGE_ENDINGS, nothing, with_ending};
+use super::named_files::{IMAGE_ENDINGS, nothing, relative_path, with_ending};
 use super::portable_name;
 use super::source_file::SourceFile;
 use crate::decode::has_image_extension;
@@ -126,17 +126,4 @@ impl<'a> ListedNames<'a> {
 
 fn hash(source: u32, path: &Path) -> u128 {
     xxh3_128_with_seed(path.as_os_str().as_bytes(), source.into())
-}
-
-/// Returns `name` without `.` components; `None` if it leads out of its folder or is empty.
-pub(super) fn relative_path(name: &Path) -> Option<PathBuf> {
-    let mut relative = PathBuf::new();
-    for part in name.components() {
-        match part {
-            Component::Normal(part) => relative.push(part),
-            Component::CurDir => {}
-            _ => return None,
-        }
-    }
-    (!relative.as_os_str().is_empty()).then_some(relative)
 }

@@ -47,10 +47,11 @@ pub mod webdataset;
 pub mod zip;
 mod zstd_frames;
 
+pub use encoding::without_bom;
 pub use image_start::{begins_as_any_image, begins_as_image};
 pub use listed_names::ListedNames;
 pub use name::portable_name;
-pub use open::{read_file, without_bom};
+pub use open::read_file;
 pub use planned::PlannedFile;
 pub use retry::retries;
 pub use same_content::same_content;

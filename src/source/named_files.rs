@@ -7,12 +7,11 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::listed_names::relative_path;
 use super::planned::{PlannedFile, modified_ns};
 use super::portable_name;
 use super::remote::Lookup;
@@ -239,6 +238,19 @@ impl<'a> Resolver<'a> {
         }
         Ok(false)
     }
+}
+
+/// Returns `name` without `.` components; `None` if it leads out of its folder or is empty.
+pub(super) fn relative_path(name: &Path) -> Option<PathBuf> {
+    let mut relative = PathBuf::new();
+    for part in name.components() {
+        match part {
+            Component::Normal(part) => relative.push(part),
+            Component::CurDir => {}
+            _ => return None,
+        }
+    }
+    (!relative.as_os_str().is_empty()).then_some(relative)
 }
 
 /// Returns `path` with `ending` appended to its last component.

@@ -24,11 +24,6 @@ const READ_HELP: &str = "make the file readable";
 /// Paths of inherited files, which may be pipes that a shell has opened.
 const INHERITED: [&str; 3] = ["/dev/stdin", "/dev/fd", "/proc/self/fd"];
 
-/// Returns the content of a text file without the byte order mark that some editors write at its start.
-pub fn without_bom(bytes: &[u8]) -> &[u8] {
-    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
-}
-
 impl PlannedFile {
     /// Returns the current state of the file at `path`. Follows links.
     ///

@@ -2,9 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Component;
 
+use serde::{Deserialize, Serialize};
+
+use super::archive;
 use super::file_list::ChosenFiles;
-use super::splits::{SplitNames, file_name, path_of};
+use super::portable_name;
+use super::source_file::SourceFile;
 use crate::options::{Affix, SplitName, split_affixes};
 
 /// Levels beyond this one are not examined.
@@ -13,6 +18,15 @@ const MAX_LEVELS: usize = 32;
 const KEPT_NAMES: usize = 4096;
 /// Maximum number of names without the word of a split that are kept, as examples.
 const KEPT_OTHERS: usize = 5;
+
+/// The kind of files whose names are examined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SplitNames {
+    /// Images. Their folders may be classes.
+    OfImages,
+    /// Files with many records, which are named for their content. Their folders are never classes.
+    OfContainers,
+}
 
 /// The names of a level of folders, of files, or of sources.
 #[derive(Debug, Default)]
@@ -215,4 +229,43 @@ impl SeenNames {
     fn has_one_parent(&self, level: usize) -> bool {
         self.levels[..level].iter().all(LevelNames::is_single)
     }
+}
+
+/// Returns the names of the folders that may denote splits, outermost first: those below the source, and those in the
+/// label of a match of a pattern.
+pub(super) fn path_of(file: &SourceFile, names: SplitNames) -> Vec<String> {
+    let below = file.relative.components().count();
+    let mut label: Vec<&str> = file.origin.split('/').collect();
+    label.truncate(label.len().saturating_sub(below.max(1)));
+    if names == SplitNames::OfImages || (below > 0 && label.len() == 1) {
+        return folders(file);
+    }
+    label.into_iter().map(str::to_owned).chain(folders(file)).collect()
+}
+
+/// Returns the names of the folders between the source and a file, outermost first.
+pub(super) fn folders(file: &SourceFile) -> Vec<String> {
+    let parts = file.relative.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(portable_name(name)),
+        _ => None,
+    });
+    let mut names: Vec<String> = parts.collect();
+    // Damage to an archive is an item in the folder that the archive is.
+    if !file.member.as_ref().is_some_and(|member| member.is_damage()) {
+        names.pop();
+    }
+    if let Some(member) = &file.member {
+        let inside = (member.archive_parts as usize).min(names.len());
+        let root_end = names.len().min(inside + member.root_parts as usize);
+        names.drain(inside..root_end);
+        // `train.zip` has the same meaning as a folder `train`.
+        if let Some(archive) = names[..inside].last_mut() {
+            archive.truncate(archive::stem(archive).len());
+        }
+    }
+    names
+}
+
+pub(super) fn file_name(file: &SourceFile) -> &str {
+    file.origin.rsplit('/').next().unwrap_or_default()
 }

@@ -8,17 +8,16 @@
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Component;
 
 use serde::{Deserialize, Serialize};
 
 use super::archive;
 use super::file_list::ChosenFiles;
 use super::layout::FolderLayout;
-use super::portable_name;
 use super::source_file::SourceFile;
 use super::split_by::SplitBy;
-use super::split_levels::{LevelNames, SeenNames};
+pub use super::split_levels::SplitNames;
+use super::split_levels::{LevelNames, SeenNames, file_name, folders, path_of};
 use super::warning::Warning;
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
@@ -47,15 +46,6 @@ pub struct Splits {
     /// Folders beside split folders that are splits of their own.
     strays: Strays,
     of: SplitNames,
-}
-
-/// The kind of files whose names are examined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SplitNames {
-    /// Images. Their folders may be classes.
-    OfImages,
-    /// Files with many records, which are named for their content. Their folders are never classes.
-    OfContainers,
 }
 
 /// Folders beside split folders that are splits of their own.
@@ -420,18 +410,6 @@ impl Splits {
     }
 }
 
-/// Returns the names of the folders that may denote splits, outermost first: those below the source, and those in the
-/// label of a match of a pattern.
-pub(super) fn path_of(file: &SourceFile, names: SplitNames) -> Vec<String> {
-    let below = file.relative.components().count();
-    let mut label: Vec<&str> = file.origin.split('/').collect();
-    label.truncate(label.len().saturating_sub(below.max(1)));
-    if names == SplitNames::OfImages || (below > 0 && label.len() == 1) {
-        return folders(file);
-    }
-    label.into_iter().map(str::to_owned).chain(folders(file)).collect()
-}
-
 /// Returns the split that the label of the source of `file` denotes.
 fn split_of_label(file: &SourceFile) -> Option<&'static str> {
     match file.is_named() {
@@ -439,29 +417,6 @@ fn split_of_label(file: &SourceFile) -> Option<&'static str> {
         true => split_named(label(file)),
         false => SplitName::of(label(file)).map(|name| name.split),
     }
-}
-
-/// Returns the names of the folders between the source and a file, outermost first.
-pub(super) fn folders(file: &SourceFile) -> Vec<String> {
-    let parts = file.relative.components().filter_map(|part| match part {
-        Component::Normal(name) => Some(portable_name(name)),
-        _ => None,
-    });
-    let mut names: Vec<String> = parts.collect();
-    // Damage to an archive is an item in the folder that the archive is.
-    if !file.member.as_ref().is_some_and(|member| member.is_damage()) {
-        names.pop();
-    }
-    if let Some(member) = &file.member {
-        let inside = (member.archive_parts as usize).min(names.len());
-        let root_end = names.len().min(inside + member.root_parts as usize);
-        names.drain(inside..root_end);
-        // `train.zip` has the same meaning as a folder `train`.
-        if let Some(archive) = names[..inside].last_mut() {
-            archive.truncate(archive::stem(archive).len());
-        }
-    }
-    names
 }
 
 /// Returns the part of the origin that the user named: the label of the source, or for a match of a pattern, the part
@@ -480,10 +435,6 @@ pub(super) fn named_archive(file: &SourceFile) -> Option<String> {
     let inside = file.relative.components().count();
     let name = file.origin.rsplit('/').nth(inside)?;
     Some(archive::stem(name).to_owned())
-}
-
-pub(super) fn file_name(file: &SourceFile) -> &str {
-    file.origin.rsplit('/').next().unwrap_or_default()
 }
 
 /// Returns `SPLIT` for `data/SPLIT-00000-of-00001.parquet`.

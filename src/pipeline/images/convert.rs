@@ -8,7 +8,8 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::feed::{FileFeed, FilesTask, ImageTask, TableFeed, TableTask, TarFeed, TarTask, TaskRows};
-use super::image_fields::{ImageField, ImageRoles, is_image};
+use super::image_field_names::ImageField;
+use super::image_fields::{ImageRoles, is_image};
 use super::job::{ImageConversion, ImagesJob};
 use super::sidecars::{self, FileField};
 use super::tar_fields::{CLASS, text_of};

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use super::find_archives::{expand_all, with_archives};
 use super::find_tables::{FoundTables, TableSearch, find_tables};
-use super::image_fields::{ImageField, ImageRoles};
+use super::image_field_names::ImageField;
+use super::image_fields::ImageRoles;
 use super::options::{ImageInput, ImagesOptions};
 use super::sidecars::{
     FileField, Paired, SidecarSummary, add_fields, pair, pair_listed, unread_beside_listed,

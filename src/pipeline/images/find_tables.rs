@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::image_field_names::is_mask_name;
+use super::image_field_names::{ImageField, is_mask_name};
 use super::image_fields::{
-    ImageField, ImageInspector, ImageLook, ImageRoles, begins_as_image, main_rank, type_in_column,
+    ImageInspector, ImageLook, ImageRoles, begins_as_image, main_rank, type_in_column,
 };
 use super::options::ImagesOptions;
 use super::tar_fields::MemberField;

@@ -1,13 +1,14 @@
-//! Names of the fields of additional images: members of samples, or columns of tables.
+//! The fields of additional images and their names: members of samples, or columns of tables.
 //!
 //! They depend only on the set of members and their types, not on the order in which samples or options name them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::image_fields::ImageField;
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
 use crate::recipe::is_reserved;
-use crate::schema::FieldType;
+use crate::schema::{Field, FieldType};
 
 /// Words in the names of masks and other images whose values must not be interpolated or rounded.
 const MASK_WORDS: [&str; 16] = [
@@ -47,6 +48,26 @@ pub(super) fn natural(name: &str) -> Vec<(String, u64)> {
         rest = &rest[text + digits..];
     }
     parts
+}
+
+/// A member of a sample, or a column, that is an additional image and becomes a field.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageField {
+    /// Name of the field.
+    pub name: String,
+    /// In tar files, the part of the member's name after its first dot, in lower case: `seg.png`. In tables, the column,
+    /// with the ordinal of an item if it holds lists: `images[2]`.
+    pub member: String,
+    /// Either an image or a mask.
+    #[serde(rename = "type")]
+    pub ty: FieldType,
+}
+
+impl ImageField {
+    /// Returns the field in the schema. It is nullable, because samples may lack the member.
+    pub(super) fn field(&self) -> Field {
+        Field::nullable(&self.name, self.ty)
+    }
 }
 
 /// A member that becomes a field.

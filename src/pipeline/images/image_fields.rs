@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::image_field_names::{FieldMember, is_mask_name, named, natural};
+use super::image_field_names::{FieldMember, ImageField, is_mask_name, named, natural};
 use crate::error::{Error, Result};
 use crate::recipe::ListedImage;
-use crate::schema::{Field, FieldType, IMAGE};
+use crate::schema::{FieldType, IMAGE};
 use crate::source::warning::Warning;
 use crate::transform::image::{self as transform, ImageOptions, ImageTransform, ImageType};
 
@@ -16,26 +16,6 @@ use crate::transform::image::{self as transform, ImageOptions, ImageTransform, I
 const MAIN_NAMES: [&str; 5] = [IMAGE, "img", "rgb", "input", "photo"];
 /// Offset of the bit depth in a PNG file.
 const PNG_DEPTH: usize = 24;
-
-/// A member of a sample, or a column, that is an additional image and becomes a field.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ImageField {
-    /// Name of the field.
-    pub name: String,
-    /// In tar files, the part of the member's name after its first dot, in lower case: `seg.png`. In tables, the column,
-    /// with the ordinal of an item if it holds lists: `images[2]`.
-    pub member: String,
-    /// Either an image or a mask.
-    #[serde(rename = "type")]
-    pub ty: FieldType,
-}
-
-impl ImageField {
-    /// Returns the field in the schema. It is nullable, because samples may lack the member.
-    pub(super) fn field(&self) -> Field {
-        Field::nullable(&self.name, self.ty)
-    }
-}
 
 /// Which images of a sample or row are the main image and fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::image_fields::ImageField;
+use super::image_field_names::ImageField;
 use super::sidecars::SidecarSummary;
 use super::tar_fields::MemberField;
 use crate::error::{Error, Result};

@@ -102,7 +102,7 @@ fn a_single_root_folder_is_not_a_class() {
         let files: Vec<(&str, &[u8])> = paths.iter().map(|path| (*path, &b"x"[..])).collect();
         let (_, file, planned) = source(dir.path(), name, &archive(&files));
         let found = expand(&file, ArchiveKind::Tar, &planned, &is_image_name, &|_| false).unwrap().unwrap();
-        let of = |file: &SourceFile| crate::source::splits::folders(file).join("/");
+        let of = |file: &SourceFile| crate::source::split_levels::folders(file).join("/");
         found.files.iter().map(of).collect::<Vec<_>>()
     };
     assert_eq!(folders("pets.tar", &["cat/1.png", "dog/2.png"]), ["cat", "dog"]);

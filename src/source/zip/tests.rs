@@ -136,7 +136,7 @@ fn a_single_root_folder_is_not_a_class() {
     let folders = |archive_name: &str, names: &[&str]| {
         let files: Vec<_> = names.iter().map(|name| member(name, b"x")).collect();
         let (_, found) = listed(dir.path(), archive_name, &archive(&files, false)).unwrap();
-        let of = |file: &SourceFile| crate::source::splits::folders(file).join("/");
+        let of = |file: &SourceFile| crate::source::split_levels::folders(file).join("/");
         found.files.iter().map(of).collect::<Vec<_>>()
     };
     assert_eq!(folders("pets.zip", &["cat/1.png", "dog/2.png"]), ["cat", "dog"]);
