@@ -15,6 +15,7 @@ use crate::reader::{Dataset, OpenOptions};
 use crate::recipe::{ImagesRecipe, Recipe, Recorded, RecordedInput, TextRecipe};
 use crate::schema::Kind;
 use crate::source::metadata::Keep;
+use crate::storage::ObjectUrl;
 
 /// Name of the option that names a dataset whose options are used.
 pub(super) const LIKE: &str = "like";
@@ -214,11 +215,13 @@ pub(super) fn command_line(dir: &Path, manifest: &Manifest) -> Result<String> {
         }
         Kind::Text => {
             let Recorded { recipe, input } = Recorded::<TextRecipe>::of(manifest)?;
-            let tokenizer = match manifest.tokenizer_sha256() {
-                None => "bytes".into(),
-                Some(_) => shell_word(&dir.join(TOKENIZER_NAME)),
+            let (flag, value) = match manifest.tokenizer_sha256() {
+                None => ("--tokenizer", "bytes".into()),
+                // A tokenizer is a local file, but the dataset of --like may be in object storage.
+                Some(_) if ObjectUrl::is_url(dir) => ("--like", shell_word(dir)),
+                Some(_) => ("--tokenizer", shell_word(&dir.join(TOKENIZER_NAME))),
             };
-            words.extend(["--tokenizer".to_owned(), tokenizer]);
+            words.extend([flag.to_owned(), value]);
             add_options(&recipe, &mut words);
             input
         }

@@ -4,6 +4,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use objects::{Fault, Faults};
+use serde_json::Value;
 
 use crate::remote_setup::*;
 use crate::support::*;
@@ -387,6 +388,28 @@ fn the_scratch_option_sets_the_scratch_directory() {
         scratch.display()
     );
     setup.run("a", &inside).exits(2).says(&["overlap", "--scratch"]);
+}
+
+#[test]
+fn the_recipe_of_a_dataset_in_object_storage_makes_it_again() {
+    let setup = Setup::new();
+    let (source, tokenizer) = (fixture("corpus"), fixture("tokenizers/bpe.json"));
+    let options =
+        format!("--tokenizer {} --max-length 16 --overflow split:4 --seed 3 --shuffle", tokenizer.display());
+    setup.convert("text", &source, &options).exits(0);
+    let (printed, out) =
+        (setup.run("a", &format!("inspect --recipe {OUT}")).exits(0).stdout, setup.path("out"));
+    let line = printed.lines().last().unwrap().strip_prefix("dsconvert ").unwrap();
+    let line =
+        line.replace(" OUT ", &format!(" {} ", out.display())).replace("SRC…", source.to_str().unwrap());
+    setup.run("a", &line).exits(0);
+    let fingerprint =
+        |manifest: &[u8]| serde_json::from_slice::<Value>(manifest).unwrap()["fingerprint"].clone();
+    assert_eq!(
+        fingerprint(&tree(&out)["manifest.json"]),
+        fingerprint(&setup.objects()["manifest.json"]),
+        "{line}"
+    );
 }
 
 #[test]
