@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use dsconvert::reader::Dataset;
+use dsconvert::storage::ObjectUrl;
 use dsconvert::writer::unit::unit_of_shard;
 use dsconvert::writer::{DatasetWriter, Existing, Provenance, ResumeCheck, WriterOptions};
 
@@ -40,6 +41,13 @@ fn write_again(from: &Path, out: &Path) {
     let writer = DatasetWriter::open(out, dataset.schema(), &options).unwrap();
     writer.unfinished().unwrap().into_iter().filter(|n| n % 2 == 1).for_each(|n| write(&writer, n));
     drop(writer);
+    let other = WriterOptions { fingerprint: "other".to_owned(), ..options.clone() };
+    let refused = DatasetWriter::join(out, dataset.schema(), &other).err().unwrap();
+    let help = match ObjectUrl::is_url(out) {
+        true => "use the same ones; or choose another prefix for `out`",
+        false => "use the same ones; or choose another `out`, or replace it with `overwrite`",
+    };
+    assert_eq!(refused.remedy(), Some(help));
     let joined = DatasetWriter::join(out, dataset.schema(), &options).unwrap();
     joined.unfinished().unwrap().into_iter().rev().for_each(|n| write(&joined, n));
     drop(joined);

@@ -42,6 +42,8 @@ const SHOWN_REJECTS: usize = 3;
 pub(crate) struct Commit<'a> {
     /// The output directory.
     pub(crate) dir: &'a OutputDir,
+    /// The directories of the units.
+    pub(crate) dirs: &'a UnitDirs,
     /// The units, all of which must be finished.
     pub(crate) units: &'a PlannedUnits,
     /// What the manifest says besides what the units determine.
@@ -104,10 +106,9 @@ impl Commit<'_> {
     ///
     /// [`ErrorKind::NotCommitted`] if there are no records, too many items were rejected, or two records have the same key.
     pub(crate) fn run(self) -> Result<Committed, CommitFailure> {
-        let (planned, parts) = (self.units, self.parts);
-        let dirs = UnitDirs::new(&self.dir.work());
+        let (planned, parts, dirs) = (self.units, self.parts, self.dirs);
         if let Some(remote) = self.dir.remote() {
-            remote.fetch_units(&dirs, planned.count, &planned.plan, self.stop)?;
+            remote.fetch_units(dirs, planned.count, &planned.plan, self.stop)?;
         }
         let mut units = Vec::new();
         let mut counts = Counts::default();
@@ -132,7 +133,7 @@ impl Commit<'_> {
             units.push(unit);
             Ok(())
         })?;
-        self.check_outcomes(&counts, &totals, &units, &dirs)?;
+        self.check_outcomes(&counts, &totals, &units)?;
         let sources = Sources {
             skipped: totals.skipped.values().sum(),
             content: format!("xxh3-128:{:032x}", content.digest()),
@@ -142,7 +143,7 @@ impl Commit<'_> {
         // Before anything is moved: if keys repeat, the units can never become a dataset.
         KeyCheck {
             dir: self.dir,
-            dirs: &dirs,
+            dirs,
             units: &units,
             splits: &planned.splits,
             format: planned.format,
@@ -156,7 +157,7 @@ impl Commit<'_> {
             staged: &staged,
             schema: &planned.schema,
             splits: &planned.splits,
-            dirs: &dirs,
+            dirs,
             units: &units,
         }
         .write()?;
@@ -193,7 +194,7 @@ impl Commit<'_> {
             return Ok(Committed { manifest, totals });
         }
         write_shared_file(&self.dir.pending(), &json)?;
-        self.place_shards(&dirs, &units)?;
+        self.place_shards(&units)?;
         place_staged(&self.dir.staged(), self.dir.path(), &manifest.listed_files().collect::<Vec<_>>())?;
         sync_dir(self.dir.path())?;
         rename(&self.dir.pending(), &self.dir.path().join(MANIFEST_NAME))?;
@@ -205,7 +206,6 @@ impl Commit<'_> {
         counts: &Counts,
         totals: &Totals,
         units: &[UnitResult],
-        dirs: &UnitDirs,
     ) -> Result<(), CommitFailure> {
         let records: u64 = units.iter().flat_map(|u| &u.splits).map(|s| s.records).sum();
         if records > 0 && !self.max_rejects.exceeded(counts.rejected, counts.found) {
@@ -233,7 +233,7 @@ impl Commit<'_> {
                 self.max_rejects
             ),
         };
-        for line in self.first_rejects(units, dirs) {
+        for line in self.first_rejects(units) {
             message.push_str("\n  ");
             message.push_str(&line);
         }
@@ -254,10 +254,10 @@ impl Commit<'_> {
     }
 
     /// Returns the first few rejects, for error messages.
-    fn first_rejects(&self, units: &[UnitResult], dirs: &UnitDirs) -> Vec<String> {
+    fn first_rejects(&self, units: &[UnitResult]) -> Vec<String> {
         let mut shown = Vec::new();
         for unit in units.iter().filter(|u| u.counts().rejected > 0) {
-            let path = dirs.done(unit.unit).join(REJECTS_NAME);
+            let path = self.dirs.done(unit.unit).join(REJECTS_NAME);
             if let Err(error) = read_rejects(&path, &mut shown) {
                 shown.push(error.to_string());
             }
@@ -270,7 +270,7 @@ impl Commit<'_> {
 
     /// Moves all shards to their final location. Afterwards, every shard must be there with the size it was written
     /// with, moved either now or by an earlier, interrupted commit.
-    fn place_shards(&self, dirs: &UnitDirs, units: &[UnitResult]) -> Result<()> {
+    fn place_shards(&self, units: &[UnitResult]) -> Result<()> {
         for (ordinal, split) in self.units.splits.iter().enumerate() {
             if units.iter().all(|unit| unit.splits[ordinal].shards.is_empty()) {
                 continue;
@@ -280,7 +280,7 @@ impl Commit<'_> {
             let out = self.dir.path();
             let place = |unit: &UnitResult| {
                 let mut shards = unit.splits[ordinal].shards.iter();
-                shards.try_for_each(|shard| place_shard(out, dirs, unit.unit, split, shard))
+                shards.try_for_each(|shard| place_shard(out, self.dirs, unit.unit, split, shard))
             };
             // A commit that has started is not interrupted.
             for_all(units, FILE_THREADS, "moving shards", &Stop::default(), place)?;

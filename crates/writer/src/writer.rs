@@ -208,6 +208,10 @@ impl DatasetWriter {
     /// [`ErrorKind::Usage`] if no process has opened the output, one has it open, or it was opened with other options.
     pub fn join(out: impl AsRef<Path>, schema: &Schema, options: &WriterOptions) -> Result<Self> {
         let out = out.as_ref();
+        Self::join_or_refuse(out, schema, options).map_err(|error| adapt_help(error, out))
+    }
+
+    fn join_or_refuse(out: &Path, schema: &Schema, options: &WriterOptions) -> Result<Self> {
         let units = options.units_of(schema)?;
         let resume = Existing::Resume(ResumeCheck::Sizes);
         let mut writer = Self::new(OutputDir::join(out, options.scratch.as_deref(), resume)?, units);
@@ -407,7 +411,7 @@ impl DatasetWriter {
         max_rejects: MaxRejects,
         stop: &Stop,
     ) -> Result<Committed, CommitFailure> {
-        Commit { dir: &self.dir, units: &self.units, parts, max_rejects, stop }.run()
+        Commit { dir: &self.dir, dirs: &self.dirs, units: &self.units, parts, max_rejects, stop }.run()
     }
 
     /// Removes everything of units that are not worth keeping, and the directory itself if this process created it.
@@ -431,9 +435,12 @@ impl DatasetWriter {
             Some(plan) if plan == self.units.plan => return Ok(()),
             Some(_) => (
                 "the units here were written with another schema, or with other options",
-                "use the same ones, or start again with `overwrite`",
+                format!("use the same ones; or {CHOOSE_OR_REPLACE}"),
             ),
-            None => ("no process has opened this output", "open it in one process before others join"),
+            None => {
+                let help = "open it in one process before others join";
+                ("no process has opened this output", help.to_owned())
+            }
         };
         Err(Error::usage(what).at_path(self.dir.shown()).help(help))
     }
