@@ -1,16 +1,19 @@
-//! Length and padding statistics of text datasets, printed at the end of a conversion.
+//! Length and padding statistics of text datasets, printed at the end of a conversion, and histograms of lengths.
 
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::inspect::print_histogram;
+use indicatif::HumanCount;
+
 use crate::error::{Error, Result};
 use crate::numbers::{percent, plural};
 use crate::pipeline::RunOutcome;
-use crate::reader::Dataset;
 use crate::reader::batch::{BatchSize, padding};
+use crate::reader::{Dataset, HistogramBucket};
 use crate::report::bytes_per_token;
 
+/// Length of the longest bar, in characters.
+const BAR_WIDTH: u64 = 40;
 /// Difference from the mean above which the padding of single epochs is shown, too.
 const SHOWN_DIFFERENCE: f64 = 0.003;
 
@@ -61,4 +64,26 @@ pub(super) fn text(outcome: &RunOutcome, out: &Path, size: BatchSize) -> Result<
         .map_err(failed)?;
     }
     Ok(String::from_utf8_lossy(&lines).into_owned())
+}
+
+/// Prints a bar for each bucket.
+pub(super) fn print_histogram(histogram: &[HistogramBucket], out: &mut impl Write) -> io::Result<()> {
+    let highest = histogram.iter().map(|b| b.records).max().unwrap_or(0).max(1);
+    let label = |b: &HistogramBucket| HumanCount(b.to - 1).to_string();
+    let width = histogram.iter().map(|b| label(b).len()).max().unwrap_or(0);
+    let counts = histogram.iter().map(|b| HumanCount(b.records).to_string().len()).max().unwrap_or(0);
+    for bucket in histogram {
+        // Rounding up gives every non-empty bucket a visible bar.
+        let cells =
+            (u128::from(bucket.records) * u128::from(BAR_WIDTH)).div_ceil(u128::from(highest)) as usize;
+        let line = format!(
+            "  {:>width$} – {:>width$}  {:>counts$}  {}",
+            HumanCount(bucket.from).to_string(),
+            label(bucket),
+            HumanCount(bucket.records).to_string(),
+            "█".repeat(cells)
+        );
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use indicatif::{HumanBytes, HumanCount};
 
 use super::classes as class_counts;
+use crate::cli::lengths::print_histogram;
 use crate::cli::summary::classes;
 use crate::index::LengthSummary;
 use crate::numbers::{mean, plural};
@@ -13,9 +14,6 @@ use crate::printable::{printable, printable_path};
 use crate::reader::{DatasetDescription, Description, HistogramBucket, ShardDescription};
 use crate::report::ClassCounts;
 use crate::schema::Schema;
-
-/// Length of the longest bar, in characters.
-const BAR_WIDTH: u64 = 40;
 
 pub(super) fn print(
     path: &Path,
@@ -146,28 +144,6 @@ fn print_lengths(
         HumanCount(length.p99)
     )?;
     print_histogram(histogram, out)
-}
-
-/// Prints a bar for each bucket.
-pub(in crate::cli) fn print_histogram(histogram: &[HistogramBucket], out: &mut impl Write) -> io::Result<()> {
-    let highest = histogram.iter().map(|b| b.records).max().unwrap_or(0).max(1);
-    let label = |b: &HistogramBucket| HumanCount(b.to - 1).to_string();
-    let width = histogram.iter().map(|b| label(b).len()).max().unwrap_or(0);
-    let counts = histogram.iter().map(|b| HumanCount(b.records).to_string().len()).max().unwrap_or(0);
-    for bucket in histogram {
-        // Rounding up gives every non-empty bucket a visible bar.
-        let cells =
-            (u128::from(bucket.records) * u128::from(BAR_WIDTH)).div_ceil(u128::from(highest)) as usize;
-        let line = format!(
-            "  {:>width$} – {:>width$}  {:>counts$}  {}",
-            HumanCount(bucket.from).to_string(),
-            label(bucket),
-            HumanCount(bucket.records).to_string(),
-            "█".repeat(cells)
-        );
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -9,8 +9,6 @@ mod repair;
 mod report;
 mod verify;
 
-pub(super) use describe::print_histogram;
-
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 

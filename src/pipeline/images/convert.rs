@@ -1,13 +1,14 @@
 //! Conversion of images to records.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::feed::{FileFeed, FilesTask, ImageTask, TableFeed, TableTask, TarFeed, TarTask, TaskRows};
+use super::feed::{
+    DuplicateFiles, FileFeed, FilesTask, ImageTask, TableFeed, TableTask, TarFeed, TarTask, TaskRows,
+};
 use super::image_field_names::ImageField;
 use super::image_fields::{ImageRoles, is_image};
 use super::job::{ImageConversion, ImagesJob};
@@ -60,9 +61,6 @@ enum ImageRole<'a> {
     /// An additional image, which is turned like an image with this geometry if it has the same size.
     Further(Option<&'a Geometry>),
 }
-
-/// Ordinals of the files that are left out as duplicates, each with the ordinal of the file that is kept.
-pub(super) type DuplicateFiles = BTreeMap<usize, usize>;
 
 /// What a worker keeps from image to image.
 pub struct ImageWorker {

@@ -2,10 +2,10 @@
 //! files a few rows at a time.
 
 use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::convert::DuplicateFiles;
 use super::job::{ImageConversion, ImagesJob};
 use crate::error::Result;
 use crate::pipeline::job::Feed;
@@ -28,6 +28,9 @@ pub enum ImageTask {
     Tar(TarTask),
     Table(TableTask),
 }
+
+/// Ordinals of the files that are left out as duplicates, each with the ordinal of the file that is kept.
+pub(super) type DuplicateFiles = BTreeMap<usize, usize>;
 
 /// A task with whole files.
 #[derive(Default)]

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::convert::{DuplicateFiles, ImageWorker};
-use super::feed::{ImageTask, divide};
+use super::convert::ImageWorker;
+use super::feed::{DuplicateFiles, ImageTask, divide};
 use super::find::{find, metadata_help};
 use super::image_fields::ImageRoles;
 use super::options::{ImageInput, ImagesOptions};

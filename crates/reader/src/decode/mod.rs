@@ -20,6 +20,7 @@ use dsconvert_jpeg::ErrorKind;
 pub use decoder::{Decoder, Stored};
 pub use dsconvert_jpeg::luma;
 pub use mask::{Mask, Palette};
+pub use other::stored_size;
 pub use pixels::Size;
 pub use pixels::{Pixels, Rect};
 pub use resize::SourceRegion;
@@ -27,7 +28,6 @@ pub use resize::resize;
 pub use resize::{reduction, scale};
 pub use samples::{divide_by_alpha, to_8_bits};
 pub use sniff::foreign_format;
-pub use sniff::stored_size;
 pub use sniff::{ImageType, has_image_extension, is_unreadable_photo, sniff};
 pub use tiff_tags::TiffTags;
 
