@@ -1,5 +1,6 @@
 //! Construction of a [`Tokenizer`] for bytes and for SentencePiece models.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
@@ -76,6 +77,7 @@ impl Tokenizer {
             hidden: IdSet::default(),
             reference: ReferenceEngine::Bytes(Bytes),
             fast: None,
+            matcher: OnceLock::new(),
             serial: next_serial(),
         })
     }
@@ -129,6 +131,7 @@ impl Tokenizer {
             suffix,
             hidden: IdSet::default(),
             fast: None,
+            matcher: OnceLock::new(),
             serial: next_serial(),
         })
     }

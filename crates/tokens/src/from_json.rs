@@ -1,7 +1,7 @@
 //! Loading of a `tokenizer.json` into a [`Tokenizer`]: the tokens added around documents, and the choice of the engine.
 
 use std::panic::resume_unwind;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
 use crate::bos_eos::{self, ConfigTokens, DeterminedEnds, SequenceEnds};
@@ -207,6 +207,7 @@ impl LoadedParts {
             hidden,
             reference: ReferenceEngine::Reference(reference),
             fast,
+            matcher: OnceLock::new(),
             serial: next_serial(),
         })
     }

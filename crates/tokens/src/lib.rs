@@ -6,6 +6,7 @@ mod bpe_file;
 mod bpe_model;
 mod build;
 mod charsmap;
+mod cuts;
 mod engine;
 mod error;
 // Not in release builds. A feature would compile this crate twice for tests.
@@ -17,6 +18,7 @@ mod id_set;
 mod ids;
 mod info;
 mod load;
+mod marked;
 mod masks;
 mod options;
 mod outline;
@@ -44,6 +46,7 @@ pub use engine::reference::REFERENCE_VERSION;
 pub use error::{EncodeError, LoadError, SequenceEnd};
 pub use ids::{IdSink, IdSource};
 pub use info::{EngineInfo, SpecialToken, TokenizerInfo};
+pub use marked::{MarkedIds, mask, overlap_mask};
 pub use options::{
     DEFAULT_MAX_REFERENCE_BYTES, EngineChoice, SpecialInText, TokenizerOptions, VERIFY_PER_MILLION, Verify,
 };

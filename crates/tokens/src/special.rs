@@ -118,9 +118,12 @@ fn unchanged_part<'t>(token: &'t str, normalizer: &Value) -> Option<&'t str> {
     parts.max_by_key(|part| part.len()).filter(|part| !part.is_empty())
 }
 
+/// A character of each name that [`hidden_name`] returns.
+pub(crate) const HIDDEN_MARK: char = '\u{10FFFF}';
+
 /// Returns a name that no document contains by accident.
 pub(crate) fn hidden_name(i: usize) -> String {
-    format!("\u{0}\u{10FFFF}control token {i}\u{10FFFF}\u{0}")
+    format!("\u{0}{HIDDEN_MARK}control token {i}{HIDDEN_MARK}\u{0}")
 }
 
 /// Renames the control tokens in the model's own vocabulary to names that text does not contain, and returns their ids.

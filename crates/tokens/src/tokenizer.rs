@@ -1,7 +1,8 @@
 //! The tokenizer: applies the engine, the added BOS and EOS tokens, and the policy for special tokens in texts.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use crate::cuts::AddedTokenMatcher;
 use crate::engine::Engine;
 use crate::engine::bytes::Bytes;
 use crate::engine::reference::Reference;
@@ -33,6 +34,8 @@ pub struct Tokenizer {
     pub(crate) hidden: IdSet,
     pub(crate) reference: ReferenceEngine,
     pub(crate) fast: Option<Box<dyn Engine>>,
+    /// The added tokens, for [`encode_marked`](Self::encode_marked).
+    pub(crate) matcher: OnceLock<Result<AddedTokenMatcher, EncodeError>>,
     /// Distinguishes the scratches of this tokenizer from those of others.
     pub(crate) serial: u64,
 }

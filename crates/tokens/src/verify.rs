@@ -97,7 +97,7 @@ impl Tokenizer {
 
 impl Verified {
     /// Returns whether the reference may encode `text`, and counts its bytes or records that it is too long.
-    fn admit(&mut self, tokenizer: &Tokenizer, text: &str) -> bool {
+    pub(crate) fn admit(&mut self, tokenizer: &Tokenizer, text: &str) -> bool {
         let may = tokenizer.is_for_reference(text);
         match may {
             true => self.bytes += text.len() as u64,
@@ -107,7 +107,12 @@ impl Verified {
     }
 
     /// Records the result for `text`, which the reference has `encoded`.
-    fn compare(&mut self, text: &str, encoded: Result<(), EncodeError>, is_equal: impl FnOnce() -> bool) {
+    pub(crate) fn compare(
+        &mut self,
+        text: &str,
+        encoded: Result<(), EncodeError>,
+        is_equal: impl FnOnce() -> bool,
+    ) {
         match encoded {
             Ok(()) => self.is_right &= is_equal(),
             // A hand-written splitter has no such limit.

@@ -34,6 +34,35 @@ pub(crate) trait Engine: Send + Sync {
     /// Appends the ids of `text` to `out`. On [`Outcome::Declined`] and on an error, `out` is unchanged.
     fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, EncodeError>;
 
+    /// Appends the ids of a part of a text between added tokens. It has none of those that are searched for in the raw
+    /// text, nor, if the tokenizer has no normalizer, any others. `is_first`: whether it is at the start of the text. As
+    /// [`encode`](Self::encode) otherwise.
+    fn encode_piece(
+        &self,
+        piece: &str,
+        is_first: bool,
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) -> Result<Outcome, EncodeError> {
+        let _ = (piece, is_first, scratch, out);
+        Ok(Outcome::Declined)
+    }
+
+    /// Appends the range in `text` of each of the `ids` of its part `piece`, which
+    /// [`encode_piece`](Self::encode_piece) returned. Returns false, and appends nothing, if the engine cannot determine
+    /// the ranges.
+    fn ranges(
+        &self,
+        text: &str,
+        piece: Range<usize>,
+        ids: &[u32],
+        scratch: &mut Scratch,
+        out: &mut Vec<Range<u32>>,
+    ) -> bool {
+        let _ = (text, piece, ids, scratch, out);
+        false
+    }
+
     /// Returns the first range at or after byte `from` where `text` can be divided: the ids of the whole text are those
     /// of the text before the range, followed by those of the text after it. The range, often empty, belongs to neither
     /// part. `None` if the text cannot be divided, or the engine cannot determine it.

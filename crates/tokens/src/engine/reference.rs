@@ -6,13 +6,21 @@
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tokenizers::{AddedVocabulary, ModelWrapper, OffsetReferential, OffsetType};
+use std::ops::Range;
+
+use tokenizers::tokenizer::normalizer::Range as NormalizedRange;
+use tokenizers::{
+    AddedVocabulary, Model as _, ModelWrapper, NormalizedString, Normalizer as _, OffsetReferential,
+    OffsetType, PreTokenizedString, PreTokenizer as _, Token,
+};
 
 use super::guarded::guarded;
 use super::{Engine, Outcome};
+use crate::cuts::{AddedTokenMatcher, Content, Cut};
 use crate::error::{EncodeError, LoadError};
 use crate::growth::Growth;
 use crate::info::EngineInfo;
+use crate::marked::MarkedIds;
 use crate::panics::caught;
 use crate::scratch::Scratch;
 
@@ -145,6 +153,54 @@ impl Reference {
         append_ids(&self.tokenizer, text, out)
     }
 
+    /// Appends the ids of `text`, and their ranges, with `base` added. `cuts` are the added tokens that
+    /// [`AddedTokenMatcher::cuts`] found in it. The steps are those of the reference, which itself cannot treat special
+    /// tokens by their position.
+    pub(crate) fn encode_cut(
+        &self,
+        text: &str,
+        base: usize,
+        (matcher, cuts): (&AddedTokenMatcher, &[Cut]),
+        content: Content<'_>,
+        out: &mut MarkedIds,
+    ) -> Result<(), EncodeError> {
+        let _alone = self.admit(text, self.max_bytes)?;
+        let tokenizer = self.complete.as_ref().map_or(Ok(&self.tokenizer), Complete::get)?;
+        let mut in_content = Vec::new();
+        let encoding = guarded(|| {
+            let mut parts = PreTokenizedString::from(text);
+            parts.split(|_, part| at_cuts(&part, cuts))?;
+            parts.split(|_, mut part| {
+                if let Some(normalizer) = tokenizer.get_normalizer() {
+                    // The reference ignores the error.
+                    let _ = normalizer.normalize(&mut part);
+                }
+                let cuts = matcher.normalized_cuts(&part, base, content, &mut in_content);
+                at_cuts(&part, &cuts)
+            })?;
+            if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
+                pre_tokenizer.pre_tokenize(&mut parts)?;
+            }
+            tokenizer.get_model().tokenize_in_pretokenized(&mut parts, None)?;
+            // The post-processor counts characters, as for the published package.
+            let unit = if text.is_ascii() { OffsetType::Byte } else { OffsetType::Char };
+            tokenizer.post_process(parts.into_encoding(None, 0, unit)?, None, false)
+        })?;
+        let starts: Vec<usize> = match text.is_ascii() {
+            true => Vec::new(),
+            false => text.char_indices().map(|(at, _)| at).collect(),
+        };
+        let byte = |at: usize| match text.is_ascii() {
+            true => at.min(text.len()),
+            false => starts.get(at).copied().unwrap_or(text.len()),
+        };
+        let place = |at: usize| (base + byte(at)) as u32;
+        out.ids.extend_from_slice(encoding.get_ids());
+        out.ranges.extend(encoding.get_offsets().iter().map(|(start, end)| place(*start)..place(*end)));
+        out.special_in_content.extend(in_content.iter().map(|found| found.start as u32..found.end as u32));
+        Ok(())
+    }
+
     /// Returns the special tokens that the reference would parse in the text.
     pub(crate) fn special_tokens_in(&self, text: &str) -> Result<Vec<u32>, EncodeError> {
         let _alone = self.admit(text, self.max_bytes)?;
@@ -158,6 +214,30 @@ impl Reference {
             .filter(|id| decoder.get(id).is_some_and(|t| t.special))
             .collect())
     }
+}
+
+/// Splits a part of a text at added tokens.
+fn at_cuts(
+    part: &NormalizedString,
+    cuts: &[Cut],
+) -> tokenizers::Result<Vec<(NormalizedString, Option<Vec<Token>>)>> {
+    let slice = |range: Range<usize>| {
+        part.slice(NormalizedRange::Normalized(range)).ok_or("a text was cut inside a character")
+    };
+    let (mut parts, mut start) = (Vec::with_capacity(2 * cuts.len() + 1), 0);
+    for cut in cuts {
+        if start < cut.start {
+            parts.push((slice(start..cut.start)?, None));
+        }
+        let token = slice(cut.start..cut.end)?;
+        let (value, len) = (token.get().to_owned(), token.len());
+        parts.push((token, Some(vec![Token::new(cut.id, value, (0, len))])));
+        start = cut.end;
+    }
+    if start != part.len() {
+        parts.push((slice(start..part.len())?, None));
+    }
+    Ok(parts)
 }
 
 fn append_ids(tokenizer: &tokenizers::Tokenizer, text: &str, out: &mut Vec<u32>) -> Result<(), EncodeError> {

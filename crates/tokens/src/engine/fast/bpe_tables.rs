@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::bpe::Bpe;
 use super::char_bpe::CharBpe;
 use super::classes::{ClassTable, Classes};
+use super::lengths::TokenLengths;
 use super::word_bpe::WordBpe;
 use crate::bpe_file::BpeFile;
 use crate::id_set::IdSet;
@@ -20,9 +21,9 @@ pub(crate) struct BpeTables {
 /// A BPE model of the fast engines, by its initial symbols.
 pub(super) enum FastBpe {
     /// Bytes.
-    Bytes(Box<Bpe>),
+    Bytes(Box<Bpe>, TokenLengths),
     /// Characters, with byte fallback for those without a token.
-    Chars(Box<CharBpe>),
+    Chars(Box<CharBpe>, TokenLengths),
     /// The characters of one word, some of which may have no token.
     Words(Box<WordBpe>),
 }
@@ -39,7 +40,7 @@ impl BpeTables {
         let fast = if has_byte_level(&file.value("pre_tokenizer")) {
             // Builds the class table, which is needed in any case.
             Classes::get(ClassTable::Plain);
-            FastBpe::Bytes(Bpe::new(model)?.into())
+            FastBpe::Bytes(Bpe::new(model)?.into(), TokenLengths::of_bytes(model))
         } else if settings.ignore_merges == Some(true) {
             return Err("the model has ignore_merges".to_owned());
         } else if settings.byte_fallback != Some(true) {
@@ -47,14 +48,14 @@ impl BpeTables {
         } else if filled(&settings.end_of_word_suffix) {
             return Err("the model has both byte_fallback and an end_of_word_suffix".to_owned());
         } else {
-            FastBpe::Chars(CharBpe::new(model)?.into())
+            FastBpe::Chars(CharBpe::new(model)?.into(), TokenLengths::of_chars(model))
         };
         Ok(Self { model: fast, max_id: model.vocab.max_id() })
     }
 
     /// Removes the ids in `hidden`, which no merge produces, from the lookup of whole words.
     pub(crate) fn without(mut self, hidden: &IdSet) -> Self {
-        if let FastBpe::Bytes(bpe) = &mut self.model
+        if let FastBpe::Bytes(bpe, _) = &mut self.model
             && !hidden.is_empty()
         {
             bpe.hide(|id| hidden.contains(id));

@@ -11,6 +11,7 @@ use super::byte_words::ByteWords;
 use super::cache::WordCache;
 use super::classes::{AS_LOWER, AS_UPPER, Classes, LETTER};
 use super::engine_parts::EngineParts;
+use super::lengths::{TokenLengths, WrittenPiece};
 use super::normalizer::Normalizer;
 use super::pre_tokenizer::PreTokenizer;
 use super::split::cl100k::Cl100k;
@@ -20,6 +21,7 @@ use super::split::o200k::O200k;
 use super::split::pattern::Pattern;
 use super::split::steps::Split;
 use super::stop::{EngineStop, finish};
+use crate::cuts::Trim;
 use crate::engine::{Engine, Outcome};
 use crate::error::EncodeError;
 use crate::info::EngineInfo;
@@ -34,11 +36,13 @@ pub(super) struct ByteLevel {
     normalizer: Normalizer,
     pre_tokenizer: PreTokenizer,
     words: ByteWords,
+    lengths: TokenLengths,
+    trim: Trim,
 }
 
 impl ByteLevel {
     /// Creates an engine for the tokenizer. The error states why there is none.
-    pub(super) fn new(parts: &EngineParts<'_>, bpe: Bpe) -> Result<Self, String> {
+    pub(super) fn new(parts: &EngineParts<'_>, bpe: Bpe, lengths: TokenLengths) -> Result<Self, String> {
         let normalizer = Normalizer::new(parts.reference.parts().get_normalizer());
         if !normalizer.is_bounded() {
             return Err("the normalizer is not supported".to_owned());
@@ -48,23 +52,38 @@ impl ByteLevel {
         let words = ByteWords::new(bpe, std::mem::take(&mut pre_tokenizer.cuts_of_bytes));
         let (raw, normalized) = AddedTokens::both(parts.reference.parts(), parts.parse_special)?;
         let classes = Classes::get(pre_tokenizer.table).ok_or("the Unicode tables cannot be built")?;
-        Ok(Self { classes, raw, normalized, normalizer, pre_tokenizer, words })
+        let trim = Trim::of(parts.reference.parts().get_post_processor());
+        Ok(Self { classes, raw, normalized, normalizer, pre_tokenizer, words, lengths, trim })
     }
 
     fn piece(&self, piece: &str, buffers: &mut Buffers, out: &mut Vec<u32>) -> Result<(), EngineStop> {
         let Buffers { words, normalizer, prefixed, .. } = buffers;
         let piece = self.normalizer.normalize(piece, normalizer)?;
-        self.normalized.encode(piece, out, |text, out| {
-            let text = if self.pre_tokenizer.add_prefix_space && !text.starts_with(' ') {
-                prefixed.clear();
-                prefixed.push(' ');
-                prefixed.push_str(text);
-                prefixed.as_str()
-            } else {
-                text
-            };
-            self.pre_tokenizer.pieces(text, |piece| self.split(piece, words, out))
-        })
+        self.normalized.encode(piece, out, |text, out| self.between_tokens(text, words, prefixed, out))
+    }
+
+    /// Appends the ids of a text between added tokens.
+    fn between_tokens(
+        &self,
+        text: &str,
+        words: &mut WordCache,
+        prefixed: &mut String,
+        out: &mut Vec<u32>,
+    ) -> Result<(), EngineStop> {
+        let text = if self.is_prefixed(text) {
+            prefixed.clear();
+            prefixed.push(' ');
+            prefixed.push_str(text);
+            prefixed.as_str()
+        } else {
+            text
+        };
+        self.pre_tokenizer.pieces(text, |piece| self.split(piece, words, out))
+    }
+
+    /// Returns whether a space is prepended to a text between added tokens.
+    fn is_prefixed(&self, text: &str) -> bool {
+        self.pre_tokenizer.add_prefix_space && !text.starts_with(' ')
     }
 
     /// Appends the ids of a piece, which is split independently of its neighbors.
@@ -144,6 +163,47 @@ impl Engine for ByteLevel {
         let result = self.raw.encode(text, out, |piece, out| self.piece(piece, buffers, out));
         buffers.trim();
         finish(result, before, out)
+    }
+
+    fn encode_piece(
+        &self,
+        piece: &str,
+        _: bool,
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) -> Result<Outcome, EncodeError> {
+        let before = out.len();
+        let buffers = scratch.buffers();
+        let result = if self.normalizer.is_empty() {
+            self.between_tokens(piece, &mut buffers.words, &mut buffers.prefixed, out)
+        } else {
+            self.piece(piece, buffers, out)
+        };
+        buffers.trim();
+        finish(result, before, out)
+    }
+
+    fn ranges(
+        &self,
+        text: &str,
+        range: Range<usize>,
+        ids: &[u32],
+        scratch: &mut Scratch,
+        out: &mut Vec<Range<u32>>,
+    ) -> bool {
+        let piece = text.get(range.clone()).unwrap_or_default();
+        let has_prefix = self.is_prefixed(piece);
+        if !self.normalizer.is_empty() {
+            // A space may be prepended after each added token in the piece.
+            if self.pre_tokenizer.add_prefix_space && !self.normalized.is_empty() {
+                return false;
+            }
+            let normalized = self.normalizer.normalize(piece, &mut scratch.buffers().normalizer);
+            if normalized.is_ok_and(|normalized| normalized != piece) {
+                return false;
+            }
+        }
+        self.lengths.ranges(&WrittenPiece { text, range, has_prefix }, self.trim, ids, out)
     }
 
     fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {

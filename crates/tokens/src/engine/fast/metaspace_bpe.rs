@@ -11,8 +11,10 @@ use super::buffers::Buffers;
 use super::cache::WordCache;
 use super::char_bpe::{CharBpe, Neighbors};
 use super::engine_parts::EngineParts;
+use super::lengths::{TokenLengths, WrittenPiece};
 use super::metaspace::{Metaspace, Prefix, is_metaspace};
 use super::stop::{EngineStop, finish};
+use crate::cuts::Trim;
 use crate::engine::{Engine, Outcome};
 use crate::error::EncodeError;
 use crate::info::EngineInfo;
@@ -31,6 +33,8 @@ pub(super) struct MetaspaceBpe {
     normalized: AddedTokens,
     spaces: SpaceHandling,
     bpe: CharBpe,
+    lengths: TokenLengths,
+    trim: Trim,
 }
 
 /// Treatment of spaces by the normalizer and the pre-tokenizer.
@@ -50,7 +54,11 @@ struct MetaspaceNormalizer {
 
 impl MetaspaceBpe {
     /// Creates an engine for the tokenizer. The error states why there is none.
-    pub(super) fn new(parts: &EngineParts<'_>, mut bpe: CharBpe) -> Result<Self, String> {
+    pub(super) fn new(
+        parts: &EngineParts<'_>,
+        mut bpe: CharBpe,
+        lengths: TokenLengths,
+    ) -> Result<Self, String> {
         let spaces = SpaceHandling::new(&parts.outline.normalizer, &parts.outline.pre_tokenizer)
             .ok_or("this combination of normalizer and pre-tokenizer is not supported")?;
         let written = |normalized: &str| match spaces.by_normalizer {
@@ -62,23 +70,25 @@ impl MetaspaceBpe {
         if spaces.by_pre_tokenizer.splits {
             bpe.cut_before_spaces();
         }
-        Ok(Self { raw, normalized, spaces, bpe })
+        let trim = Trim::of(parts.reference.parts().get_post_processor());
+        Ok(Self { raw, normalized, spaces, bpe, lengths, trim })
     }
 
-    /// Appends the ids of a part of the raw text between added tokens. The ids of the whole text start at `start` in
-    /// `out`.
+    /// Appends the ids of a part of the raw text between added tokens. `is_first`: whether it is at the start of the
+    /// text.
     fn piece(
         &self,
         piece: &str,
-        start: usize,
+        is_first: bool,
         buffers: &mut Buffers,
         out: &mut Vec<u32>,
     ) -> Result<(), EngineStop> {
         let Buffers { words, normalized, prefixed, .. } = buffers;
         let piece = self.spaces.normalized(piece, normalized)?;
+        let start = out.len();
         self.normalized.encode(piece, out, |text, out| {
-            // True at the start of the text: an added token before it would have appended its id.
-            let is_first = out.len() == start;
+            // An added token before it would have appended its id.
+            let is_first = is_first && out.len() == start;
             self.words(self.spaces.prefixed(text, is_first, prefixed).as_bytes(), words, out)
         })
     }
@@ -122,9 +132,54 @@ impl Engine for MetaspaceBpe {
     fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, EncodeError> {
         let before = out.len();
         let buffers = scratch.buffers();
-        let result = self.raw.encode(text, out, |piece, out| self.piece(piece, before, buffers, out));
+        let result = self.raw.encode(text, out, |piece, out| {
+            let is_first = out.len() == before;
+            self.piece(piece, is_first, buffers, out)
+        });
         buffers.trim();
         finish(result, before, out)
+    }
+
+    fn encode_piece(
+        &self,
+        piece: &str,
+        is_first: bool,
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) -> Result<Outcome, EncodeError> {
+        let before = out.len();
+        let buffers = scratch.buffers();
+        let result = match self.spaces.by_normalizer {
+            Some(_) => self.piece(piece, is_first, buffers, out),
+            None => {
+                let text = self.spaces.prefixed(piece, is_first, &mut buffers.prefixed);
+                self.words(text.as_bytes(), &mut buffers.words, out)
+            }
+        };
+        buffers.trim();
+        finish(result, before, out)
+    }
+
+    fn ranges(
+        &self,
+        text: &str,
+        range: Range<usize>,
+        ids: &[u32],
+        _: &mut Scratch,
+        out: &mut Vec<Range<u32>>,
+    ) -> bool {
+        let piece = text.get(range.clone()).unwrap_or_default();
+        let SpaceHandling { by_normalizer, by_pre_tokenizer, .. } = &self.spaces;
+        // A space may be prepended after each added token in the piece.
+        let may_add_spaces = by_normalizer.is_some()
+            && by_pre_tokenizer.prefix != Prefix::Never
+            && !self.normalized.is_empty();
+        if self.trim != Trim::Keeps || may_add_spaces || piece.contains(METASPACE) {
+            return false;
+        }
+        let has_prefix = by_normalizer.as_ref().is_some_and(|normalizer| normalizer.prepends)
+            || self.spaces.needs_prefix(piece, range.start == 0);
+        self.lengths.ranges(&WrittenPiece { text, range, has_prefix }, self.trim, ids, out)
     }
 
     fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
@@ -209,18 +264,23 @@ impl SpaceHandling {
 
     /// Applies Metaspace to a text between added tokens, but does not replace its spaces.
     fn prefixed<'a>(&self, text: &'a str, is_first: bool, buffer: &'a mut String) -> &'a str {
-        let needs_prefix = match self.by_pre_tokenizer.prefix {
-            Prefix::Never => false,
-            Prefix::Missing => true,
-            Prefix::MissingFirst => is_first,
-        };
-        if !needs_prefix || text.starts_with([' ', METASPACE]) {
+        if !self.needs_prefix(text, is_first) {
             return text;
         }
         buffer.clear();
         buffer.push(' ');
         buffer.push_str(text);
         buffer
+    }
+
+    /// Returns whether Metaspace prepends a space to a text between added tokens.
+    fn needs_prefix(&self, text: &str, is_first: bool) -> bool {
+        let may_need = match self.by_pre_tokenizer.prefix {
+            Prefix::Never => false,
+            Prefix::Missing => true,
+            Prefix::MissingFirst => is_first,
+        };
+        may_need && !text.starts_with([' ', METASPACE])
     }
 }
 

@@ -32,6 +32,7 @@ mod chinese;
 mod chunks;
 mod classes;
 pub(crate) mod engine_parts;
+mod lengths;
 mod merges;
 mod metaspace;
 mod metaspace_bpe;
@@ -70,11 +71,11 @@ pub(crate) fn build(
     }
     let engine: Result<Box<dyn Engine>, String> = match tables.map(|tables| tables.model) {
         Ok(FastBpe::Words(words)) => return chunks(Some(words)),
-        Ok(FastBpe::Bytes(bpe)) => {
-            byte_level::ByteLevel::new(parts, *bpe).map(|engine| Box::new(engine) as _)
+        Ok(FastBpe::Bytes(bpe, lengths)) => {
+            byte_level::ByteLevel::new(parts, *bpe, lengths).map(|engine| Box::new(engine) as _)
         }
-        Ok(FastBpe::Chars(bpe)) => {
-            metaspace_bpe::MetaspaceBpe::new(parts, *bpe).map(|engine| Box::new(engine) as _)
+        Ok(FastBpe::Chars(bpe, lengths)) => {
+            metaspace_bpe::MetaspaceBpe::new(parts, *bpe, lengths).map(|engine| Box::new(engine) as _)
         }
         Err(why) => Err(why),
     };
