@@ -13,6 +13,7 @@ mod common;
 use common::{best, convert_text, path_or_fixture, source, tokenizer};
 use dsconvert::format::Format;
 use dsconvert::source::json_line::WantedFields;
+use dsconvert::source::text::fields::TextFields;
 use dsconvert::source::walk::list;
 
 fn main() {
@@ -24,7 +25,7 @@ fn main() {
     for file in &list(&sources, false, &|_| true).unwrap().files {
         bytes += file.bytes;
         let content = std::fs::read(file.path(&sources)).unwrap();
-        let wanted = WantedFields::new("text", None, &[]);
+        let wanted = WantedFields::new(&TextFields::Text("text".to_owned()), None, &[]);
         for line in content.split(|&b| b == b'\n') {
             if let Ok(found) = wanted.find(line) {
                 documents.push(found.text.into_owned());

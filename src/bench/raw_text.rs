@@ -22,6 +22,7 @@ use crate::source::json_line::WantedFields;
 use crate::source::lines::LinePiece;
 use crate::source::stream::Stream;
 use crate::source::text::cut::{DocumentCut, DocumentCutter, Rule, lines};
+use crate::source::text::fields::TextFields;
 use crate::source::text::kind::{Documents, FileKind, TextFormat};
 use crate::storage::open_file;
 use crate::transform::text::{Scratch, Tokenizer};
@@ -75,7 +76,7 @@ impl RawText {
         let mut text = Self {
             kinds,
             documents,
-            wanted: WantedFields::new(&text_field, None, &[]),
+            wanted: WantedFields::new(&TextFields::Text(text_field), None, &[]),
             tokenizer,
             places: Vec::new(),
             stored_ratio: Vec::new(),

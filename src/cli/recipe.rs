@@ -221,6 +221,10 @@ pub(super) fn command_line(dir: &Path, manifest: &Manifest) -> Result<String> {
                 Some(_) if ObjectUrl::is_url(dir) => ("--like", shell_word(dir)),
                 Some(_) => ("--tokenizer", shell_word(&dir.join(TOKENIZER_NAME))),
             };
+            if recipe.chat.chat_template.is_some() && flag == "--tokenizer" {
+                // The dataset itself has the template.
+                words.extend(["--chat-template".to_owned(), shell_word(dir)]);
+            }
             words.extend([flag.to_owned(), value]);
             add_options(&recipe, &mut words);
             input

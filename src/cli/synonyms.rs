@@ -57,8 +57,9 @@ text: id-column id-field = --key-field {NAME}
 text: sep separator delimiter = !columns are separated by commas in .csv and by tabs in .tsv files; documents in .txt \
 files are divided by `--documents`
 text: batch-size = !batches are made when the dataset is read; `--report-batch N` is for the padding statistics
-text: chat-template apply-chat-template = !render conversations to one text field first \
-(`tokenizer.apply_chat_template(messages, tokenize=False)`), then convert it with `--special-in-text parse`
+text: apply-chat-template chat-template-path = --messages-field messages --chat-template FILE
+text: messages-key conversation-column conversations = --messages-field {messages}
+text: assistant-only-loss train-on-responses-only completion-only-loss = --train-on assistant
 text: split-sentences keep-newlines = --documents line
 text: no-wrap = --packing best-fit
 inspect: validate check checksum = --verify

@@ -18,7 +18,7 @@ use crate::recipe::{Recorded, RecordedInput, TextRecipe};
 use crate::source::files_from::FilesFrom;
 use crate::source::read_file;
 use crate::storage::{ObjectUrl, stat};
-use crate::tokenizer_files;
+use crate::tokenizer_files::{self, chat_template};
 use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 
 /// Default label of standard input.
@@ -48,6 +48,11 @@ pub(super) struct Args {
     /// Hugging Face cache (org/model); a tiktoken encoding in its cache (cl100k_base); or `bytes`, UTF-8 bytes as ids
     #[arg(short, long, value_name = "NAME", required_unless_present = LIKE, help_heading = "Tokens")]
     tokenizer: Option<String>,
+
+    /// Chat template for --messages-field: a Jinja file, a tokenizer_config.json, a folder with one of them, a model in the local
+    /// Hugging Face cache, or a dataset of chats [default: the template beside the tokenizer]
+    #[arg(long, value_name = "FILE|FOLDER", help_heading = "Chats")]
+    chat_template: Option<String>,
 
     #[command(flatten)]
     given: Given<TextRecipe>,
@@ -83,7 +88,7 @@ struct InputArgs {
 /// Runs `dsconvert text`.
 pub(super) fn exec(args: Args) -> Result<Ending> {
     let watch = signals::watch()?;
-    let Args { common, input, tokenizer, given, run, report_batch, report_tokens } = args;
+    let Args { common, input, tokenizer, chat_template, given, run, report_batch, report_tokens } = args;
     let (out, is_quiet) = (common.out.as_deref(), run.verbosity.is_quiet());
     let batches = report_tokens.map_or(BatchSize::BatchSize(report_batch), BatchSize::MaxTokens);
     BatchOptions::new(batches).check()?;
@@ -92,7 +97,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
         check_shows_padding(&run, out, option)?;
     }
     let like = common.like.as_deref().map(Like::open).transpose()?;
-    let recipe = given.recipe(like.as_ref(), is_quiet)?;
+    let mut recipe = given.recipe(like.as_ref(), is_quiet)?;
     if !run.is_repair() {
         check_seed(&recipe.output, given.has("seed"))?;
     }
@@ -113,6 +118,18 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
         (None, Some(like)) => load_stored(like, recipe.tokenization.clone())?,
         (None, None) => return Err(Error::internal("neither --tokenizer nor --like is given")),
     };
+    if recipe.chat.has_masks() || chat_template.is_some() {
+        let found = chat_template::find(chat_template.as_deref(), path.as_deref())?;
+        if let Some(template) =
+            found.filter(|_| chat_template.is_some() || recipe.chat.chat_template.is_none())
+        {
+            let TokenizerOptions { bos_token, eos_token, .. } = &recipe.tokenization;
+            let given = [("bos_token", bos_token.as_deref()), ("eos_token", eos_token.as_deref())];
+            let is_argument = |name: &str| recipe.chat.template_arg.0.contains_key(name);
+            recipe.chat.chat_template = Some(chat_template::with_tokens(template, given, is_argument)?);
+        }
+        recipe.check()?;
+    }
     if let Some(why) = tokenizer.info().engine_note.as_ref().filter(|_| !is_quiet) {
         print::note(format!("using the slow reference tokenizer: {}", with_flags(why)));
     }

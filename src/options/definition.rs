@@ -379,7 +379,7 @@ macro_rules! options {
                     $(, $key:ident = $arg:expr)*;
                 )+
             })+
-            groups { $($(#[doc = $group_doc:literal])+ $group:ident: $group_ty:ty;)* }
+            groups { $($(#[doc = $group_doc:literal])+ $([$($group_attr:meta),*])? $group:ident: $group_ty:ty;)* }
             values {
                 $($(#[doc = $other_doc:literal])+ [$($other_attr:meta),*] $other:ident: $other_ty:ty = $other_default:expr;)*
             }
@@ -392,7 +392,7 @@ macro_rules! options {
         #[allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags, rustdoc::bare_urls)]
         pub struct $name {
             $($($(#[doc = $doc])+ $(#[$attr])* pub $field: $ty,)+)+
-            $($(#[doc = $group_doc])+ pub $group: $group_ty,)*
+            $($(#[doc = $group_doc])+ $($(#[$group_attr])*)? pub $group: $group_ty,)*
             $($(#[doc = $other_doc])+ $(#[$other_attr])* pub $other: $other_ty,)*
         }
 

@@ -5,6 +5,7 @@
 //! it finds, such as the fields of samples, the manifest has a recipe with these values; facts that are no options, such
 //! as the hash of the tokenizer, are added to it.
 
+mod chat;
 mod images;
 mod text;
 
@@ -12,6 +13,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+pub use self::chat::{ChatRecipe, ChatTemplateSource, SpecialInContent, TemplateArgs};
+pub(crate) use self::chat::{DEFAULT_TEMPLATE, TOOL_TEMPLATE};
 pub use self::images::{AutoList, Dedup, ImageFields, ImagesRecipe, ListItem, ListedImage, Sidecars};
 pub(crate) use self::images::{is_built_in, is_reserved};
 pub use self::text::{DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD};
@@ -156,6 +159,7 @@ mod tests {
         ("baseline", "true"),
         ("bos_token", "<s>"),
         ("color", "gray"),
+        ("completion_field", "answer"),
         ("crop", "center:24x32"),
         ("documents", "separator:\\n--\\n"),
         ("encode", "jpeg:80:444"),
@@ -164,9 +168,11 @@ mod tests {
         ("enlarge", "true"),
         ("eos_token", "</s>"),
         ("filter", "box"),
+        ("final_stop", "<|end|>"),
         ("filter_length", "4:9"),
         ("follow_symlinks", "true"),
         ("format", "arrow"),
+        ("history_thinking", "keep"),
         ("icc", "drop"),
         ("image_fields", "image=rgb.png,seg=seg.png:mask"),
         ("input_format", "jsonl.gz"),
@@ -182,13 +188,17 @@ mod tests {
         ("max_length", "16"),
         ("max_pixels", "1000"),
         ("max_reference_bytes", "2MiB"),
+        ("messages_field", "chat"),
         ("min_pixels", "10"),
         ("min_size", "4"),
         ("normalize", "nfkc"),
+        ("not_rendered", "allow"),
+        ("now", "2026-11-27T12:00:00"),
         ("overflow", "split:4"),
         ("pack", "512"),
         ("packing", "concat"),
         ("pad", "40x40:#808080"),
+        ("prompt_field", "question"),
         ("resize", "exact:30x40"),
         ("restart_interval", "4"),
         ("seed", "7"),
@@ -196,9 +206,14 @@ mod tests {
         ("shard_records", "3"),
         ("shuffle", "true"),
         ("sidecar", "txt,caption"),
+        ("special_in_content", "text,assistant=error"),
         ("special_in_text", "parse"),
         ("split", "train=0.5,test=0.5"),
+        ("template_arg", "a=1,b=\"x,y\""),
+        ("template_name", "rag"),
         ("text_field", "body"),
+        ("tools_field", "functions"),
+        ("train_on", "last"),
         ("unit_bytes", "16KiB"),
         ("verify_ids", "all"),
     ];
@@ -309,6 +324,10 @@ mod tests {
                 let path = entry.unwrap().path().join(crate::manifest::MANIFEST_NAME);
                 let Ok(json) = std::fs::read(path) else { continue };
                 let manifest: Manifest = serde_json::from_slice(&json).unwrap();
+                if manifest.options.as_object().unwrap().is_empty() {
+                    // Made by `DatasetWriter`, without a recipe.
+                    continue;
+                }
                 let again = match manifest.kind() {
                     Kind::Images => {
                         let mut recorded = Recorded::<ImagesRecipe>::of(&manifest).unwrap();

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use super::chat::ChatRecipe;
 use super::{Recipe, RecordedInput};
 use crate::error::{Error, Result};
 use crate::options::{
@@ -17,6 +18,7 @@ use crate::schema::Kind;
 use crate::source::encoding::TextEncoding;
 use crate::source::layout::FolderLayout;
 use crate::source::metadata::{Keep, parse_keep};
+use crate::source::text::fields::TextFields;
 use crate::source::text::kind::{Documents, FileKind};
 use crate::transform::text::{EngineChoice, Normalize, SpecialInText, TokenizerOptions, Verify};
 
@@ -99,7 +101,7 @@ options! {
 
             /// Handling of documents longer than --max-length: truncate, reject, split or split:STRIDE [default: truncate]
             ///
-            /// With split:STRIDE, each record starts with the last STRIDE tokens of the previous one.
+            /// Chats and pairs are rejected by default. With split:STRIDE, each record starts with the last STRIDE tokens of the previous one.
             [serde(skip_serializing_if = "is_default")]
             overflow: Option<Overflow> = None, "POLICY", requires = Some("max_length");
 
@@ -112,6 +114,8 @@ options! {
             packing: Option<Packing> = None, "HOW", requires = Some("pack");
         }
         groups {
+            /// How chats and pairs are read and rendered.
+            [serde(skip_serializing_if = "is_default")] chat: ChatRecipe;
             /// How text becomes ids.
             tokenization: TokenizerOptions;
             /// How the records are stored.
@@ -167,11 +171,20 @@ const STDIN: &str = "stdin";
 impl TextRecipe {
     /// Returns how the ids of a document become records.
     pub fn shape(&self) -> TextShape {
+        let is_chat = self.chat.has_masks();
+        // A chat is cut only where that is asked for.
+        let overflow = if is_chat { Overflow::Reject } else { Overflow::default() };
+        let row = self.pack.filter(|_| is_chat && self.packing != Some(Packing::Concat));
         TextShape {
             filter_length: self.filter_length,
-            max_length: self.max_length.map(|max| (max, self.overflow.unwrap_or_default())),
+            max_length: self.max_length.or(row).map(|max| (max, self.overflow.unwrap_or(overflow))),
             pack: self.pack.map(|length| (length, self.packing.unwrap_or(Packing::BestFit))),
         }
+    }
+
+    /// Returns the fields that make up the text of a document, or the chat or pair in its place.
+    pub fn text_fields(&self) -> TextFields {
+        self.chat.fields().unwrap_or_else(|| TextFields::Text(self.text_field.clone()))
     }
 
     /// Returns whether invalid UTF-8 becomes U+FFFD.
@@ -201,6 +214,23 @@ impl TextRecipe {
             }
         }
         self.shape().check()?;
+        self.chat.check()?;
+        if self.chat.has_masks() {
+            let text_only = [
+                ("text_field", self.text_field != DEFAULT_TEXT_FIELD),
+                ("normalize", self.normalize != Normalize::default()),
+                ("special_in_text", self.tokenization.special_in_text != SpecialInText::default()),
+                ("add_special_tokens", self.tokenization.add_special_tokens),
+                ("add_bos", self.tokenization.add_bos),
+                ("add_eos", self.tokenization.add_eos),
+            ];
+            if let Some((name, _)) = text_only.into_iter().find(|(_, is_given)| *is_given) {
+                return Err(Error::usage(format!("`{name}` applies only to texts, not to chats and pairs")).help(
+                    "leave it out: a chat template writes its own special tokens, the EOS token follows pairs of texts, and \
+                     `special_in_content` is for what messages contain",
+                ));
+            }
+        }
         if self.layout == FolderLayout::Labels {
             return Err(Error::usage("`layout labels` is for images: text has no classes")
                 .help("use auto, splits or flat"));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dsconvert_tokens::{ConfigToken, ConfigTokens};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::folder::NAMES;
 use crate::error::{Error, Result};
@@ -11,9 +11,31 @@ use crate::source::read_file;
 use crate::storage::{folder_of, stat};
 
 /// The configuration files; the first one that names a token decides.
-const FILES: [&str; 2] = ["tokenizer_config.json", "special_tokens_map.json"];
+pub(super) const FILES: [&str; 2] = ["tokenizer_config.json", "special_tokens_map.json"];
 /// Maximum size of a configuration file.
 const MAX_BYTES: u64 = 64 << 20;
+
+/// Reads a configuration file.
+///
+/// # Errors
+///
+/// If it is not a JSON object.
+pub(super) fn object(path: &Path) -> Result<Map<String, Value>> {
+    if stat(path)?.is_some_and(|meta| meta.len() > MAX_BYTES) {
+        return Err(invalid(path, &format!("the file has more than {MAX_BYTES} bytes")));
+    }
+    match serde_json::from_slice(&read_file(path)?) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(invalid(path, "the file is not a JSON object")),
+        Err(e) => Err(invalid(path, "the file is not JSON").caused_by(e)),
+    }
+}
+
+fn invalid(path: &Path, problem: &str) -> Error {
+    Error::usage(format!("{problem}, so its BOS and EOS tokens are unknown"))
+        .at_path(path)
+        .help("repair or remove the file, or name the tokens with `bos_token` and `eos_token`")
+}
 
 /// Returns the tokens that the files beside the tokenizer at `path` name. A tokenizer whose name is not the usual one may
 /// not be the one that they describe, so nothing is read for it.
@@ -28,29 +50,19 @@ pub(super) fn tokens_beside(path: &Path) -> Result<ConfigTokens> {
     }
     for file in FILES {
         let path = folder_of(path).join(file);
-        let Some(meta) = stat(&path)? else { continue };
-        let invalid = |problem: &str| {
-            Error::usage(format!("{problem}, so its BOS and EOS tokens are unknown"))
-                .at_path(&path)
-                .help("repair or remove the file, or name the tokens with `bos_token` and `eos_token`")
-        };
-        if meta.len() > MAX_BYTES {
-            return Err(invalid(&format!("the file has more than {MAX_BYTES} bytes")));
+        if stat(&path)?.is_none() {
+            continue;
         }
-        let json: Value = serde_json::from_slice(&read_file(&path)?)
-            .map_err(|e| invalid("the file is not JSON").caused_by(e))?;
-        if !json.is_object() {
-            return Err(invalid("the file is not a JSON object"));
-        }
+        let json = object(&path)?;
         for (name, found) in [("bos_token", &mut tokens.bos), ("eos_token", &mut tokens.eos)] {
             let Some(value) = json.get(name) else { continue };
             let token = match value.get("content").unwrap_or(value) {
                 Value::Null => None,
                 Value::String(token) => Some(token.clone()),
                 _ => {
-                    return Err(invalid(&format!(
-                        "{name:?} is neither a string, an object with \"content\", nor null"
-                    )));
+                    let problem =
+                        format!("{name:?} is neither a string, an object with \"content\", nor null");
+                    return Err(invalid(&path, &problem));
                 }
             };
             match (&mut *found, token) {

@@ -1,6 +1,7 @@
 //! Finds a tokenizer by name: a file, a folder, a model in the Hugging Face Hub cache, or an encoding in the tiktoken
 //! cache. Files of all types are converted to a `tokenizer.json`. Nothing is downloaded.
 
+pub(crate) mod chat_template;
 mod config;
 mod folder;
 mod hub;

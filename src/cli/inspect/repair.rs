@@ -14,9 +14,9 @@ use crate::storage::{hash_file, stat};
 
 /// What a repair runs.
 enum Repair {
-    Images(Recorded<ImagesRecipe>),
+    Images(Box<Recorded<ImagesRecipe>>),
     /// With the `tokenizer.json` of the dataset; `None` for bytes.
-    Text(Recorded<TextRecipe>, Option<PathBuf>),
+    Text(Box<Recorded<TextRecipe>>, Option<PathBuf>),
 }
 
 /// Repairs the dataset in `dir` from `sources`, which must be unchanged.
@@ -28,9 +28,9 @@ pub(super) fn exec(dir: &Path, sources: &[PathBuf], threads: Option<usize>) -> R
     let repair = Repair::of(dir, &Manifest::read(dir)?)?;
     let sources: Vec<SourceSpec> = sources.iter().map(|text| values::source(text)).collect::<Result<_>>()?;
     match repair {
-        Repair::Images(recorded) => images::repair(recorded, dir, sources, threads),
+        Repair::Images(recorded) => images::repair(*recorded, dir, sources, threads),
         Repair::Text(recorded, tokenizer) => {
-            text::repair(recorded, tokenizer.as_deref(), dir, sources, threads)
+            text::repair(*recorded, tokenizer.as_deref(), dir, sources, threads)
         }
     }
 }
@@ -57,14 +57,14 @@ impl Repair {
             Kind::Images => {
                 let recorded = Recorded::<ImagesRecipe>::of(manifest).map_err(unreadable)?;
                 let input = recorded.input.clone();
-                (Self::Images(recorded), input)
+                (Self::Images(Box::new(recorded)), input)
             }
             Kind::Text => {
                 let recorded = Recorded::<TextRecipe>::of(manifest).map_err(unreadable)?;
                 let tokenizer =
                     manifest.tokenizer_sha256().map(|sha256| tokenizer_of(dir, sha256)).transpose()?;
                 let input = recorded.input.clone();
-                (Self::Text(recorded, tokenizer), input)
+                (Self::Text(Box::new(recorded), tokenizer), input)
             }
         };
         let made = match input {

@@ -1,10 +1,12 @@
 //! Conversion of documents to records: normalization, token ids, lengths.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 
+use super::chat::Rendered;
 use super::dedup::Duplicates;
 use super::feed::TextTask;
 use super::items::{DocumentPosition, ItemSink, SourceDocument};
@@ -17,17 +19,25 @@ use crate::recipe::Overflow;
 use crate::sample::{Aligned, PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
 use crate::source::source_file::SourceFile;
 use crate::testing::item_panic_point;
-use crate::transform::text::{EncodeStats, PackedIdSink, Scratch, StoredIds, Tokenizer, id_width, rejected};
+use crate::transform::text::{
+    EncodeStats, MarkedIds, PackedIdSink, Scratch, StoredIds, Tokenizer, id_width, rejected,
+};
 
 /// State that a worker keeps from task to task.
 pub struct TextScratch {
     tokens: Scratch,
     ids: PackedIds,
+    /// Ids of the current chat.
+    marked: MarkedIds,
 }
 
 impl TextScratch {
     pub(super) fn new(tokenizer: &Tokenizer) -> Self {
-        Self { tokens: tokenizer.scratch(), ids: PackedIds::new(id_width(tokenizer)) }
+        Self {
+            tokens: tokenizer.scratch(),
+            ids: PackedIds::new(id_width(tokenizer)),
+            marked: MarkedIds::default(),
+        }
     }
 }
 
@@ -104,7 +114,10 @@ impl ItemSink for DocumentConverter<'_> {
         let recipe = &self.conversion.recipe;
         let encoded = self.contained(|converter| {
             item_panic_point(&origin);
-            let text = recipe.normalize.apply(&document.text, recipe.max_document_bytes)?;
+            let text = match &converter.conversion.chats {
+                None => Prepared::Text(recipe.normalize.apply(&document.text, recipe.max_document_bytes)?),
+                Some(chats) => Prepared::Chat(chats.render(&document.text)?),
+            };
             converter.encode(&text).map(|encoded| (text, encoded))
         });
         let (text, (tokens, stats)) = match encoded {
@@ -132,7 +145,10 @@ impl ItemSink for DocumentConverter<'_> {
                 out.note(name);
             }
         }
-        let (from, bytes) = (out.list.len(), text.len() as u64);
+        let (from, bytes) = (out.list.len(), text.as_str().len() as u64);
+        if let Prepared::Chat(chat) = &text {
+            chat.notes.iter().for_each(|note| out.note(note));
+        }
         let origin = Text::from(origin);
         let identity = Identity {
             split,
@@ -156,6 +172,21 @@ impl ItemSink for DocumentConverter<'_> {
     }
 }
 
+/// A document before it is encoded.
+enum Prepared<'a> {
+    Text(Cow<'a, str>),
+    Chat(Rendered),
+}
+
+impl Prepared<'_> {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Chat(chat) => &chat.text,
+        }
+    }
+}
+
 /// The key and origin of the records of a document, and their split.
 struct Identity {
     split: u16,
@@ -175,9 +206,15 @@ impl DocumentConverter<'_> {
         })
     }
 
-    fn encode(&mut self, text: &str) -> Result<(Tokens, EncodeStats), Reject> {
+    fn encode(&mut self, text: &Prepared<'_>) -> Result<(Tokens, EncodeStats), Reject> {
         let tokenizer = &self.conversion.tokenizer;
-        let TextScratch { tokens, ids } = &mut *self.scratch;
+        let TextScratch { tokens, ids, marked } = &mut *self.scratch;
+        let text = match (text, &self.conversion.chats) {
+            (Prepared::Chat(chat), Some(chats)) => {
+                return chats.encode(chat, tokenizer, self.engine, tokens, marked);
+            }
+            _ => text.as_str(),
+        };
         // If the previous document was rejected because it had only added tokens, its ids are still in the buffer.
         ids.truncate(0);
         if text.is_empty() {
@@ -199,7 +236,7 @@ impl DocumentConverter<'_> {
     fn verify(
         &mut self,
         key: &str,
-        text: &str,
+        text: &Prepared<'_>,
         found: &Tokens,
         stats: &EncodeStats,
         out: &mut Outcomes,
@@ -209,7 +246,11 @@ impl DocumentConverter<'_> {
         }
         let hash = xxh3_64_with_seed(key.as_bytes(), VERIFY_SEED);
         let tokens = &mut self.scratch.tokens;
-        let verified = self.conversion.tokenizer.verify(hash, text, &StoredIds(&found.ids), stats, tokens);
+        let tokenizer = &self.conversion.tokenizer;
+        let verified = match text {
+            Prepared::Text(text) => tokenizer.verify(hash, text, &StoredIds(&found.ids), stats, tokens),
+            Prepared::Chat(chat) => chat.verify(tokenizer, hash, &self.scratch.marked, stats, tokens),
+        };
         if verified.bytes > 0 {
             out.note("verified_documents");
             out.count("verified_bytes", verified.bytes);

@@ -37,8 +37,8 @@ const FILE_BYTES: usize = 1 << 20;
 const NAMES: usize = 64;
 
 /// Help for rows in which no field is text.
-const NO_TEXT: &str = "none of these holds text: name a member of one with a path such as meta.text, or write each document \
-                       to one string first (a conversation with the chat template of the model)";
+const NO_TEXT: &str = "none of these holds text: name a member of one with a path such as meta.text; chats are read with \
+                       `messages_field`, pairs with `prompt_field` and `completion_field`";
 
 /// A requested field.
 struct RequestedField<'a> {
@@ -55,7 +55,7 @@ impl<'a> RequestedField<'a> {
 
 /// The requested fields, and what the examined rows have.
 struct FieldSearch<'a> {
-    text: RequestedField<'a>,
+    text: Vec<(RequestedField<'a>, &'static str)>,
     key: Option<RequestedField<'a>>,
     kept: Vec<RequestedField<'a>>,
     /// Field names in the order in which they first appear.
@@ -93,8 +93,14 @@ pub(super) fn check(
     let examined = with_fields.len().min(FILES);
     // A table with a schema has all kept columns, or it would have been refused.
     let has_columns = details.iter().any(|detail| detail.columns.is_some());
+    let fields = options.recipe.text_fields();
     let mut search = FieldSearch {
-        text: RequestedField::new(&options.recipe.text_field),
+        text: fields
+            .names()
+            .into_iter()
+            .filter(|(.., is_required)| *is_required)
+            .map(|(name, option, _)| (RequestedField::new(name), option))
+            .collect(),
         key: options.recipe.key_field.as_deref().map(RequestedField::new),
         kept: options
             .recipe
@@ -193,7 +199,7 @@ impl<'a> FieldSearch<'a> {
     }
 
     fn requested(&mut self) -> impl Iterator<Item = &mut RequestedField<'a>> {
-        [&mut self.text].into_iter().chain(&mut self.key).chain(&mut self.kept)
+        self.text.iter_mut().map(|(field, _)| field).chain(&mut self.key).chain(&mut self.kept)
     }
 
     /// Adds the name of a field. Returns whether it is new and was added.
@@ -223,9 +229,9 @@ impl<'a> FieldSearch<'a> {
             let error = Error::usage(message).of_option(option).help(help);
             Err(if let Some(path) = first { error.at_path(path) } else { error })
         };
-        if !self.text.seen {
-            let no_text = !names.is_empty() && self.not_text.len() == names.len();
-            return refuse("text_field", self.text.name, no_text.then_some(NO_TEXT));
+        if let Some((text, option)) = self.text.iter().find(|(text, _)| !text.seen) {
+            let no_text = *option == "text_field" && !names.is_empty() && self.not_text.len() == names.len();
+            return refuse(option, text.name, no_text.then_some(NO_TEXT));
         }
         if let Some(key) = self.key.as_ref().filter(|key| !key.seen) {
             return refuse("key_field", key.name, None);

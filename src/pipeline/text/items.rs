@@ -56,7 +56,7 @@ impl TextJob {
         out: &mut Outcomes,
     ) -> Result<Converting> {
         out.source_bytes += task.source_bytes;
-        let TextConversion { recipe, fields, .. } = &self.conversion;
+        let TextConversion { recipe, text, fields, .. } = &self.conversion;
         let section = task.section;
         let format = self.conversion.detail_of(section).kind.format;
         let position = |mark| DocumentPosition { section, mark };
@@ -87,7 +87,8 @@ impl TextJob {
             TaskInput::Rows { header, offset, bytes } => {
                 out.add_content(&bytes);
                 let mut converting = Converting::Done;
-                header.rows(&bytes, fields, recipe.replaces_invalid_utf8(), |at, row| {
+                let wanted = self.conversion.requested_columns();
+                header.rows(&bytes, wanted, recipe.replaces_invalid_utf8(), |at, row| {
                     let row = row.and_then(|row| {
                         self.check_length(row.text.len())?;
                         Ok(SourceDocument { key: row.key, text: row.text, kept: row.kept })
@@ -102,7 +103,7 @@ impl TextJob {
                 let mut hash = Xxh3::new();
                 let mut converting = Converting::Done;
                 let lossy = recipe.replaces_invalid_utf8();
-                for (at, row) in columns.documents(&rows, fields, lossy).enumerate() {
+                for (at, row) in columns.documents(&rows, text, fields, lossy).enumerate() {
                     let mark = rows.first().saturating_add(at as u64);
                     hash.update(&[u8::from(row.is_ok())]);
                     let document = row.and_then(|row| {

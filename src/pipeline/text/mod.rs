@@ -4,6 +4,7 @@
 //! sources ─▶ sections of files (plan) ─▶ tasks (section_reader, feed) ─▶ documents (items) ─▶ ids, records (convert)
 //! ```
 
+mod chat;
 mod convert;
 mod dedup;
 mod feed;
@@ -22,6 +23,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use self::chat::Chats;
 use self::convert::TextScratch;
 use self::dedup::DuplicatesFile;
 use self::feed::{SectionFeed, TextTask};
@@ -50,7 +52,9 @@ use crate::source::source_file::SourceFile;
 use crate::source::splits::{SplitNames, Splits};
 use crate::source::stream::Stream;
 use crate::source::text::cut::Rule;
+use crate::source::text::fields::TextFields;
 use crate::source::text::kind::{Documents, TextFormat};
+use crate::source::text::rows::RequestedColumns;
 use crate::source::warning::Warning;
 use crate::transform::text::{Tokenizer, id_width, usage_error};
 
@@ -69,12 +73,16 @@ pub struct TextConversion {
     details: Vec<TextFile>,
     /// In record order.
     sections: Vec<FileSection>,
+    /// Fields of the text.
+    text: TextFields,
     /// Kept fields.
     fields: Vec<Field>,
     /// The rule that divides plain text into documents.
     rule: Rule,
     /// Requested fields of a line of JSON.
     wanted: WantedFields,
+    /// If items are chats or pairs.
+    chats: Option<Chats>,
     /// Standard input, if it is the source and not yet read.
     stdin: Mutex<Option<Stream>>,
 }
@@ -101,7 +109,10 @@ impl Conversion for TextConversion {
         if options.recipe.pack.is_some() {
             extra.extend(PACK_FIELDS.map(|name| Field::required(name, FieldType::IdsU32)));
         }
-        let schema = Schema::text(id_width(&options.tokenizer), extra)?;
+        let mut schema = Schema::text(id_width(&options.tokenizer), extra)?;
+        if options.recipe.chat.has_masks() {
+            schema = schema.with_assistant_masks()?;
+        }
         check_schema(output.format, &Arc::new(schema.clone()))?;
         let mut stdin = match (&options.input, &found.details[..]) {
             (TextInput::Stdin, [detail]) => Some(detail.kind.stdin(options.recipe.encoding)?),
@@ -136,7 +147,7 @@ impl Conversion for TextConversion {
         let dedup = recipe.dedup.is_some();
         let conversion = Self {
             stdin: Mutex::new(stdin),
-            ..Self::new(input, recipe, tokenizer, found.details, found.sections, found.fields)
+            ..Self::new(input, recipe, tokenizer, found.details, found.sections, found.fields)?
         };
         let documents = conversion.details.iter().all(|file| conversion.is_document(file));
         let summary = PlanSummary {
@@ -161,7 +172,7 @@ impl Conversion for TextConversion {
         let tokenizer =
             Tokenizer::stored(tokenizer_json, recipe.tokenization.clone()).map_err(usage_error)?;
         let (details, sections) = (file.list()?, file.list()?);
-        Ok(Self::new(input, recipe, tokenizer, details, sections, fields))
+        Self::new(input, recipe, tokenizer, details, sections, fields)
     }
 
     fn tokenizer_json(&self) -> Option<&[u8]> {
@@ -231,11 +242,18 @@ impl TextConversion {
         details: Vec<TextFile>,
         sections: Vec<FileSection>,
         fields: Vec<Field>,
-    ) -> Self {
+    ) -> Result<Self> {
         let rule = items::rule(&recipe.documents);
-        let wanted = WantedFields::new(&recipe.text_field, recipe.key_field.as_deref(), &fields);
+        let text = recipe.text_fields();
+        let wanted = WantedFields::new(&text, recipe.key_field.as_deref(), &fields);
+        let chats = Chats::new(&recipe.chat, &tokenizer)?;
         let stdin = Mutex::default();
-        Self { input, recipe, tokenizer, details, sections, fields, rule, wanted, stdin }
+        Ok(Self { input, recipe, tokenizer, details, sections, text, fields, rule, wanted, chats, stdin })
+    }
+
+    /// Returns the columns to request from tables without types.
+    fn requested_columns(&self) -> RequestedColumns<'_> {
+        RequestedColumns { text: &self.text, key: self.recipe.key_field.as_deref(), fields: &self.fields }
     }
 
     /// Returns whether the whole file is one document.

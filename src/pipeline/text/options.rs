@@ -45,6 +45,7 @@ impl TextOptions {
     pub(super) fn checked(mut self) -> Result<Self> {
         check_sources(&self.sources)?;
         self.recipe.check()?;
+        self.recipe.chat.check_template()?;
         self.recipe.tokenization = self.tokenizer.options().clone();
         self.recipe = self.recipe.complete();
         if self.input == TextInput::Stdin {

@@ -367,7 +367,7 @@ impl FileExaminer<'_> {
 /// Returns the columns to request from tables.
 pub(super) fn wanted_columns(recipe: &TextRecipe) -> WantedColumns {
     WantedColumns {
-        text: recipe.text_field.clone(),
+        text: recipe.text_fields(),
         key: recipe.key_field.clone(),
         keep: recipe.keep_fields.clone(),
     }

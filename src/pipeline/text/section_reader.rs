@@ -239,11 +239,7 @@ impl<'a> SectionReader<'a> {
             TextFormat::Text => Ok(Self::Cuts { cutter: cut(rule.clone())?, read: 0 }),
             TextFormat::JsonLines | TextFormat::Json => Ok(Self::Cuts { cutter: cut(Rule::Lines)?, read: 0 }),
             TextFormat::Delimited(dialect) => {
-                let wanted = rows::RequestedColumns {
-                    text: &recipe.text_field,
-                    key: recipe.key_field.as_deref(),
-                    fields,
-                };
+                let wanted = job.conversion.requested_columns();
                 let cutter = cut(rows::rule(dialect))?;
                 let table = DelimitedTable { cutter, dialect, wanted, header: None, ended: false };
                 Ok(Self::Rows { table, read: 0 })

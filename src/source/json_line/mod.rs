@@ -5,12 +5,15 @@ mod members;
 mod nan;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json};
 
 use self::members::{FoundValue, Members};
 pub(crate) use self::nan::parse;
 use self::nan::without_nan;
+use super::text::fields::{JsonMember, TextFields, object};
 use super::typed_values::{from_exact_json, from_json, is_large_integer};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
@@ -44,6 +47,16 @@ impl MemberPath {
         self.whole == name || self.parts.first().is_some_and(|first| first == name)
     }
 
+    /// Returns the text of the value in an object whose members have these texts.
+    fn text_in<'a>(&self, members: &HashMap<String, &'a RawValue>) -> Option<&'a str> {
+        if let Some(value) = members.get(&self.whole) {
+            return Some(value.get());
+        }
+        let (first, rest) = self.parts.split_first()?;
+        let nested = |json, name: &String| Some(exact::members(json).get(name)?.get());
+        rest.iter().try_fold(members.get(first)?.get(), nested)
+    }
+
     /// Returns the nested member, given how to find a member of the line.
     fn nested<'a>(&self, member: impl Fn(&str) -> Option<&'a Json>) -> Option<&'a Json> {
         let (first, rest) = self.parts.split_first()?;
@@ -54,9 +67,16 @@ impl MemberPath {
 /// The requested fields of a line.
 #[derive(Debug, Clone)]
 pub struct WantedFields {
-    text: MemberPath,
+    text: WantedText,
     key: Option<MemberPath>,
     kept: Vec<(MemberPath, Field)>,
+}
+
+/// The fields that make up the text.
+#[derive(Debug, Clone)]
+enum WantedText {
+    Text(MemberPath),
+    Json(Vec<JsonMember>, Vec<MemberPath>),
 }
 
 /// Fields of a line.
@@ -77,10 +97,17 @@ impl LineFields<'_> {
 }
 
 impl WantedFields {
-    /// Requests the field that holds the text, the field that holds the key, and fields kept in the record.
-    pub fn new(text: &str, key: Option<&str>, kept: &[Field]) -> Self {
+    /// Requests the fields of the text, the field that holds the key, and fields kept in the record.
+    pub fn new(text: &TextFields, key: Option<&str>, kept: &[Field]) -> Self {
+        let text = match text {
+            TextFields::Text(field) => WantedText::Text(MemberPath::new(field)),
+            TextFields::Json(members) => {
+                let paths = members.iter().map(|member| MemberPath::new(&member.field)).collect();
+                WantedText::Json(members.clone(), paths)
+            }
+        };
         Self {
-            text: MemberPath::new(text),
+            text,
             key: key.map(MemberPath::new),
             kept: kept.iter().map(|field| (MemberPath::new(&field.name), field.clone())).collect(),
         }
@@ -115,12 +142,19 @@ impl WantedFields {
             Some(FoundValue::Exact(json)) => from_exact_json(&field.name, field.ty, json),
         });
         let kept = kept.collect::<Result<_, _>>()?;
-        // A text that is a member of the line itself is moved out instead of copied.
-        let text = match members.take_text(&self.text.whole) {
-            Some(text) => text,
-            None => match members.find(&self.text).map(FoundValue::into_json) {
-                Some(Json::String(text)) => Cow::Owned(text),
-                other => return Err(unusable(&self.text.whole, other.as_ref(), "a string", "text_field")),
+        let text = match &self.text {
+            WantedText::Json(wanted, paths) => {
+                let values = exact::members(line);
+                let text = object(wanted, |at, _| Ok(paths[at].text_in(&values)))?;
+                Cow::Owned(text)
+            }
+            // A text that is a member of the line itself is moved out instead of copied.
+            WantedText::Text(path) => match members.take_text(&path.whole) {
+                Some(text) => text,
+                None => match members.find(path).map(FoundValue::into_json) {
+                    Some(Json::String(text)) => Cow::Owned(text),
+                    other => return Err(unusable(&path.whole, other.as_ref(), "a string", "text_field")),
+                },
             },
         };
         Ok(LineFields { text, key, kept })
@@ -128,7 +162,7 @@ impl WantedFields {
 
     /// Returns whether the member `name` of a line may be or contain a requested field.
     fn needs(&self, name: &str) -> bool {
-        self.text.needs(name)
+        matches!(&self.text, WantedText::Text(path) if path.needs(name))
             || self.key.as_ref().is_some_and(|path| path.needs(name))
             || self.kept.iter().any(|(path, _)| path.needs(name))
     }
@@ -233,14 +267,18 @@ mod tests {
     use super::*;
     use crate::schema::FieldType;
 
+    fn of(text: &str) -> TextFields {
+        TextFields::Text(text.to_owned())
+    }
+
     fn wanted(text: &str) -> WantedFields {
         let kept = [("meta.lang", FieldType::String), ("n", FieldType::Int64), ("meta", FieldType::Json)];
-        WantedFields::new(text, Some("meta.id"), &kept.map(|(name, ty)| Field::nullable(name, ty)))
+        WantedFields::new(&of(text), Some("meta.id"), &kept.map(|(name, ty)| Field::nullable(name, ty)))
     }
 
     /// Text and key of a line whose fields are members of the line itself.
     fn found(line: &str) -> Result<(String, Option<String>), RejectCode> {
-        let wanted = WantedFields::new("text", Some("id"), &[]);
+        let wanted = WantedFields::new(&of("text"), Some("id"), &[]);
         wanted.find(line.as_bytes()).map(|f| (f.text.into_owned(), f.key)).map_err(|r| r.code)
     }
 
@@ -275,7 +313,7 @@ mod tests {
         let kept = [("id", FieldType::String), ("id", FieldType::Json), ("id", FieldType::Float64)];
         let kept = [&kept[..], &[("m.n", FieldType::String), ("m", FieldType::Json)]].concat();
         let kept: Vec<Field> = kept.iter().map(|(name, ty)| Field::nullable(name, *ty)).collect();
-        let wanted = WantedFields::new("text", Some("id"), &kept);
+        let wanted = WantedFields::new(&of("text"), Some("id"), &kept);
         for name in ["id", "\\u0069d"] {
             let line = format!(r#"{{"{name}": {large}, "text": "x", "m": {{"n": -{large}, "k" : 1e2}}}}"#);
             let found = wanted.find(line.as_bytes()).unwrap();
@@ -301,15 +339,41 @@ mod tests {
 
     #[test]
     fn the_text_can_also_be_the_key_and_be_kept() {
-        let wanted = WantedFields::new("t", Some("t"), &[Field::nullable("t", FieldType::String)]);
+        let wanted = WantedFields::new(&of("t"), Some("t"), &[Field::nullable("t", FieldType::String)]);
         let found = wanted.find(br#"{"t": "x"}"#).unwrap();
         assert!(matches!(found.text, Cow::Borrowed("x")));
         assert_eq!((found.key.as_deref(), found.kept), (Some("x"), vec![Value::Text("x".into())]));
     }
 
     #[test]
+    fn several_fields_become_one_object() {
+        let member = |name, field: &str| JsonMember {
+            name,
+            field: field.to_owned(),
+            option: "messages_field",
+            is_required: name == "messages",
+            is_nested: true,
+        };
+        let members = vec![member("messages", "a.chat"), member("tools", "tools")];
+        let wanted = WantedFields::new(&TextFields::Json(members), Some("id"), &[]);
+        let line =
+            r#"{"id": 7, "a": {"b": 1, "chat": [{"x":  1e2, "n": 123456789012345678901}]}, "tools": null}"#;
+        let found = wanted.find(line.as_bytes()).unwrap();
+        assert_eq!(found.text, r#"{"messages":[{"x":  1e2, "n": 123456789012345678901}]}"#);
+        assert_eq!(found.key.as_deref(), Some("7"));
+        let line = r#"{"id": 7, "a.chat": [NaN], "tools": "[1]", "a": 5}"#;
+        assert_eq!(wanted.find(line.as_bytes()).unwrap().text, r#"{"messages":[null],"tools":[1]}"#);
+        for (line, code) in [
+            (r#"{"id": 7, "a": [1]}"#, RejectCode::MissingField),
+            (r#"{"id": 7, "a": {"chat": [}}"#, RejectCode::InvalidJson),
+        ] {
+            assert_eq!(wanted.find(line.as_bytes()).unwrap_err().code, code, "{line}");
+        }
+    }
+
+    #[test]
     fn numbers_that_only_python_writes_are_null() {
-        let wanted = WantedFields::new("text", Some("id"), &[Field::nullable("x", FieldType::Float64)]);
+        let wanted = WantedFields::new(&of("text"), Some("id"), &[Field::nullable("x", FieldType::Float64)]);
         for value in ["NaN", "Infinity", "-Infinity"] {
             let line = format!("{{\"text\": \"NaN é\", \"other\": [{value}], \"x\": {value}, \"id\": 7}}");
             let found = wanted.find(line.as_bytes()).unwrap();
@@ -342,7 +406,7 @@ mod tests {
         ] {
             assert_eq!(found(line), Err(code), "{line}");
         }
-        let wanted_alone = WantedFields::new("text", None, &[]);
+        let wanted_alone = WantedFields::new(&of("text"), None, &[]);
         assert_eq!(wanted_alone.find(b"{\"text\": \"\xff\"}").unwrap_err().code, RejectCode::InvalidUtf8);
         for (line, code) in [
             (r#"{"a": {"b": "\udc00"}, "meta.id": 1}"#, RejectCode::InvalidJson),

@@ -25,6 +25,7 @@ use crate::source::metadata::{Keep, MetadataFile};
 use crate::source::table::NextRows;
 use crate::source::table::parquet::{Groups, ParquetFile};
 use crate::source::text::columns::WantedColumns;
+use crate::source::text::fields::TextFields;
 
 /// Address space of a child in bytes: far above what these files need, far below what damage may claim.
 const ADDRESS_SPACE: u64 = 1 << 30;
@@ -146,8 +147,11 @@ fn first_pages(bytes: &[u8]) -> Vec<usize> {
 fn text_rows(path: &Path) -> Option<usize> {
     let file = ParquetFile::open(&PlannedFile::now(path).unwrap()).ok()?;
     let keep = ["n", "tags"].map(|name| Keep { name: name.to_owned(), ty: None });
-    let wanted =
-        WantedColumns { text: "text".to_owned(), key: Some("file_name".to_owned()), keep: keep.to_vec() };
+    let wanted = WantedColumns {
+        text: TextFields::Text("text".to_owned()),
+        key: Some("file_name".to_owned()),
+        keep: keep.to_vec(),
+    };
     let (columns, _) = wanted.columns(file.schema()).ok()?;
     let mut groups = Groups::new(file, columns.alone().0, 0..1, 1 << 20);
     let mut rows = 0;

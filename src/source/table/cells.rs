@@ -71,6 +71,15 @@ pub fn field_type(ty: &DataType) -> Option<FieldType> {
 }
 
 /// Returns whether values of the type can be written as JSON.
+pub fn can_be_json(ty: &DataType) -> bool {
+    is_json(ty, 0)
+}
+
+/// Returns the memory of the values of a column, in bytes.
+pub fn memory_bytes(column: &ArrayRef) -> u64 {
+    column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()) as u64
+}
+
 fn is_json(ty: &DataType, depth: usize) -> bool {
     match ty {
         _ if depth > MAX_DEPTH => false,

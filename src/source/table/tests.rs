@@ -17,6 +17,7 @@ use crate::source::broken::Broken;
 use crate::source::metadata::Keep;
 use crate::source::stream::Stream;
 use crate::source::text::columns::{TextColumns, WantedColumns};
+use crate::source::text::fields::TextFields;
 
 const ROWS: usize = 90;
 
@@ -33,7 +34,11 @@ fn batch() -> RecordBatch {
 
 fn wanted() -> WantedColumns {
     let keep = ["n", "list"].map(|name| Keep { name: name.to_owned(), ty: None });
-    WantedColumns { text: "text".to_owned(), key: Some("n".to_owned()), keep: keep.to_vec() }
+    WantedColumns {
+        text: TextFields::Text("text".to_owned()),
+        key: Some("n".to_owned()),
+        keep: keep.to_vec(),
+    }
 }
 
 fn parquet_bytes() -> Vec<u8> {
@@ -71,7 +76,7 @@ fn rows(found: NextRows, columns: &TextColumns, read: &mut RowTexts) {
         NextRows::Rows(rows) => {
             read.extend(
                 columns
-                    .documents(&rows, &fields, false)
+                    .documents(&rows, &wanted().text, &fields, false)
                     .map(|row| Ok(row.ok().map(|row| row.text.into_owned()))),
             );
         }

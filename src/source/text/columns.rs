@@ -7,18 +7,21 @@ use arrow_schema::Schema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use super::fields::{TextFields, object};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
 use crate::source::metadata::Keep;
 use crate::source::table::columns::{ColumnNames, ReadColumns, kept_type};
-use crate::source::table::{RowBatch, can_be_text, checked_cell, json, text_or_bytes, utf8};
+use crate::source::table::{
+    RowBatch, can_be_json, can_be_text, checked_cell, json, memory_bytes, text_or_bytes, utf8,
+};
 
 /// Names of the requested columns.
 #[derive(Debug, Clone)]
 pub struct WantedColumns {
-    /// Column that holds the text.
-    pub text: String,
+    /// Columns of the text.
+    pub text: TextFields,
     /// Column that holds the key.
     pub key: Option<String>,
     /// Columns that become fields.
@@ -28,9 +31,34 @@ pub struct WantedColumns {
 /// Positions of the columns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextColumns {
-    text: usize,
+    text: TextAt,
     key: Option<usize>,
     kept: Vec<usize>,
+}
+
+/// Positions of the columns of the text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum TextAt {
+    Text(usize),
+    /// Those of the members of [`TextFields::Json`]; `None`: the table does not have the column.
+    Json(Vec<Option<usize>>),
+}
+
+impl TextAt {
+    fn columns(&self) -> impl Iterator<Item = usize> {
+        let (text, json) = match self {
+            Self::Text(at) => (Some(*at), &[][..]),
+            Self::Json(columns) => (None, &columns[..]),
+        };
+        text.into_iter().chain(json.iter().copied().flatten())
+    }
+
+    fn moved(&self, to: impl Fn(usize) -> usize) -> Self {
+        match self {
+            Self::Text(at) => Self::Text(to(*at)),
+            Self::Json(columns) => Self::Json(columns.iter().map(|at| at.map(&to)).collect()),
+        }
+    }
 }
 
 impl WantedColumns {
@@ -48,10 +76,29 @@ impl WantedColumns {
                 .of_option(option)
                 .help("name another column")
         };
-        let text = names.required(&self.text, "text_field")?;
-        if !can_be_text(ty(text)) {
-            return Err(wrong(&self.text, text, "strings", "text_field"));
-        }
+        let text = match &self.text {
+            TextFields::Text(name) => {
+                let at = names.required(name, "text_field")?;
+                if !can_be_text(ty(at)) {
+                    return Err(wrong(name, at, "strings", "text_field"));
+                }
+                TextAt::Text(at)
+            }
+            TextFields::Json(members) => {
+                let mut found = Vec::new();
+                for member in members {
+                    let at = match member.is_required {
+                        true => Some(names.required(&member.field, member.option)?),
+                        false => names.at(&member.field)?,
+                    };
+                    if let Some(at) = at.filter(|&at| !can_be_json(ty(at))) {
+                        return Err(wrong(&member.field, at, "strings, lists or structs", member.option));
+                    }
+                    found.push(at);
+                }
+                TextAt::Json(found)
+            }
+        };
         let key = self.key.as_deref().map(|name| names.required(name, "key_field")).transpose()?;
         if let (Some(at), Some(name)) = (key, &self.key)
             && !(can_be_text(ty(at)) || ty(at).is_integer())
@@ -72,23 +119,20 @@ impl WantedColumns {
 impl TextColumns {
     /// Returns the ordinals of the columns to read, ascending, and these columns as positions in a batch of only those.
     pub fn alone(&self) -> (Vec<usize>, Self) {
-        let read = ReadColumns::new([self.text].into_iter().chain(self.key).chain(self.kept.iter().copied()));
+        let read = ReadColumns::new(self.text.columns().chain(self.key).chain(self.kept.iter().copied()));
         let alone = Self {
-            text: read.position(self.text),
+            text: self.text.moved(|at| read.position(at)),
             key: self.key.map(|at| read.position(at)),
             kept: self.kept.iter().map(|&at| read.position(at)).collect(),
         };
         (read.ordinals(), alone)
     }
 
-    fn text_bytes(&self, batch: &RecordBatch, row: usize) -> u64 {
-        text_or_bytes(batch.column(self.text), row).map_or(0, |text| text.len() as u64)
-    }
-
     fn row<'a>(
         &self,
         batch: &'a RecordBatch,
         row: usize,
+        wanted: &TextFields,
         fields: &[Field],
         lossy: bool,
     ) -> Result<DocumentRow<'a>, Reject> {
@@ -102,10 +146,21 @@ impl TextColumns {
                 _ => return Err(null(&name(at))),
             },
         };
-        let bytes = text_or_bytes(batch.column(self.text), row).ok_or_else(|| null(&name(self.text)))?;
-        let text = match lossy {
-            true => String::from_utf8_lossy(bytes),
-            false => Cow::Borrowed(utf8(bytes, &name(self.text))?),
+        let text = match (&self.text, wanted) {
+            (TextAt::Text(at), _) => {
+                let bytes = text_or_bytes(batch.column(*at), row).ok_or_else(|| null(&name(*at)))?;
+                match lossy {
+                    true => String::from_utf8_lossy(bytes),
+                    false => Cow::Borrowed(utf8(bytes, &name(*at))?),
+                }
+            }
+            (TextAt::Json(columns), TextFields::Json(members)) => {
+                Cow::Owned(object(members, |member, _| {
+                    let column = columns.get(member).copied().flatten();
+                    Ok(column.map(|at| json(batch.column(at), row).to_string()))
+                })?)
+            }
+            (TextAt::Json(_), TextFields::Text(field)) => return Err(null(field)),
         };
         let kept = self.kept.iter().zip(fields);
         let kept = kept.map(|(&at, field)| checked_cell(batch.column(at), row, field));
@@ -116,14 +171,28 @@ impl TextColumns {
     /// `max_rows`. Returns them with the total size of their texts.
     pub fn take(&self, rows: &mut RowBatch, target_bytes: u64, max_rows: usize) -> (RowBatch, u64) {
         let (mut count, mut bytes) = (0, 0u64);
+        let batch = rows.batch();
+        // Nested values count as their mean.
+        let nested: u64 = match &self.text {
+            TextAt::Text(_) => 0,
+            TextAt::Json(_) => self.text.columns().map(|at| memory_bytes(batch.column(at))).sum(),
+        };
+        let mean = nested / (rows.len() as u64).max(1);
         while count < rows.len().min(max_rows) && bytes < target_bytes {
-            bytes = bytes.saturating_add(self.text_bytes(rows.batch(), count));
+            let row = match &self.text {
+                TextAt::Text(at) => {
+                    text_or_bytes(batch.column(*at), count).map_or(0, |text| text.len() as u64)
+                }
+                TextAt::Json(_) => mean,
+            };
+            bytes = bytes.saturating_add(row);
             count += 1;
         }
         (rows.take_first(count), bytes)
     }
 
-    /// Returns the documents of `rows`, in order. `fields` must have the types of the kept columns.
+    /// Returns the documents of `rows`, in order. `wanted` must be the fields whose columns these are, and `fields` must have
+    /// the types of the kept columns.
     ///
     /// # Errors
     ///
@@ -131,10 +200,11 @@ impl TextColumns {
     pub fn documents<'a>(
         &'a self,
         rows: &'a RowBatch,
+        wanted: &'a TextFields,
         fields: &'a [Field],
         lossy: bool,
     ) -> impl Iterator<Item = Result<DocumentRow<'a>, Reject>> {
-        (0..rows.len()).map(move |row| self.row(rows.batch(), row, fields, lossy))
+        (0..rows.len()).map(move |row| self.row(rows.batch(), row, wanted, fields, lossy))
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod columns;
 pub mod cut;
+pub mod fields;
 pub mod kind;
 pub mod rows;
 mod scan;

@@ -1,7 +1,12 @@
 //! Documents in the rows of tables of comma-separated or tab-separated values. An empty value of a kept column is null.
 
+use std::borrow::Cow;
+
+use serde_json::Value as Json;
+
 use super::columns::DocumentRow;
 use super::cut::Rule;
+use super::fields::{TextFields, object};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::Field;
 use crate::source::missing_field::quoted;
@@ -14,7 +19,7 @@ use crate::source::typed_values::from_text;
 pub struct TableHeader {
     dialect: Dialect,
     names: Vec<String>,
-    text: usize,
+    text: Vec<Option<usize>>,
     key: Option<usize>,
     kept: Vec<usize>,
 }
@@ -22,8 +27,8 @@ pub struct TableHeader {
 /// Names of the columns with the requested fields.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestedColumns<'a> {
-    /// Column that holds the text.
-    pub text: &'a str,
+    /// Columns of the text.
+    pub text: &'a TextFields,
     /// Column that holds the key.
     pub key: Option<&'a str>,
     /// Columns that become fields.
@@ -69,7 +74,11 @@ impl TableHeader {
             }
             _ => Err(Reject::new(RejectCode::Corrupt, format!("two columns are called {name:?}"))),
         };
-        let text = find(wanted.text)?;
+        let text = wanted.text.names().into_iter().map(|(name, _, is_required)| match find(name) {
+            Err(reject) if !is_required && reject.code == RejectCode::MissingField => Ok(None),
+            found => found.map(Some),
+        });
+        let text = text.collect::<Result<_, _>>()?;
         let key = wanted.key.map(find).transpose()?;
         let kept = wanted.fields.iter().map(|f| find(&f.name)).collect::<Result<_, _>>()?;
         Ok((Self { dialect, names, text, key, kept }, reader.end()))
@@ -81,7 +90,7 @@ impl TableHeader {
     pub fn rows(
         &self,
         piece: &[u8],
-        fields: &[Field],
+        wanted: RequestedColumns<'_>,
         lossy: bool,
         mut each: impl FnMut(usize, Result<DocumentRow<'_>, Reject>) -> bool,
     ) {
@@ -90,7 +99,7 @@ impl TableHeader {
             match reader.read() {
                 Ok(None) => return,
                 Ok(Some(row)) => {
-                    if !each(row.offset, self.row(&row, fields, lossy)) {
+                    if !each(row.offset, self.row(&row, wanted, lossy)) {
                         return;
                     }
                 }
@@ -107,7 +116,7 @@ impl TableHeader {
     fn row<'a>(
         &self,
         row: &DelimitedRow<'a>,
-        fields: &[Field],
+        wanted: RequestedColumns<'_>,
         lossy: bool,
     ) -> Result<DocumentRow<'a>, Reject> {
         row.check_values(self.names.len())?;
@@ -116,12 +125,21 @@ impl TableHeader {
         if key.as_deref() == Some("") {
             return Err(Reject::new(RejectCode::MissingField, "the row has no key"));
         }
-        let kept = self.kept.iter().zip(fields);
+        let kept = self.kept.iter().zip(wanted.fields);
         let kept = kept.map(|(&at, field)| match &*value(at)? {
             "" => Ok(Value::Null),
             text => from_text(&field.name, field.ty, text),
         });
-        Ok(DocumentRow { kept: kept.collect::<Result<_, _>>()?, text: value(self.text)?, key })
+        let kept = kept.collect::<Result<_, _>>()?;
+        let column = |at: usize| self.text.get(at).copied().flatten();
+        let text = match wanted.text {
+            TextFields::Text(_) => column(0).map_or(Ok(Cow::Borrowed("")), value)?,
+            TextFields::Json(members) => Cow::Owned(object(members, |at, _| {
+                let text = column(at).map(value).transpose()?;
+                Ok(text.filter(|text| !text.is_empty()).map(|text| Json::from(&*text).to_string()))
+            })?),
+        };
+        Ok(DocumentRow { kept, text, key })
     }
 }
 
@@ -133,13 +151,14 @@ mod tests {
     #[test]
     fn rows_are_parsed_with_their_offsets() {
         let fields = [Field::nullable("n", FieldType::Int32)];
-        let wanted = RequestedColumns { text: "body", key: Some("id"), fields: &fields };
+        let wanted =
+            RequestedColumns { text: &TextFields::Text("body".to_owned()), key: Some("id"), fields: &fields };
         let table =
             "\u{feff}id,body,n\r\na,\"one\r\ntwo, \"\"three\"\"\",5\r\n\r\nb,x,\nc,y\nd,z,many\n,k,1\n";
         let (header, end) = TableHeader::read(Dialect::Csv, table.as_bytes(), wanted).unwrap();
         assert_eq!(&table[end..end + 3], "a,\"");
         let mut found = Vec::new();
-        header.rows(&table.as_bytes()[end..], &fields, false, |at, row| {
+        header.rows(&table.as_bytes()[end..], wanted, false, |at, row| {
             let row =
                 row.map(|r| (r.text.into_owned(), r.key.unwrap(), r.kept[0].clone())).map_err(|r| r.code);
             found.push((at, row));
@@ -160,7 +179,7 @@ mod tests {
 
     #[test]
     fn missing_columns_are_named() {
-        let wanted = RequestedColumns { text: "text", key: None, fields: &[] };
+        let wanted = RequestedColumns { text: &TextFields::Text("text".to_owned()), key: None, fields: &[] };
         let defect = |table: &str| TableHeader::read(Dialect::Tsv, table.as_bytes(), wanted).unwrap_err();
         assert_eq!(defect("").code, RejectCode::Empty);
         assert_eq!(defect("a\tb\n").message, "there is no column \"text\"; there are \"a\", \"b\"");

@@ -9,8 +9,9 @@ mod ids;
 mod normalize;
 
 pub use dsconvert_tokens::{
-    BYTES, DEFAULT_MAX_REFERENCE_BYTES, EncodeStats, EngineChoice, EngineInfo, Scratch, SpecialInText,
-    SpecialToken, Tokenizer, TokenizerInfo, TokenizerOptions, VERIFY_PER_MILLION, Verified, Verify,
+    BYTES, DEFAULT_MAX_REFERENCE_BYTES, EncodeStats, EngineChoice, EngineInfo, MarkedIds, Scratch,
+    SpecialInText, SpecialToken, Tokenizer, TokenizerInfo, TokenizerOptions, VERIFY_PER_MILLION, Verified,
+    Verify,
 };
 pub(crate) use errors::rejected;
 pub use errors::usage_error;

@@ -1,0 +1,285 @@
+//! Chats and pairs: from the JSON of an item to ids, and to the mask of the tokens to train on.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use bytes::Bytes;
+use dsconvert_chat::{
+    ChatReject, ChatRejectCode, ChatRenderer, RenderedChat, Source, TemplateError, TrainOn,
+};
+use dsconvert_tokens::{mask, overlap_mask};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::error::{Error, Result};
+use crate::pipeline::job::EngineUse;
+use crate::recipe::{ChatRecipe, DEFAULT_TEMPLATE, TOOL_TEMPLATE};
+use crate::sample::{Ids, Reject, RejectCode, Tokens};
+use crate::transform::text::{
+    EncodeStats, MarkedIds, Scratch, SpecialInText, Tokenizer, Verified, id_width, rejected,
+};
+
+/// Converts chats and pairs.
+pub(super) struct Chats {
+    recipe: ChatRecipe,
+    /// By name; empty without a template.
+    renderers: BTreeMap<String, ChatRenderer>,
+    /// The token that ends pairs of texts.
+    end: Option<(u32, String)>,
+}
+
+/// A chat or pair before its ids are computed.
+pub(super) struct Rendered {
+    pub(super) text: String,
+    /// What messages contain, in which strings of special tokens are text.
+    content: Vec<Range<usize>>,
+    /// What messages contain, in which strings of special tokens are errors.
+    forbidden: Vec<Range<usize>>,
+    /// What to train on.
+    trained: Vec<Range<usize>>,
+    /// Whether the template marks what to train on. The mask is then that of `transformers`.
+    is_marked: bool,
+    /// Token that follows the text.
+    end: Option<u32>,
+    pub(super) notes: Vec<&'static str>,
+}
+
+/// The members of an item, as JSON texts.
+#[derive(Deserialize)]
+struct Members<'a> {
+    #[serde(borrow)]
+    tools: Option<&'a RawValue>,
+    #[serde(borrow)]
+    prompt: Option<&'a RawValue>,
+    #[serde(borrow)]
+    completion: Option<&'a RawValue>,
+}
+
+impl Chats {
+    /// Compiles and examines the templates of a recipe; `None` if its items are texts.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) if a template cannot be used, with the line.
+    pub(super) fn new(recipe: &ChatRecipe, tokenizer: &Tokenizer) -> Result<Option<Self>> {
+        if !recipe.has_masks() {
+            return Ok(None);
+        }
+        let options = recipe.renderer_options(added_tokens(tokenizer)?);
+        let mut renderers = BTreeMap::new();
+        let templates = recipe.chat_template.iter().flat_map(|template| &template.templates);
+        for (name, source) in templates.filter(|(name, _)| is_used(recipe, name)) {
+            let renderer = ChatRenderer::new(source, options.clone()).map_err(|e| unusable(name, &e))?;
+            renderers.insert(name.clone(), renderer);
+        }
+        let end = tokenizer.info().eos.as_ref().map(|token| (token.id, token.token.clone()));
+        Ok(Some(Self { recipe: recipe.clone(), renderers, end }))
+    }
+
+    /// Renders the JSON of a chat or pair.
+    ///
+    /// # Errors
+    ///
+    /// A reject if it is no chat, or if the template refuses it.
+    pub(super) fn render(&self, chat: &str) -> Result<Rendered, Reject> {
+        let members: Members<'_> = serde_json::from_str(chat)
+            .map_err(|e| Reject::new(RejectCode::InvalidChat, format!("the chat is not valid JSON: {e}")))?;
+        if let (Some(prompt), Some(completion)) = (text_of(members.prompt), text_of(members.completion)) {
+            return self.pair(&prompt, &completion);
+        }
+        let name = match &self.recipe.template_name {
+            Some(name) => name,
+            None if members.tools.is_some() && self.renderers.contains_key(TOOL_TEMPLATE) => TOOL_TEMPLATE,
+            None => DEFAULT_TEMPLATE,
+        };
+        let Some(renderer) = self.renderers.get(name) else {
+            let message = "a list of messages needs a chat template; `chat_template` names it";
+            return Err(Reject::new(RejectCode::InvalidChat, message));
+        };
+        let RenderedChat { text, pieces, trained, notes } = renderer.render(chat).map_err(reject)?;
+        let (mut content, mut forbidden) = (Vec::new(), Vec::new());
+        let mut start = 0;
+        for piece in pieces {
+            let range = start..piece.end;
+            start = piece.end;
+            let Source::Content { role, .. } = &piece.source else { continue };
+            match self.recipe.special_in_content.of(role) {
+                SpecialInText::Parse => {}
+                SpecialInText::Text => append(&mut content, range),
+                SpecialInText::Error => append(&mut forbidden, range),
+            }
+        }
+        let is_marked = renderer.has_generation_blocks();
+        Ok(Rendered { text, content, forbidden, trained, is_marked, end: None, notes })
+    }
+
+    /// Joins two texts. The EOS token follows them, in place of its string at the end of the completion.
+    fn pair(&self, prompt: &str, completion: &str) -> Result<Rendered, Reject> {
+        let Some((end, string)) = &self.end else {
+            let message = "the tokenizer has no EOS token to end the completion with; `eos_token` names one";
+            return Err(Reject::new(RejectCode::InvalidChat, message));
+        };
+        let completion = completion.strip_suffix(string.as_str()).unwrap_or(completion);
+        let text = [prompt, completion].concat();
+        let all = 0..text.len();
+        let trained = match &self.recipe.train_on {
+            TrainOn::None => None,
+            TrainOn::All => Some(all.clone()),
+            _ => Some(prompt.len()..text.len()),
+        };
+        let trained = trained.into_iter().collect();
+        let (content, forbidden) = match self.recipe.special_in_content.others {
+            SpecialInText::Parse => (Vec::new(), Vec::new()),
+            SpecialInText::Text => (vec![all], Vec::new()),
+            SpecialInText::Error => (Vec::new(), vec![all]),
+        };
+        let (is_marked, notes) = (false, Vec::new());
+        Ok(Rendered { text, content, forbidden, trained, is_marked, end: Some(*end), notes })
+    }
+
+    /// Computes the ids and the mask.
+    ///
+    /// # Errors
+    ///
+    /// A reject if the text cannot be encoded, or if no token is to be trained on.
+    pub(super) fn encode(
+        &self,
+        rendered: &Rendered,
+        tokenizer: &Tokenizer,
+        engine: EngineUse,
+        scratch: &mut Scratch,
+        ids: &mut MarkedIds,
+    ) -> Result<(Tokens, EncodeStats), Reject> {
+        ids.clear();
+        let (text, content) = (&rendered.text, rendered.content());
+        let stats = match engine {
+            EngineUse::Reference => tokenizer.encode_marked_reference(text, &content, scratch, ids),
+            EngineUse::Selected => tokenizer.encode_marked(text, &content, scratch, ids),
+        };
+        let stats = stats.map_err(rejected)?;
+        if let Some(found) = rendered.forbidden_in(&ids.special_in_content) {
+            let message =
+                format!("a message contains the special token {found:?} (`special_in_content error`)");
+            return Err(Reject::new(RejectCode::SpecialToken, message));
+        }
+        let mut masks = match rendered.is_marked && ends_have_tokens(&ids.ranges, &rendered.trained) {
+            true => mask(&ids.ranges, &rendered.trained),
+            false => overlap_mask(&ids.ranges, &rendered.trained),
+        };
+        let mut all = Cow::Borrowed(&ids.ids[..]);
+        if let Some(end) = rendered.end {
+            all.to_mut().push(end);
+            masks.push(u8::from(self.recipe.train_on != TrainOn::None));
+        }
+        if ids.ids.is_empty() {
+            return Err(Reject::new(RejectCode::Empty, "the tokenizer produces no tokens for the chat"));
+        }
+        if self.recipe.train_on != TrainOn::None && !masks.contains(&1) {
+            let message = format!("the chat has nothing to train on (`train_on {}`)", self.recipe.train_on);
+            return Err(Reject::new(RejectCode::NothingToTrain, message));
+        }
+        let too_many = || Reject::new(RejectCode::Unsupported, "the ids do not fit in the records");
+        let packed = Ids::pack(id_width(tokenizer), &all).ok_or_else(too_many)?;
+        let tokens = Tokens::new(packed, Some(Bytes::from(masks))).ok_or_else(too_many)?;
+        Ok((tokens, stats))
+    }
+}
+
+impl Rendered {
+    /// Returns the ranges in which strings of special tokens are no tokens.
+    fn content(&self) -> Vec<Range<usize>> {
+        let mut all: Vec<_> = self.content.iter().chain(&self.forbidden).cloned().collect();
+        all.sort_unstable_by_key(|range| range.start);
+        let mut joined = Vec::with_capacity(all.len());
+        all.into_iter().for_each(|range| append(&mut joined, range));
+        joined
+    }
+
+    /// Returns the first of `special`, the strings of special tokens, where there may be none.
+    fn forbidden_in(&self, special: &[Range<u32>]) -> Option<&str> {
+        let range = |found: &Range<u32>| found.start as usize..found.end as usize;
+        let overlaps = |found: &Range<usize>| {
+            let after = self.forbidden.partition_point(|range| range.end <= found.start);
+            self.forbidden.get(after).is_some_and(|range| range.start < found.end)
+        };
+        self.text.get(special.iter().map(range).find(overlaps)?)
+    }
+
+    /// Compares the ids with those of the reference, if the chat is chosen for verification by the hash of its key.
+    pub(super) fn verify(
+        &self,
+        tokenizer: &Tokenizer,
+        hash: u64,
+        ids: &MarkedIds,
+        stats: &EncodeStats,
+        scratch: &mut Scratch,
+    ) -> Verified {
+        tokenizer.verify_marked(hash, &self.text, &self.content(), ids, stats, scratch)
+    }
+}
+
+/// Returns the texts of the added tokens of a tokenizer.
+fn added_tokens(tokenizer: &Tokenizer) -> Result<Vec<String>> {
+    #[derive(Deserialize)]
+    struct Token {
+        content: String,
+    }
+    #[derive(Deserialize)]
+    struct Model {
+        #[serde(default)]
+        added_tokens: Vec<Token>,
+    }
+    let Some(json) = tokenizer.json() else { return Ok(Vec::new()) };
+    let model: Model = serde_json::from_slice(json)
+        .map_err(|e| Error::corrupt("the tokenizer.json is not JSON").caused_by(e))?;
+    Ok(model.added_tokens.into_iter().map(|token| token.content).collect())
+}
+
+/// Returns whether the first and the last character of each span belong to a token. Otherwise `transformers` trains none of
+/// the following spans, or everything that follows.
+fn ends_have_tokens(ranges: &[Range<u32>], spans: &[Range<usize>]) -> bool {
+    let has_token = |at: usize| {
+        let contains = |range: &Range<u32>| (range.start as usize..range.end as usize).contains(&at);
+        // Ranges are in order, except those of a few normalizers.
+        let near = ranges.partition_point(|range| range.end as usize <= at);
+        ranges.get(near).is_some_and(contains) || ranges.iter().any(contains)
+    };
+    spans.iter().all(|span| has_token(span.start) && span.end.checked_sub(1).is_some_and(has_token))
+}
+
+/// Returns whether chats may be rendered with the template `name`.
+fn is_used(recipe: &ChatRecipe, name: &str) -> bool {
+    match &recipe.template_name {
+        Some(chosen) => name == chosen,
+        None => name == DEFAULT_TEMPLATE || name == TOOL_TEMPLATE,
+    }
+}
+
+fn unusable(name: &str, error: &TemplateError) -> Error {
+    let which = if name == DEFAULT_TEMPLATE { String::new() } else { format!(" {name:?}") };
+    Error::usage(format!("the chat template{which} cannot be used: {error}")).of_option("chat_template")
+}
+
+fn reject(reject: ChatReject) -> Reject {
+    let code = match reject.code {
+        ChatRejectCode::InvalidChat => RejectCode::InvalidChat,
+        ChatRejectCode::NotRendered => RejectCode::NotRendered,
+        ChatRejectCode::NothingToTrain => RejectCode::NothingToTrain,
+        ChatRejectCode::TooLarge => RejectCode::TooLarge,
+    };
+    Reject::new(code, reject.message)
+}
+
+/// Returns the text of a JSON string.
+fn text_of(json: Option<&RawValue>) -> Option<String> {
+    json.and_then(|json| serde_json::from_str(json.get()).ok())
+}
+
+fn append(ranges: &mut Vec<Range<usize>>, range: Range<usize>) {
+    match ranges.last_mut() {
+        _ if range.is_empty() => {}
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => ranges.push(range),
+    }
+}
