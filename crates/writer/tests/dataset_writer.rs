@@ -402,6 +402,14 @@ fn masks_are_read_verified_and_counted_in_every_format() {
         assert_eq!(train.info().unwrap().trained_tokens, Some(all));
         let both: Option<u64> = dataset.manifest().splits.values().map(|split| split.trained_tokens).sum();
         assert_eq!(both, Some(ones(0..50).into_iter().map(u64::from).sum()));
+        let path = out.join("manifest.json");
+        let mut json: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        json["splits"]["train"]["trained_tokens"] = (all - 1).into();
+        std::fs::write(&path, dsconvert_reader::manifest::resealed(&json).unwrap()).unwrap();
+        let altered = Dataset::open(&out).unwrap();
+        let report = dsconvert_reader::verify(&altered, &dsconvert_reader::VerifyOptions::default());
+        let [problem] = &report.problems[..] else { panic!("{:?}", report.problems) };
+        assert!(problem.to_string().contains("tokens to train on, but"), "{problem}");
     }
     // A schema whose manifest could not be read is refused before anything is written.
     let dir = tempfile::tempdir().unwrap();
