@@ -43,7 +43,7 @@ fn options_of_other_tools_get_a_tip() {
         (&text, &["--append-eod"], "use '--add-eos' instead of '--append-eod'"),
         (&text, &["--tokenizer-model", "a/b.json"], "use '--tokenizer a/b.json'"),
         (&text, &["--json-keys", "content"], "use '--text-field content'"),
-        (&text, &["--chat-template", "x"], "render conversations"),
+        (&text, &["--apply-chat-template"], "--messages-field messages"),
         (&text, &["--output-prefix", "my"], "use '--out my'"),
     ] {
         let args: Vec<&str> = subcommand.iter().chain(options).copied().collect();

@@ -40,7 +40,7 @@ def test_resumed_pretraining_equals_an_uninterrupted_run(run, packed_rows):
     assert int(found[0][0]) > 3
 
 
-def test_only_answers_of_a_conversation_are_labels(run, command, tmp_path):
+def test_only_answers_of_a_chat_are_trained(run, command, tmp_path):
     answers = [["yes, of course", "the end"], ["one answer only"], [""]]
     with (tmp_path / "chats.jsonl").open("w") as file:
         for of_chat in answers:
@@ -50,19 +50,22 @@ def test_only_answers_of_a_conversation_are_labels(run, command, tmp_path):
             file.write(json.dumps({"messages": messages}) + "\n")
     tokenizer = Tokenizer.from_file(str(ROOT / TOKENIZER))
     tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>"])
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    with (tmp_path / "chats.jsonl").open() as file:
-        rendered = run("render_chats.py", stdin=file)
-    (tmp_path / "rendered.jsonl").write_text(rendered)
+    (tmp_path / "MODEL").mkdir()
+    tokenizer.save(str(tmp_path / "MODEL/tokenizer.json"))
+    turn = "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>"
+    template = "{% for m in messages %}" + turn + "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    (tmp_path / "MODEL/chat_template.jinja").write_text(template)
     page = (ROOT / "docs/how-to/fine-tune-on-chat-data.md").read_text()
-    (options,) = re.findall(r"^dsconvert text rendered.jsonl --tokenizer tokenizer.json (.*) --out chats$", page, re.MULTILINE)
-    command("text", tmp_path / "rendered.jsonl", "--tokenizer", tmp_path / "tokenizer.json", "--out", tmp_path / "chats", *options.split())
+    (options,) = re.findall(r"^dsconvert text chats.jsonl (.*) --tokenizer MODEL (.*) --out chats$", page, re.MULTILINE)
+    command("text", tmp_path / "chats.jsonl", "--tokenizer", tmp_path / "MODEL", "--out", tmp_path / "chats", *" ".join(options).split())
     tokenizer.no_padding()
     tokenizer.no_truncation()
     # Each answer ends with one token.
     expected = sum(len(tokenizer.encode(answer).ids) + 1 for of_chat in answers for answer in of_chat)
-    total = sum(len(tokenizer.encode(json.loads(line)["text"]).ids) for line in rendered.splitlines())
-    assert f"{expected} of {total} tokens are answers" in run("train_chat.py", "chats")
+    total = int(dsconvert.open(tmp_path / "chats").lengths.sum())
+    assert f"{expected} of {total} tokens are trained" in run("train_chat.py", "chats")
+    for command_of_guide in re.findall(r"^dsconvert (inspect chats .*)$", page, re.MULTILINE):
+        command(*command_of_guide.replace("chats", str(tmp_path / "chats")).split())
 
 
 def test_ddp_on_two_ranks_gives_equal_weights(run, photos_in):
