@@ -62,7 +62,7 @@ def test_only_answers_of_a_chat_are_trained(run, command, tmp_path):
     tokenizer.no_truncation()
     # Each answer ends with one token.
     expected = sum(len(tokenizer.encode(answer).ids) + 1 for of_chat in answers for answer in of_chat)
-    total = int(dsconvert.open(tmp_path / "chats").lengths.sum())
+    total = int(dsconvert.open(tmp_path / "chats").lengths().sum())
     assert f"{expected} of {total} tokens are trained" in run("train_chat.py", "chats")
     for command_of_guide in re.findall(r"^dsconvert (inspect chats .*)$", page, re.MULTILINE):
         command(*command_of_guide.replace("chats", str(tmp_path / "chats")).split())
