@@ -656,10 +656,9 @@ impl<'t> Evaluator<'t> {
                 let object = self.eval(object)?;
                 let mut values = [None, None, None];
                 for (value, bound) in values.iter_mut().zip(bounds.iter()) {
-                    *value = match bound {
-                        Some(bound) => slice_bound(&self.eval(bound)?)?,
-                        None => None,
-                    };
+                    if let Some(bound) = bound {
+                        *value = slice_bound(&self.eval(bound)?)?;
+                    }
                 }
                 self.slice(&object, values)
             }
@@ -867,6 +866,12 @@ impl<'t> Evaluator<'t> {
         }
         if let Kind::Loop(at, serial) = &object.0 {
             return self.loop_attribute(*at, *serial, name);
+        }
+        if let Kind::Macro(at) = &object.0
+            && **name == *"name"
+        {
+            let name = self.macros.get(*at).map(|found| found.function.name.clone());
+            return Ok(name.map(|name| Value::str(name, TEMPLATE)));
         }
         if let Kind::Tuple(list) = &object.0
             && list.group
@@ -1647,11 +1652,10 @@ fn char_at(text: &Text, index: &Value) -> Option<Text> {
 }
 
 fn slice_bound(value: &Value) -> Result<Option<i64>> {
-    match (&value.0, as_int(value)) {
-        (Kind::None(_), _) => Ok(None),
-        (_, Some(bound)) => Ok(Some(bound)),
-        (Kind::Undefined(missing), _) => error(ErrorKind::Undefined, missing.to_string()),
-        _ => type_error(format!("a slice needs integers, not {}", value.type_name())),
+    match as_int(value) {
+        Some(bound) => Ok(Some(bound)),
+        None if value.is_none() => Ok(None),
+        None => type_error(format!("a slice needs integers, not {}", value.type_name())),
     }
 }
 

@@ -337,7 +337,7 @@ impl Evaluator<'_> {
             }
             Filter::Last => {
                 let [] = args.bind(name, [], 0)?;
-                if let Kind::Iterator(_) | Kind::Undefined(_) = value.0 {
+                if let Kind::Iterator(_) = value.0 {
                     return type_error(format!("a value of type {} has no last item", value.type_name()));
                 }
                 let last = self.iterate(&value)?.pop();
@@ -354,7 +354,7 @@ impl Evaluator<'_> {
                 }
                 let mut items = self.iterate(&value)?;
                 items.reverse();
-                if let Kind::Iterator(_) | Kind::Undefined(_) = value.0 {
+                if let Kind::Iterator(_) = value.0 {
                     return self.new_list(items, false);
                 }
                 Value::iterator(items)

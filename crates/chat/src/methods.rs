@@ -666,8 +666,8 @@ impl Evaluator<'_> {
 
     fn str_format(&mut self, format: &Text, args: CallArgs) -> Result<Value> {
         let mut out = TextBuilder::default();
-        let mut automatic = 0;
-        self.format_into(format, &args, &mut automatic, 2, &mut out)?;
+        let mut automatic = Fields::Unknown;
+        self.format_into(format, &args, &mut automatic, 3, &mut out)?;
         Ok(out.finish().into())
     }
 
@@ -675,7 +675,7 @@ impl Evaluator<'_> {
         &mut self,
         format: &Text,
         args: &CallArgs,
-        automatic: &mut usize,
+        automatic: &mut Fields,
         depth: u32,
         out: &mut TextBuilder,
     ) -> Result<()> {
@@ -749,14 +749,25 @@ impl Evaluator<'_> {
         Ok(())
     }
 
-    fn format_value(&mut self, name: &str, args: &CallArgs, automatic: &mut usize) -> Result<Value> {
+    fn format_value(&mut self, name: &str, args: &CallArgs, automatic: &mut Fields) -> Result<Value> {
         let first_end = name.find(['.', '[']).unwrap_or(name.len());
         let (first, mut rest) = name.split_at(first_end);
         let mut value = if first.is_empty() || first.bytes().all(|byte| byte.is_ascii_digit()) {
+            // Numbered and unnumbered fields cannot be mixed.
+            let mixed = match *automatic {
+                Fields::Unknown => false,
+                Fields::Automatic(_) => !first.is_empty(),
+                Fields::Manual => first.is_empty(),
+            };
+            if mixed {
+                return error(ErrorKind::Value, "a format has fields with and without numbers");
+            }
             let at = if first.is_empty() {
-                *automatic += 1;
-                *automatic - 1
+                let next = if let Fields::Automatic(next) = *automatic { next } else { 0 };
+                *automatic = Fields::Automatic(next + 1);
+                next
             } else {
+                *automatic = Fields::Manual;
                 first.parse().unwrap_or(usize::MAX)
             };
             match args.positional.get(at) {
@@ -830,6 +841,13 @@ fn read_digits(text: &str, at: &mut usize) -> Result<Option<usize>> {
         Ok(number) => Ok(Some(number)),
         Err(_) => error(ErrorKind::Value, "a number in a format is too large"),
     }
+}
+
+/// How the fields of a format are numbered.
+enum Fields {
+    Unknown,
+    Automatic(usize),
+    Manual,
 }
 
 #[derive(Clone)]
@@ -1231,6 +1249,18 @@ pub(crate) fn map_chars(text: &Text, mut change: impl FnMut(char, &mut String)) 
 }
 
 fn push_title(c: char, out: &mut String) {
+    // Letters that have a third form for titles.
+    let digraph = match c {
+        'Ǆ'..='ǆ' => Some('ǅ'),
+        'Ǉ'..='ǉ' => Some('ǈ'),
+        'Ǌ'..='ǌ' => Some('ǋ'),
+        'Ǳ'..='ǳ' => Some('ǲ'),
+        _ => None,
+    };
+    if let Some(c) = digraph {
+        out.push(c);
+        return;
+    }
     let mut upper = c.to_uppercase();
     out.extend(upper.next());
     upper.for_each(|c| out.extend(c.to_lowercase()));

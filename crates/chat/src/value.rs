@@ -1040,7 +1040,6 @@ fn json_string(text: &Text, ascii: bool, out: &mut TextBuilder) {
                 '\t' => out.push("\\t", mark),
                 '\u{8}' => out.push("\\b", mark),
                 '\u{c}' => out.push("\\f", mark),
-                '\u{7f}' => out.push("\u{7f}", mark),
                 c => {
                     for unit in c.encode_utf16(&mut [0; 2]) {
                         out.push(&format!("\\u{unit:04x}"), mark);
