@@ -195,17 +195,18 @@ impl Evaluator<'_> {
         Ok(value)
     }
 
-    /// Sorts by keys, stable.
+    /// Sorts by keys, stable. Several keys are compared as lists are: equal items need no order.
     fn sorted(
         &mut self,
         mut items: Vec<(Vec<Value>, Value)>,
         reverse: bool,
+        as_list: bool,
     ) -> Result<Vec<(Vec<Value>, Value)>> {
         self.charge(items.len() * (usize::BITS - items.len().leading_zeros()) as usize)?;
         let mut fault = None;
         let mut compare = |a: &[Value], b: &[Value]| -> Ordering {
             for (a, b) in a.iter().zip(b) {
-                if equal(a, b) {
+                if as_list && equal(a, b) {
                     continue;
                 }
                 return order(a, b).unwrap_or_else(|| {
@@ -468,7 +469,7 @@ impl Evaluator<'_> {
                     }
                     items.push((keys, item));
                 }
-                let items = self.sorted(items, reverse)?;
+                let items = self.sorted(items, reverse, true)?;
                 self.new_list(items.into_iter().map(|(_, item)| item).collect(), false)?
             }
             Filter::Dictsort => {
@@ -487,7 +488,7 @@ impl Evaluator<'_> {
                     let by = self.get(&getter, if by_value { entry } else { key })?;
                     items.push((vec![by], Value::tuple(vec![key.clone(), entry.clone()])));
                 }
-                let items = self.sorted(items, reverse)?;
+                let items = self.sorted(items, reverse, false)?;
                 let items = items.into_iter().map(|(_, item)| item).collect();
                 Kind::List(Rc::new(List::new(items, map.source))).into()
             }
@@ -518,7 +519,7 @@ impl Evaluator<'_> {
                     items.push((vec![self.get(&getter, &item)?], item));
                 }
                 let mut groups: Vec<(Value, Value, Vec<Value>)> = Vec::new();
-                for (key, item) in self.sorted(items, false)? {
+                for (key, item) in self.sorted(items, false, false)? {
                     let key = key.into_iter().next().unwrap_or_else(Value::none);
                     match groups.last_mut() {
                         Some((last, _, items)) if equal(last, &key) => items.push(item),
@@ -603,7 +604,6 @@ impl Evaluator<'_> {
             Filter::Truncate => {
                 let [length, killwords, end, leeway] =
                     args.bind(name, ["length", "killwords", "end", "leeway"], 0)?;
-                let Kind::Str(text) = &value.0 else { return self.bad_operand(name, &value) };
                 let length = optional_int(name, length)?.unwrap_or(255);
                 let end = optional_text(name, end)?.unwrap_or_else(|| "...".into());
                 let leeway = optional_int(name, leeway.filter(|leeway| !leeway.is_none()))?.unwrap_or(5);
@@ -611,9 +611,11 @@ impl Evaluator<'_> {
                 if keep < 0 || leeway < 0 {
                     return error(ErrorKind::Value, "`truncate` needs a length of at least that of its end");
                 }
-                if i64::try_from(text.chars()).unwrap_or(i64::MAX) <= length.saturating_add(leeway) {
+                // Anything that is short enough stays as it is.
+                if as_int(&self.length(&value)?).is_some_and(|count| count <= length.saturating_add(leeway)) {
                     return Ok(value);
                 }
+                let Kind::Str(text) = &value.0 else { return self.bad_operand(name, &value) };
                 let keep = usize::try_from(keep).unwrap_or(0);
                 let cut = text.as_str().char_indices().nth(keep).map_or(text.len(), |(at, _)| at);
                 let mut kept = text.slice(0..cut);
@@ -797,7 +799,7 @@ impl Evaluator<'_> {
         Ok(match method.as_str() {
             "common" => match found {
                 // `round(int, 0)` is the integer itself.
-                Number::Int(_) if precision >= 0 => value.clone(),
+                Number::Int(int) if precision >= 0 => int.into(),
                 Number::Int(_) => return unsupported("`round` of an integer to tens is not supported"),
                 Number::Float(_) if !float.is_finite() => float.into(),
                 // Python rounds the exact value, half to even, as the format of a float does.
