@@ -968,13 +968,11 @@ impl<'t> Evaluator<'t> {
                 }
                 Ok(out.finish().into())
             }
-            Kind::Range(..) => {
-                let items = self.iterate(object)?;
-                let list = Value::list(items);
-                let list = self.slice(&list, [start, stop, Some(step)])?;
-                // A slice of a range is a range: as an iterable it is the same as a tuple.
-                let items = self.iterate(&list)?;
-                self.new_list(items, true)
+            Kind::Range(first, last, width) => {
+                let length = range_len(*first, *last, *width);
+                let (from, to) = slice_indices(length, start, stop, step);
+                let at = |index: i64| first.saturating_add(index.saturating_mul(*width));
+                Ok(Kind::Range(at(from), at(to), width.saturating_mul(step)).into())
             }
             _ => type_error(format!("a value of type {} has no slices", object.type_name())),
         }
@@ -1669,20 +1667,24 @@ fn step_size(step: i64) -> usize {
     usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX)
 }
 
-fn slice_bounds(length: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> Bounds {
+/// The first index of a slice, and the one after its last in the direction of the step.
+fn slice_indices(length: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> (i64, i64) {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
-    let clamp = |bound: i64, low: i64, high: i64| {
+    let (low, high) = if step > 0 { (0, length) } else { (-1, length - 1) };
+    let (first, last) = if step > 0 { (low, high) } else { (high, low) };
+    let clamp = |bound: i64| {
         let bound = if bound < 0 { bound.saturating_add(length) } else { bound };
         bound.clamp(low, high)
     };
+    (start.map_or(first, clamp), stop.map_or(last, clamp))
+}
+
+fn slice_bounds(length: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> Bounds {
+    let (start, stop) = slice_indices(length, start, stop, step);
     let index = |bound: i64| usize::try_from(bound).unwrap_or(0);
     if step > 0 {
-        let start = start.map_or(0, |bound| clamp(bound, 0, length));
-        let stop = stop.map_or(length, |bound| clamp(bound, 0, length));
         Bounds::Forward(index(start)..index(stop.max(start)))
     } else {
-        let start = start.map_or(length - 1, |bound| clamp(bound, -1, length - 1));
-        let stop = stop.map_or(-1, |bound| clamp(bound, -1, length - 1));
         Bounds::Backward(index(stop.min(start) + 1)..index(start + 1))
     }
 }
