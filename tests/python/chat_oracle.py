@@ -1,7 +1,7 @@
 """Compares chats rendered by `dsconvert-chat` with `transformers`, over a folder of chat templates.
 
-    cargo build --release -p dsconvert-chat --example chats
-    python tests/python/chat_oracle.py FOLDER --program target/release/examples/chats
+    cargo build -p dsconvert-chat --example chats
+    python tests/python/chat_oracle.py FOLDER --program target/debug/examples/chats
 
 FOLDER holds `NAME.jinja`, and `NAME_training.jinja` where somebody has added generation blocks: a checkout of
 huggingface/trl has such a folder, `trl/chat_templates`. For each template, random conversations are rendered:
@@ -205,7 +205,7 @@ def added_tokens(*templates):
     """What looks like an added token in the source of templates, so that no tokenizer is needed."""
     found = {token for template in templates for token in re.findall(r"</?[|｜]?[A-Za-z_▁][\w▁ .]*[|｜]?>", template)}
     found |= {token for template in templates for token in re.findall(r"\[/?[A-Za-z_]+\]", template)}
-    return sorted(found | set(SPECIAL_TOKENS.values()) | {"<|", "|>"} - {"<|", "|>"})
+    return sorted(found | set(SPECIAL_TOKENS.values()))
 
 
 class Program:
@@ -241,35 +241,38 @@ def show(chat, ours, text, spans=None):
     return "\n".join(lines)
 
 
-def chats_for(name, template, count, seed):
-    """Conversations until `count` of them render, and the others, which do not."""
+def chats_for(name, template, count, seed, training=None):
+    """Conversations until `count` of them render, and some of the others; with a training template, until `count` render
+    alike with both. It may add the marker that closes the last turn."""
     choose = random.Random(f"{seed} {name}")
-    chats, rendering = [], 0
+    chats, wanted = [], 0
     for _ in range(count * 40):
-        chat = conversation(choose)
-        ok = reference(template, chat)[0] is not None
-        # Not more failures than renderings: both are compared.
-        if ok or len(chats) < 2 * rendering + 20:
-            chats.append(chat)
-            rendering += ok
-        if rendering >= count:
+        if wanted >= count:
             break
+        chat = conversation(choose)
+        text = reference(template, chat)[0]
+        counts = text is not None and (training is None or (reference(training, chat)[0] or "").startswith(text))
+        if counts or len(chats) < 2 * wanted + 20:
+            chats.append(chat)
+            wanted += counts
     return chats
 
 
 class Tally:
-    def __init__(self, kind, name, verbose):
-        self.kind, self.name, self.verbose = kind, name, verbose
-        self.equal, self.different, self.skipped, self.reasons = 0, 0, 0, {}
+    """How many conversations are equal, and examples of each kind of difference."""
+
+    def __init__(self, kind, name):
+        self.kind, self.name = kind, name
+        self.equal, self.different, self.skipped, self.reasons, self.examples = 0, 0, 0, {}, []
 
     def add(self, equal, reason, describe):
         if equal:
             self.equal += 1
             return
         self.different += 1
+        if reason not in self.reasons:
+            self.examples.append(f"({self.kind}) {self.name}: {reason}\n{describe()}")
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
-        if self.reasons[reason] <= self.verbose:
-            print(f"({self.kind}) {self.name}: {reason}\n{describe()}")
 
     def line(self):
         reasons = "; ".join(f"{count} × {reason}" for reason, count in sorted(self.reasons.items()))
@@ -296,8 +299,8 @@ def references(template, chat, ours, spans=False):
     return theirs
 
 
-def compare_text(program, name, template, chats, verbose):
-    tally = Tally("a", name, verbose)
+def compare_text(program, name, template, chats):
+    tally = Tally("a", name)
     results = program.render(template, chats, train_on="none", not_rendered="allow")
     if isinstance(results, str):
         tally.add(False, results, lambda: "")
@@ -313,8 +316,8 @@ def compare_text(program, name, template, chats, verbose):
     return tally
 
 
-def compare_spans(program, kind, name, template, training, chats, verbose, **options):
-    tally = Tally(kind, name, verbose)
+def compare_spans(program, kind, name, template, training, chats, **options):
+    tally = Tally(kind, name)
     results = program.render(template, chats, not_rendered="allow", added_tokens=added_tokens(template, training), **options)
     if isinstance(results, str):
         tally.add(False, results, lambda: "")
@@ -335,20 +338,24 @@ def compare_spans(program, kind, name, template, training, chats, verbose, **opt
     return tally
 
 
-def run(folder, program, count, only=None, seed=0, verbose=0):
-    """The tallies of all templates in a folder."""
-    for path in sorted(Path(folder).glob("*.jinja")):
-        name = path.stem
-        if only and name not in only:
-            continue
-        template = path.read_text()
-        chats = chats_for(name, template, count, seed)
-        yield compare_text(program, name, template, chats, verbose)
-        if re.search(r"\{%-?\s*generation\s*-?%\}", template):
-            yield compare_spans(program, "b", name, template, template, chats, verbose)
-        elif (training := path.with_name(f"{name}_training.jinja")).exists():
-            options = {"final_stop": "<|user|>"} if "<|observation|>" in template else {}
-            yield compare_spans(program, "c", name, template, training.read_text(), chats, verbose, **options)
+def templates(folder):
+    """The templates in a folder."""
+    return sorted(Path(folder).glob("*.jinja"))
+
+
+def compare(path, program, count, seed=0):
+    """The tallies of one template."""
+    name, template = path.stem, path.read_text()
+    chats = chats_for(name, template, count, seed)
+    yield compare_text(program, name, template, chats)
+    if re.search(r"\{%-?\s*generation\s*-?%\}", template):
+        yield compare_spans(program, "b", name, template, template, chats)
+    elif (training := path.with_name(f"{name}_training.jinja")).exists():
+        marked = training.read_text()
+        chats = chats_for(name, template, count, seed, marked)
+        # The template of GLM leaves the last turn open.
+        options = {"final_stop": "<|user|>"} if "<|observation|>" in template else {}
+        yield compare_spans(program, "c", name, template, marked, chats, **options)
 
 
 def main():
@@ -358,13 +365,16 @@ def main():
     parser.add_argument("--count", type=int, default=300, help="conversations that render, for each template")
     parser.add_argument("--only", action="append", help="name of a template")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--verbose", type=int, default=0, help="examples of each difference")
+    parser.add_argument("--verbose", action="store_true", help="print an example of each difference")
     options = parser.parse_args()
     print("| oracle | template | equal | different | rendered differently | differences |\n|---|---|---|---|---|---|")
     different = 0
-    for tally in run(options.folder, Program(options.program), options.count, options.only, options.seed, options.verbose):
-        print(tally.line(), flush=True)
-        different += tally.different
+    for path in templates(options.folder):
+        if options.only and path.stem not in options.only:
+            continue
+        for tally in compare(path, Program(options.program), options.count, options.seed):
+            print(tally.line(), *(tally.examples if options.verbose else []), sep="\n", flush=True)
+            different += tally.different
     return bool(different)
 
 

@@ -104,7 +104,6 @@ pub struct ChatRenderer {
     options: ChatOptions,
     render: RenderOptions,
     tokens: AddedTokens,
-    bos: String,
     argument_text: ArgumentText,
     /// How the turns of the assistant are inferred, where they are.
     rule: Option<TurnRule>,
@@ -122,23 +121,10 @@ impl ChatRenderer {
         }
         let template = Template::compile(template)?;
         let tokens = AddedTokens::new(&options.added_tokens);
-        let bos = options
-            .special_tokens
-            .get("bos_token")
-            .and_then(|token| token.as_str())
-            .unwrap_or_default()
-            .to_owned();
         let now = options.now.map(|now| now.seconds());
         let render = RenderOptions { now, max_output: MAX_RENDERED_BYTES, ..RenderOptions::default() };
-        let mut renderer = ChatRenderer {
-            template,
-            options,
-            render,
-            tokens,
-            bos,
-            argument_text: ArgumentText::Keep,
-            rule: None,
-        };
+        let mut renderer =
+            ChatRenderer { template, options, render, tokens, argument_text: ArgumentText::Keep, rule: None };
         renderer.argument_text = renderer.probe_arguments();
         if renderer.options.history_thinking == HistoryThinking::Keep && !renderer.keeps_history() {
             return Err(unusable(
@@ -363,7 +349,7 @@ impl ChatRenderer {
             }
             let range = match &self.rule {
                 _ if *message.role != *"assistant" => trained_of_others(layout, number, &message.role),
-                Some(rule) => rule.trained(layout, number, &chat.messages, &self.bos, &self.tokens),
+                Some(rule) => rule.trained(layout, number, &chat.messages, &self.tokens),
                 None => continue,
             };
             ranges.extend(range.map_err(refuse)?);
@@ -553,6 +539,7 @@ impl ChatRenderer {
                 let Some(chat) = self.tool_probe(form, self.argument_text) else { continue };
                 let Ok(rendered) = self.run(&chat, chat.messages.len(), false, thinking) else { continue };
                 let layout = Layout::new(&rendered, &chat.origins, chat.messages.len());
+                rule.results_inside = rule.results_inside.or(layout.turn(1, "assistant").err());
                 if let Ok(Some(turn)) = layout.turn(3, "assistant") {
                     let prompt = self.run(&chat, 3, true, thinking).ok();
                     tool_probes.push(Probe::new(

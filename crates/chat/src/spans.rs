@@ -83,6 +83,8 @@ pub(crate) struct Layout<'a> {
     origins: &'a [Origin],
     /// The turn of each message.
     pub(crate) turns: Vec<Turn>,
+    /// The end of the text that was emitted for messages.
+    after_loop: usize,
 }
 
 impl<'a> Layout<'a> {
@@ -113,7 +115,7 @@ impl<'a> Layout<'a> {
                 _ => Turn::Split,
             };
         }
-        Layout { text: &rendered.text, pieces: &rendered.pieces, origins, turns }
+        Layout { text: &rendered.text, pieces: &rendered.pieces, origins, turns, after_loop: emitted }
     }
 
     /// The pieces of a range, cut at its ends.
@@ -201,6 +203,8 @@ pub(crate) struct TurnRule {
     pub(crate) closed: bool,
     /// Whether an added token closes the last turn.
     pub(crate) last_closed: bool,
+    /// Why a call and its result cannot be told apart, if they cannot.
+    pub(crate) results_inside: Option<String>,
 }
 
 impl TurnRule {
@@ -210,7 +214,6 @@ impl TurnRule {
         layout: &Layout<'_>,
         turn: &Range<usize>,
         after_tool: bool,
-        bos: &str,
         tokens: &AddedTokens,
     ) -> usize {
         let written = layout.template_text(turn.clone());
@@ -218,21 +221,16 @@ impl TurnRule {
             Some(header) if after_tool => [header.as_str(), self.header.as_str()],
             other => [self.header.as_str(), other.as_deref().unwrap_or_default()],
         };
-        for skipped in [0, bos.len()] {
-            if skipped > 0 && !written.starts_with(bos) {
-                break;
-            }
-            let rest = &written[skipped..];
-            if let Some(header) =
-                headers.iter().find(|header| !header.is_empty() && rest.starts_with(**header))
-            {
-                return turn.start + skipped + header.len();
-            }
+        let known = || headers.iter().filter(|header| !header.is_empty());
+        if let Some(header) = known().find(|header| written.starts_with(**header)) {
+            return turn.start + header.len();
+        }
+        // Some templates write the start of the text, such as a default system message, in the first iteration.
+        if let Some(end) = known().find_map(|header| Some(written.find(*header)? + header.len())) {
+            return turn.start + end;
         }
         // A turn may have less of the header: some templates write `<think>` as a part of it.
-        let skipped = if written.starts_with(bos) { bos.len() } else { 0 };
-        let common = tokens.common_prefix(&written[skipped..], headers[0]);
-        turn.start + if common == 0 { 0 } else { skipped + common }
+        turn.start + tokens.common_prefix(written, headers[0])
     }
 
     /// The trained range of a turn of the assistant.
@@ -241,23 +239,46 @@ impl TurnRule {
         layout: &Layout<'_>,
         number: usize,
         messages: &[Message],
-        bos: &str,
         tokens: &AddedTokens,
     ) -> Result<Option<Range<usize>>, String> {
         let Some(message) = messages.get(number) else { return Ok(None) };
         let Some(turn) = layout.turn(number, &message.role)? else { return Ok(None) };
+        let is_result = |message: &Message| *message.role == *"tool";
+        if let Some(reason) =
+            self.results_inside.as_ref().filter(|_| messages.get(number + 1).is_some_and(is_result))
+        {
+            return Err(reason.clone());
+        }
         let after_tool = number
             .checked_sub(1)
             .and_then(|before| messages.get(before))
             .is_some_and(|before| *before.role == *"tool");
-        let start = self.after_header(layout, &turn, after_tool, bos, tokens);
+        let start = self.after_header(layout, &turn, after_tool, tokens);
         let mut end = turn.end;
         if !self.closed && end < layout.text.len() {
             // The template closes a turn with the start of the next one.
             let next = layout.template_text(end..layout.text.len());
             end += tokens.find(next).map_or(0, |token| token.end);
         }
+        if turn.end == layout.text.len() {
+            end = end.min(self.before_prompt(layout));
+        }
         Ok((start < end).then_some(start..end))
+    }
+
+    /// The end of the text without a generation prompt, which a few templates write even if they should not.
+    fn before_prompt(&self, layout: &Layout<'_>) -> usize {
+        let (text, header) = (layout.text.trim_end(), self.header.trim());
+        let tail = layout.text[layout.after_loop..].trim();
+        if tail.is_empty() || header.is_empty() {
+            layout.text.len()
+        } else if header.starts_with(tail) {
+            layout.after_loop
+        } else if tail.ends_with(header) {
+            text.len() - header.len()
+        } else {
+            layout.text.len()
+        }
     }
 }
 
@@ -276,7 +297,7 @@ pub(crate) fn trained_of_others(
 pub(crate) struct Probe {
     /// What both the generation prompt and the turn start with. None if they cannot be compared.
     pub(crate) header: Option<String>,
-    /// Whether the generation prompt is empty.
+    /// Whether the generation prompt is empty, or white space.
     pub(crate) no_prompt: bool,
     /// What the template writes before the content.
     pub(crate) written: String,
@@ -296,7 +317,7 @@ impl Probe {
         let header = prompt.map(|prompt| written[..tokens.common_prefix(prompt, written)].to_owned());
         Probe {
             header,
-            no_prompt: prompt.is_some_and(str::is_empty),
+            no_prompt: prompt.is_some_and(|prompt| prompt.trim().is_empty()),
             written: written.to_owned(),
             closed: tokens.closes(&layout.text[turn.clone()]),
         }
@@ -320,7 +341,7 @@ pub(crate) fn common_header(probes: &[Probe], tokens: &AddedTokens) -> Option<St
         return Some(if written.trim().is_empty() { String::new() } else { written });
     }
     let header = fold(&mut compared.iter().filter_map(|probe| probe.header.as_deref()))?;
-    Some(header).filter(|header| !header.is_empty())
+    Some(header).filter(|header| !header.trim().is_empty())
 }
 
 /// The same characters as disjoint ranges in order, none adjacent to another.
