@@ -108,7 +108,7 @@ def test_the_default_labels_are_those_of_the_layout(text):
 def test_conflicting_and_unknown_labels_are_refused(text):
     with pytest.raises(dsconvert.UsageError, match="not both"):
         dsconvert.Loader(text, batch_size=4, labels_for="huggingface", shift_labels=False)
-    with pytest.raises(dsconvert.UsageError, match='"huggingface" or "next_token"'):
+    with pytest.raises(dsconvert.UsageError, match='"huggingface", "next_token", "megatron"'):
         dsconvert.Loader(text, batch_size=4, labels_for="gpt")
 
 

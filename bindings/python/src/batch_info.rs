@@ -16,10 +16,12 @@ pub(crate) struct BatchInfo {
     records: Vec<u64>,
     /// Ordinals of the records whose rows are blank.
     blank: Vec<u64>,
+    /// Number of tokens that the loss is computed on.
+    trained: Option<u64>,
 }
 
 /// The fields of a [`BatchInfo`], in the order of the Python class of this name.
-pub(crate) type BatchInfoTuple = (u64, u64, u64, usize, usize, u64, u64, Vec<u64>, Vec<u64>);
+pub(crate) type BatchInfoTuple = (u64, u64, u64, usize, usize, u64, u64, Vec<u64>, Vec<u64>, Option<u64>);
 
 impl BatchInfo {
     pub(crate) fn of(batch: &loader::Batch) -> Self {
@@ -34,6 +36,7 @@ impl BatchInfo {
             max_length: batch.max_len(),
             records: batch.records().to_vec(),
             blank: batch.blank_rows().iter().map(|row| row.record).collect(),
+            trained: batch.trained(),
         }
     }
 
@@ -43,7 +46,8 @@ impl BatchInfo {
     }
 
     pub(crate) fn into_tuple(self) -> BatchInfoTuple {
-        let Self { epoch, step, micro_batch, rows, filler_rows, tokens, max_length, records, blank } = self;
-        (epoch, step, micro_batch, rows, filler_rows, tokens, max_length, records, blank)
+        let Self { epoch, step, micro_batch, rows, filler_rows, tokens, max_length, records, blank, trained } =
+            self;
+        (epoch, step, micro_batch, rows, filler_rows, tokens, max_length, records, blank, trained)
     }
 }

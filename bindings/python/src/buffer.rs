@@ -33,6 +33,7 @@ pub(crate) struct ItemType {
 }
 
 impl ItemType {
+    pub(crate) const I8: Self = Self { format: c"b", bytes: 1 };
     // The files are little-endian. Where that is the native order, native format characters give native dtypes.
     pub(crate) const U16: Self = Self { format: if LITTLE_ENDIAN { c"H" } else { c"<H" }, bytes: 2 };
     pub(crate) const U32: Self = Self { format: if LITTLE_ENDIAN { c"I" } else { c"<I" }, bytes: 4 };
@@ -42,6 +43,7 @@ impl ItemType {
         let format = match dtype {
             DType::Bool => c"?",
             DType::UInt8 => c"B",
+            DType::Int8 => c"b",
             DType::Int32 => c"i",
             DType::Int64 => SIGNED_64,
             DType::UInt64 => UNSIGNED_64,

@@ -35,6 +35,7 @@ fn column(py: Python<'_>, column: Column, as_torch: bool) -> PyResult<Bound<'_, 
     Ok(match column {
         Column::Array(array) if as_torch => to_torch(py, Buffer::sole(array))?,
         Column::Array(array) => to_numpy(py, Buffer::sole(array))?,
+        Column::Number(number) => number.into_pyobject(py)?.into_any(),
         Column::Texts(texts) => {
             let text =
                 |text: &Option<dsconvert::sample::Text>| text.as_ref().map(|t| PyString::new(py, t.as_str()));

@@ -3,7 +3,7 @@
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::Split;
 use dsconvert::reader::loader::{ATTENTION_MASK, CU_SEQLENS, LENGTHS, POSITION_IDS, VALID};
-use dsconvert::schema::{Field, INPUT_IDS, Schema};
+use dsconvert::schema::{ASSISTANT_MASKS, Field, INPUT_IDS, Schema};
 use dsconvert::suggest::did_you_mean;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -47,6 +47,8 @@ pub(crate) const BUDGET: Condition =
     });
 pub(crate) const PADDED: Condition =
     condition("with max_tokens_unpadded, nothing is padded", |given| !given.has("max_tokens_unpadded"));
+pub(crate) const NOT_FLASH: Condition =
+    condition("with packed=\"flash\", nothing is padded", |given| !given.is("packed", "flash"));
 pub(crate) const BY_LENGTH: Condition =
     condition("it needs bucket=\"length\"", |given| !given.has("bucket") || given.is("bucket", "length"));
 pub(crate) const GEOMETRIC: Condition =
@@ -65,7 +67,7 @@ pub(crate) const PICTURES: Condition = condition("fields has no image", |given| 
 });
 pub(crate) const TOKENS: Condition = condition("fields has no token ids, labels or masks", |given| {
     given.has_entry(|schema, name| match schema.index_of(name) {
-        Some(_) => name == INPUT_IDS,
+        Some(_) => [INPUT_IDS, ASSISTANT_MASKS].contains(&name),
         None => ![LENGTHS, VALID].contains(&name),
     })
 });

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use dsconvert::error::{Error, Result};
-use dsconvert::reader::batch::{Layout, PackedStep, Position};
-use dsconvert::reader::loader::{self, LabelsFor, LoaderCounts, LoaderState, Next, SavedPlan};
+use dsconvert::reader::batch::Layout;
+use dsconvert::reader::loader::{self, LoaderCounts, LoaderState, Next};
 use dsconvert::storage::interrupt::INTERVAL;
 use pyo3::prelude::*;
 
@@ -37,8 +37,6 @@ pub(crate) struct Loader {
     /// never inherits it locked.
     progress: Mutex<LoaderProgress>,
     counts: LoaderCounts,
-    /// The labels of packed rows.
-    labels: LabelsFor,
     finishing: Arc<FinishingThreads>,
     /// Whether [`Loader::stop`] was called while the loader made a batch.
     is_stop_requested: AtomicBool,
@@ -55,8 +53,8 @@ enum Waited {
     Done,
 }
 
-/// Rows, tokens, padded tokens, labels.
-type TotalsTuple = (u64, u64, u64, Option<u64>);
+/// Rows, tokens, padded tokens, labels, trained tokens.
+type TotalsTuple = (u64, u64, u64, Option<u64>, Option<u64>);
 
 impl Loader {
     /// Locks the loader. The caller has released the GIL.
@@ -140,28 +138,6 @@ impl Loader {
             loader.stop();
         }
     }
-
-    fn totals_of(&self, epoch: u64, step: u64, start: &LoaderState) -> Result<Option<TotalsTuple>> {
-        if let Some(plan) = self.counts.batch_plan() {
-            let totals = plan.totals(Position { epoch, step })?;
-            return Ok(Some((totals.records, totals.tokens, totals.padded_tokens, None)));
-        }
-        let (Some(plan), SavedPlan::Packed(start)) = (self.counts.pack_plan(), &start.plan) else {
-            return Ok(None);
-        };
-        // Batches that could not be made may lie between the start and the step.
-        let is_before = |next: &Result<(PackedStep, _)>| matches!(next, Ok((next, _)) if next.step < step);
-        let Some((step, _)) = plan.steps(start)?.find(|next| !is_before(next)).transpose()? else {
-            return Ok(None);
-        };
-        let rows = step.rows.len() as u64;
-        let padded = rows.saturating_mul(plan.options().seq_len);
-        let labels = match self.labels {
-            LabelsFor::NextToken => step.labels(),
-            LabelsFor::HuggingFace => step.tokens_after_first(),
-        };
-        Ok(Some((rows, step.tokens(), padded, Some(labels))))
-    }
 }
 
 #[pymethods]
@@ -198,7 +174,6 @@ impl Loader {
         let progress = LoaderProgress::new(loader.state());
         Ok(Self {
             counts: loader.counts().clone(),
-            labels: loader.options().text.labels_in(true),
             loader: Mutex::new(loader),
             progress: Mutex::new(progress),
             finishing,
@@ -334,12 +309,14 @@ impl Loader {
         self.progress(py).last.as_ref().map(|(info, _)| info.clone().into_tuple())
     }
 
-    /// Returns the rows, tokens, padded tokens and, when packed, labels of the step of the last batch, over all ranks.
+    /// Returns the rows, tokens, padded tokens, labels when packed, and trained tokens of the step of the last batch, over all
+    /// ranks.
     fn totals(&self, py: Python<'_>) -> PyResult<Option<TotalsTuple>> {
         let step =
             self.progress(py).last.as_ref().map(|(info, start)| (info.epoch, info.step, start.clone()));
         let Some((epoch, step, start)) = step else { return Ok(None) };
-        detached(py, self.is_remote, || self.totals_of(epoch, step, &start))
+        let totals = detached(py, self.is_remote, || self.counts.totals(epoch, step, &start))?;
+        Ok(totals.map(|all| (all.rows, all.tokens, all.padded_tokens, all.labels, all.trained)))
     }
 }
 

@@ -13,14 +13,14 @@ use dsconvert::reader::batch::{
 };
 use dsconvert::reader::loader::{
     Batching, Channels, Crop, IdType, ImageBatchOptions, ImageLayout, LabelsFor, LoaderOptions, MAX_THREADS,
-    PadSide, StoredPacking, TextBatchOptions, Undecodable,
+    PackedLayout, PadSide, StoredPacking, TextBatchOptions, Undecodable,
 };
 use pyo3::pyfunction;
 use serde::{Deserialize, Serialize};
 
 use crate::given::{
-    ASSEMBLED, BLOCKS, BUDGET, BY_LENGTH, DECODED, GEOMETRIC, Given, IMAGES, LABELED, LOADER, OptionInfo,
-    PACKED, PADDED, PICTURES, RANDOM_CROP, STORED_PACKED, TEXT, TOKENS, UNPACKED, WINDOWS,
+    ASSEMBLED, BLOCKS, BUDGET, BY_LENGTH, DECODED, GEOMETRIC, Given, IMAGES, LABELED, LOADER, NOT_FLASH,
+    OptionInfo, PACKED, PADDED, PICTURES, RANDOM_CROP, STORED_PACKED, TEXT, TOKENS, UNPACKED, WINDOWS,
 };
 
 /// Defines the struct with the values of all options, the function that reads it, and the table for Python, from lines
@@ -72,9 +72,10 @@ define_options! {
     packing: Packing = PackOptions::new(1, 1).packing, [LOADER, TEXT, PACKED, ASSEMBLED];
     pack_window: Option<u64> = None, [LOADER, TEXT, PACKED, ASSEMBLED];
     // Token ids.
-    pad_id: u32 = TextBatchOptions::default().pad_id, [LOADER, TEXT, TOKENS, PADDED, ASSEMBLED];
-    pad_side: PadSide = PadSide::default(), [LOADER, TEXT, TOKENS, UNPACKED, PADDED, ASSEMBLED];
-    pad_to_multiple_of: u64 = batches().pad_to_multiple_of, [TEXT, UNPACKED, PADDED];
+    packed: PackedLayout = PackedLayout::default(), [LOADER, TEXT, TOKENS, ASSEMBLED];
+    pad_id: u32 = TextBatchOptions::default().pad_id, [LOADER, TEXT, TOKENS, PADDED, NOT_FLASH, ASSEMBLED];
+    pad_side: PadSide = PadSide::default(), [LOADER, TEXT, TOKENS, UNPACKED, PADDED, NOT_FLASH, ASSEMBLED];
+    pad_to_multiple_of: u64 = batches().pad_to_multiple_of, [TEXT, UNPACKED, PADDED, NOT_FLASH];
     labels_for: Option<LabelsFor> = None, [LOADER, TEXT, LABELED, ASSEMBLED];
     shift_labels: Option<bool> = None, [LOADER, TEXT, LABELED, ASSEMBLED];
     stored_packing: StoredPacking = StoredPacking::default(), [LOADER, TEXT, STORED_PACKED];
@@ -288,6 +289,7 @@ impl Options {
             pad_id: self.pad_id,
             pad_side: self.pad_side,
             labels_for,
+            packed: self.packed,
             stored_packing: self.stored_packing,
         })
     }

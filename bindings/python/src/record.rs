@@ -5,7 +5,7 @@ use dsconvert::error::Result;
 use dsconvert::reader::loader::{Array, decode_image};
 use dsconvert::reader::{Record, Split};
 use dsconvert::sample::{Ids, Value};
-use dsconvert::schema::{IMAGE, IdWidth, Schema};
+use dsconvert::schema::{FieldType, IMAGE, IdWidth, Schema};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
@@ -49,8 +49,14 @@ impl FieldNames {
     pub(crate) fn dict<'py>(&self, py: Python<'py>, decoded: DecodedRecord) -> PyResult<Bound<'py, PyDict>> {
         let DecodedRecord { record, image } = decoded;
         let dict = PyDict::new(py);
-        for (name, value) in self.0.iter().zip(record.values()) {
-            dict.set_item(name, to_python(py, value)?)?;
+        for (name, (_, ty, value)) in self.0.iter().zip(record.fields()) {
+            let value = match (ty, value) {
+                (FieldType::Flags, Value::Bytes(flags)) => {
+                    to_numpy(py, Buffer::shared(flags.clone(), ItemType::I8))?
+                }
+                _ => to_python(py, value)?,
+            };
+            dict.set_item(name, value)?;
         }
         if let Some((index, array)) = image
             && let Some(name) = self.0.get(index)

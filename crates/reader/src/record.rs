@@ -6,7 +6,7 @@ use bytes::Bytes;
 use dsconvert_dataset::index::IndexEntry;
 use dsconvert_dataset::sample::{self, Ids, Value, crc32c_of, index_values, length_of};
 use dsconvert_dataset::schema::{
-    FieldType, HEIGHT, IMAGE, INPUT_IDS, KEY, LABEL, LENGTH, ORIGIN, Schema, WIDTH,
+    ASSISTANT_MASKS, FieldType, HEIGHT, IMAGE, INPUT_IDS, KEY, LABEL, LENGTH, ORIGIN, Schema, WIDTH,
 };
 
 /// One record with the names and types of its fields.
@@ -137,6 +137,11 @@ impl Record {
     /// Returns the token ids.
     pub fn input_ids(&self) -> Option<&Ids> {
         self.ids(INPUT_IDS)
+    }
+
+    /// Returns which tokens are to be trained on: one byte 0 or 1 for each.
+    pub fn assistant_masks(&self) -> Option<&Bytes> {
+        self.bytes(ASSISTANT_MASKS)
     }
 
     /// Returns the stored number of tokens. [`Split::length`](super::Split::length) returns it without reading the

@@ -119,6 +119,13 @@ pub trait RecordSource: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns whether the records mark the tokens to train on, in the field
+    /// [`ASSISTANT_MASKS`](dsconvert_dataset::schema::ASSISTANT_MASKS), even if [`RecordSource::schema`] is a selection
+    /// without it.
+    fn has_masks(&self) -> bool {
+        self.schema().masks_field().is_some()
+    }
+
     /// Returns the samples per pixel, if images are stored as raw samples instead of image files.
     fn raw_channels(&self) -> Option<usize> {
         None
@@ -166,6 +173,10 @@ impl RecordSource for Split {
 
     fn packed_length(&self) -> Option<u64> {
         self.packed_length()
+    }
+
+    fn has_masks(&self) -> bool {
+        self.manifest().schema.masks_field().is_some()
     }
 
     fn raw_channels(&self) -> Option<usize> {
@@ -216,6 +227,15 @@ impl Lengths for Arc<dyn RecordSource> {
     fn runs(&self) -> Result<Runs<'_>> {
         self.lengths().runs()
     }
+}
+
+/// Borrows the flags in the field at `field_index` of `records`.
+pub(super) fn flags_in(records: &[Record], field_index: usize) -> Result<Vec<&[u8]>> {
+    let of_record = records.iter().map(|record| match record.values().get(field_index) {
+        Some(Value::Bytes(flags)) => Ok(flags.as_ref()),
+        _ => Err(Error::corrupt("the record does not mark the tokens to train on").at_row(record.ordinal())),
+    });
+    of_record.collect()
 }
 
 /// Borrows the token ids in the field at `field_index` of `records`.

@@ -38,6 +38,8 @@ class BatchInfo(NamedTuple):
     """Ordinals of its records in their split: one per row or, when packed, one per piece of a document."""
     blank: list[int]
     """Ordinals of the records whose image could not be decoded (`undecodable="blank"`)."""
+    trained: int | None = None
+    """Number of tokens that the loss is computed on; `None` if the batch has no labels."""
 
     def __repr__(self) -> str:
         numbers = ", ".join(f"{name}={value}" for name, value in self._asdict().items() if isinstance(value, int))

@@ -31,6 +31,8 @@ class StepTotals(NamedTuple):
     """Sum of rows × width."""
     labels: int | None = None
     """Positions that have a label, in packed rows."""
+    trained: int | None = None
+    """Tokens that the loss is computed on; `None` if batches have no labels."""
 
 
 class Epochs(ABC):

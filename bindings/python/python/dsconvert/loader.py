@@ -79,11 +79,14 @@ class Loader(Epochs):
         pack_window: With `seq_len`: documents that are packed together. `None` packs 4096 and, with `"best_fit"`, more of
             them until they fill 256 rows. Default: `None`.
 
+        packed: Text only. `"flash"` makes one row of all documents of a batch, without padding, with the arguments that models
+            of Hugging Face pass on to FlashAttention. Default: `"rows"`.
         pad_id: Text only. Token id of padding. Default: 0.
         pad_side: Text only, without `seq_len`: side of padding, `"right"` or `"left"`. Default: `"right"`.
         pad_to_multiple_of: Text only. Rounds the width of a batch up to a multiple, in tokens. Default: 1.
         labels_for: Text only. `"huggingface"`: the model shifts labels itself. `"next_token"`: the loss compares logits and
-            labels position by position. Default: `"next_token"` in packed rows, else `"huggingface"`.
+            labels position by position. `"megatron"`: the same labels, and the entries of Megatron-LM's dataset for
+            fine-tuning. Default: `"next_token"` in packed rows, else and with `packed="flash"` `"huggingface"`.
         shift_labels: Text only. `True` is the same as `labels_for="next_token"`, `False` as `"huggingface"`.
             Default: `None`.
         stored_packing: Text that was packed by `dsconvert text --pack` only. `"keep"` returns the stored rows, `"ignore"`
@@ -157,10 +160,11 @@ class Loader(Epochs):
         packing: Literal["best_fit", "concat"] | None = None,
         pack_window: int | None = None,
         # Token ids.
+        packed: Literal["rows", "flash"] | None = None,
         pad_id: int | None = None,
         pad_side: Literal["right", "left"] | None = None,
         pad_to_multiple_of: int | None = None,
-        labels_for: Literal["huggingface", "next_token"] | None = None,
+        labels_for: Literal["huggingface", "next_token", "megatron"] | None = None,
         shift_labels: bool | None = None,
         stored_packing: Literal["keep", "ignore"] | None = None,
         id_dtype: Literal["int64", "int32"] | None = None,

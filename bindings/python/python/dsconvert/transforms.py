@@ -91,8 +91,9 @@ def record_finisher(
 def truncated(record: Record, length: int) -> Record:
     """Returns a record of text with at most its first `length` tokens."""
     cut = dict(record)
-    if "input_ids" in cut:
-        cut["input_ids"] = cut["input_ids"][:length]
+    for name in ("input_ids", "assistant_masks"):
+        if name in cut:
+            cut[name] = cut[name][:length]
     if "length" in cut:
         cut["length"] = min(cut["length"], length)
     ends = cut.get("cu_seqlens")

@@ -15,9 +15,9 @@ use super::options::{Batching, IdType, LoaderOptions};
 use super::packed::StoredPieces;
 use super::pool::Pool;
 use super::stored;
-use super::text::{PackedRows, TokenRows};
+use super::text::{PackedRows, TokenRows, each_piece, stored as stored_piece, trained};
 use crate::batch::MicroBatch;
-use crate::source::ids_in;
+use crate::source::{flags_in, ids_in};
 use crate::{Record, RecordSource};
 
 /// Buffers that a thread reuses between batches.
@@ -67,6 +67,16 @@ impl Assembler {
         !self.fields.columns.iter().any(|(_, field)| field.is_decoded())
     }
 
+    /// Returns the options of the loader.
+    pub(super) fn options(&self) -> &LoaderOptions {
+        &self.options
+    }
+
+    /// Returns whether batches hold token ids.
+    pub(super) fn is_text(&self) -> bool {
+        self.source.schema().holds_token_ids()
+    }
+
     /// Returns whether records are read from object storage.
     pub(super) fn is_remote(&self) -> bool {
         self.source.is_remote()
@@ -94,11 +104,63 @@ impl Assembler {
             Some(index) => Some(StoredPieces::of(&records, &batch.lengths, index)?),
             None => None,
         };
+        let masks = self.masks_of(&records)?;
         self.with_ids(&batch.records, &records, |ids| {
-            let pieces = pieces.as_ref();
-            let text = TokenRows { batch, ids, pieces, options: &self.options.text, pool: &self.pool };
+            let (pieces, masks) = (pieces.as_ref(), &masks);
+            let text = TokenRows { batch, ids, masks, pieces, options: &self.options.text, pool: &self.pool };
             self.rows(id, &text, &records, scratch, stop)
         })
+    }
+
+    /// Returns which tokens of `records` are to be trained on; nothing if all of them are, or no column needs it.
+    fn masks_of<'a>(&self, records: &'a [Record]) -> Result<Vec<&'a [u8]>> {
+        match self.fields.masks.filter(|_| self.fields.reads_masks()) {
+            Some(index) => flags_in(records, index),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns the number of tokens of micro-batches that the loss is computed on, as [`Batch::trained`] does. Reads only what
+    /// it needs, which is nothing if the records neither mark these tokens nor are rows of several documents.
+    pub(super) fn trained_in_records(&self, batches: &[MicroBatch]) -> Result<Option<u64>> {
+        if !self.fields.has_labels() {
+            return Ok(None);
+        }
+        let labels_for = self.options.text.labels_in(self.fields.pieces.is_some());
+        let mut count = 0;
+        for batch in batches {
+            let records = match self.fields.pieces.is_some() || self.fields.reads_masks() {
+                true => self.source.get_many(&batch.records)?,
+                false => Vec::new(),
+            };
+            let (mut lengths, masks) = (Vec::new(), self.masks_of(&records)?);
+            let pieces = match self.fields.pieces {
+                Some(index) => Some(StoredPieces::of(&records, &batch.lengths, index)?),
+                None => None,
+            };
+            self.source.lengths().lengths_of(&batch.records, &mut lengths)?;
+            for (row, (&used, &length)) in batch.lengths.iter().zip(&lengths).enumerate() {
+                each_piece(pieces.as_ref(), row, used as usize, length as usize, |piece| {
+                    count += trained(labels_for, piece, masks.get(row).copied());
+                });
+            }
+        }
+        Ok(Some(count))
+    }
+
+    /// Returns the number of tokens of packed rows that the loss is computed on, as [`Batch::trained`] does.
+    pub(super) fn trained_in_rows(&self, rows: &[Row]) -> Result<Option<u64>> {
+        if !self.fields.has_labels() {
+            return Ok(None);
+        }
+        let pieces = || rows.iter().flat_map(|row| &row.pieces);
+        let records = match self.fields.reads_masks() {
+            true => self.source.get_many(&pieces().map(|piece| piece.document).collect::<Vec<_>>())?,
+            false => Vec::new(),
+        };
+        let (labels_for, masks) = (self.options.text.labels_in(true), self.masks_of(&records)?);
+        let of_piece = |(at, piece)| trained(labels_for, stored_piece(piece), masks.get(at).copied());
+        Ok(Some(pieces().enumerate().map(of_piece).sum()))
     }
 
     /// Calls `read` with the token ids of the records `ordinals`, taken from `records` if these were already read, and
@@ -186,6 +248,7 @@ impl Assembler {
             blank_rows: blank,
             records: batch.records.clone(),
             tokens: batch.tokens(),
+            trained: self.fields.has_labels().then(|| text.trained()),
             max_len: text.longest(self.fields.shape),
             columns,
             attached: None,
@@ -201,18 +264,28 @@ impl Assembler {
         let pieces = || rows.iter().flat_map(|row| &row.pieces);
         let ordinals: Vec<u64> = pieces().map(|piece| piece.document).collect();
         let all_rows = rows.len() + filler_rows as usize;
-        let columns = self.with_ids(&ordinals, &[], |ids| {
+        let records = match self.fields.reads_masks() {
+            true => self.source.get_many(&ordinals)?,
+            false => Vec::new(),
+        };
+        if self.fields.reads_masks() {
+            check_number(records.len(), &ordinals)?;
+        }
+        let masks = self.masks_of(&records)?;
+        let (columns, trained, max_len) = self.with_ids(&ordinals, &records, |ids| {
             let (text, pool) = (&self.options.text, &self.pool);
-            let packed = PackedRows { rows, filler_rows, seq_len, ids, options: text, pool };
+            let packed = PackedRows { rows, filler_rows, seq_len, ids, masks: &masks, options: text, pool };
+            packed.check()?;
             let column = |field| match (field, text.ids) {
                 (BatchField::Valid, _) => Ok(stored::valid(pool, rows.len(), all_rows, &[])),
                 (field, IdType::Int64) => packed.column::<i64>(field),
                 (field, IdType::Int32) => packed.column::<i32>(field),
             };
-            self.fields.columns.iter().map(|(name, field)| Ok((name.clone(), column(*field)?))).collect()
+            let columns = self.fields.columns.iter();
+            let columns = columns.map(|(name, field)| Ok((name.clone(), column(*field)?)));
+            let trained = self.fields.has_labels().then(|| packed.trained());
+            Ok((columns.collect::<Result<Vec<_>>>()?, trained, packed.longest()))
         })?;
-        let padding = rows.iter().map(|row| seq_len.saturating_sub(row.tokens()));
-        let fillers = (filler_rows > 0).then_some(seq_len);
         Ok(Batch {
             id,
             rows: all_rows,
@@ -220,7 +293,8 @@ impl Assembler {
             blank_rows: Vec::new(),
             records: ordinals,
             tokens: pieces().map(|piece| piece.len).sum(),
-            max_len: pieces().map(|piece| piece.len).chain(padding).chain(fillers).max().unwrap_or(0),
+            trained,
+            max_len,
             columns,
             attached: None,
         })

@@ -15,6 +15,8 @@ use super::array::Array;
 pub enum Column {
     /// An array of numbers.
     Array(Array),
+    /// A number of the whole batch: the length of its longest document.
+    Number(u64),
     /// `string` and `json` fields.
     Texts(Vec<Option<Text>>),
     /// `binary` fields, and images that are not decoded.
@@ -54,6 +56,7 @@ pub struct Batch {
     pub(super) blank_rows: Vec<BlankRow>,
     pub(super) records: Vec<u64>,
     pub(super) tokens: u64,
+    pub(super) trained: Option<u64>,
     pub(super) max_len: u64,
     pub(super) columns: Vec<(String, Column)>,
     pub(super) attached: Option<Box<dyn Any + Send>>,
@@ -89,6 +92,13 @@ impl Batch {
     /// Returns the total length of the records: tokens, or stored pixels of images. Padding does not count.
     pub fn tokens(&self) -> u64 {
         self.tokens
+    }
+
+    /// Returns the number of tokens that the loss is computed on: those that are labels of a position before them. Without
+    /// [`assistant_masks`](dsconvert_dataset::schema::ASSISTANT_MASKS), these are all but the first of each document or
+    /// piece. `None` if the batch has no labels.
+    pub fn trained(&self) -> Option<u64> {
+        self.trained
     }
 
     /// Returns the length of the longest record or, if packed, piece. Padding at the end of a packed row counts as a

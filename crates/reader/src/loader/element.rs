@@ -9,6 +9,8 @@ pub enum DType {
     Bool,
     /// Unsigned, 8 bits.
     UInt8,
+    /// Signed, 8 bits.
+    Int8,
     /// Signed, 32 bits.
     Int32,
     /// Signed, 64 bits.
@@ -27,6 +29,7 @@ impl DType {
         match self {
             DType::Bool => "bool",
             DType::UInt8 => "uint8",
+            DType::Int8 => "int8",
             DType::Int32 => "int32",
             DType::Int64 => "int64",
             DType::UInt64 => "uint64",
@@ -38,7 +41,7 @@ impl DType {
     /// Returns the size of one element in bytes.
     pub fn bytes(self) -> usize {
         match self {
-            DType::Bool | DType::UInt8 => 1,
+            DType::Bool | DType::UInt8 | DType::Int8 => 1,
             DType::Int32 | DType::Float32 => 4,
             DType::Int64 | DType::UInt64 | DType::Float64 => 8,
         }
@@ -56,6 +59,7 @@ impl fmt::Display for DType {
 pub(super) enum Elements {
     Bool(Vec<bool>),
     UInt8(Vec<u8>),
+    Int8(Vec<i8>),
     Int32(Vec<i32>),
     Int64(Vec<i64>),
     UInt64(Vec<u64>),
@@ -92,6 +96,7 @@ macro_rules! each {
         match $block {
             Elements::Bool($v) => $result,
             Elements::UInt8($v) => $result,
+            Elements::Int8($v) => $result,
             Elements::Int32($v) => $result,
             Elements::Int64($v) => $result,
             Elements::UInt64($v) => $result,
@@ -130,13 +135,14 @@ macro_rules! element {
     )*};
 }
 
-element!(bool => Bool, u8 => UInt8, i32 => Int32, i64 => Int64, u64 => UInt64, f32 => Float32, f64 => Float64);
+element!(bool => Bool, u8 => UInt8, i8 => Int8, i32 => Int32, i64 => Int64, u64 => UInt64, f32 => Float32, f64 => Float64);
 
 impl Elements {
     pub(super) fn dtype(&self) -> DType {
         match self {
             Elements::Bool(_) => DType::Bool,
             Elements::UInt8(_) => DType::UInt8,
+            Elements::Int8(_) => DType::Int8,
             Elements::Int32(_) => DType::Int32,
             Elements::Int64(_) => DType::Int64,
             Elements::UInt64(_) => DType::UInt64,

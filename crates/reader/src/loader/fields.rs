@@ -1,9 +1,9 @@
 //! The columns of a batch: the requested names, or the defaults of the kind.
 
 use dsconvert_dataset::error::{Error, Result};
-use dsconvert_dataset::schema::{FieldType, IMAGE, INPUT_IDS, LABEL};
+use dsconvert_dataset::schema::{ASSISTANT_MASKS, FieldType, IMAGE, INPUT_IDS, LABEL};
 
-use super::options::{Batching, LoaderOptions, StoredPacking};
+use super::options::{Batching, LabelsFor, LoaderOptions, PackedLayout, StoredPacking};
 use super::packed::CU_SEQLENS;
 use crate::RecordSource;
 use crate::batch::{BatchSize, Last};
@@ -17,6 +17,13 @@ const LABELS: &str = "labels";
 pub const LENGTHS: &str = "lengths";
 /// Name of the array with the position of each token id in its document.
 pub const POSITION_IDS: &str = "position_ids";
+/// Entries of batches for FlashAttention, by their names in transformers.
+const CU_SEQ_LENS: [&str; 2] = ["cu_seq_lens_q", "cu_seq_lens_k"];
+const MAX_LENGTH: [&str; 2] = ["max_length_q", "max_length_k"];
+/// Entries of batches for Megatron-LM, by their names there.
+const TOKENS: &str = "tokens";
+const LOSS_MASK: &str = "loss_mask";
+const MAX_SEQLEN: &str = "max_seqlen";
 
 /// A column of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +39,17 @@ pub(super) enum BatchField {
     InputIds,
     AttentionMask,
     Labels,
+    /// 1 where there is a label.
+    LossMask,
+    /// Which tokens are to be trained on.
+    AssistantMasks,
     Lengths,
     PositionIds,
     CuSeqlens,
+    /// The length of the longest document of the batch.
+    MaxLength,
+    /// The length of the longest document of each row.
+    MaxSeqlen,
     /// A field as it is stored, with its index.
     Stored(usize, FieldType),
     /// Whether the field of the previous column, with its index, is not null.
@@ -68,6 +83,8 @@ pub(super) struct BatchFields {
     pub(super) payload: Option<usize>,
     /// For rows that were packed when the dataset was made: the index of the field with the ends of their documents.
     pub(super) pieces: Option<usize>,
+    /// Index of the field that marks the tokens to train on, if there is one.
+    pub(super) masks: Option<usize>,
 }
 
 impl BatchFields {
@@ -77,6 +94,7 @@ impl BatchFields {
             Batching::Packed(_) => TokenLayout::Packed,
             Batching::Records(batches) => match batches.size {
                 BatchSize::MaxTokensUnpadded(_) => TokenLayout::Flat,
+                _ if is_flash(source, options) => TokenLayout::Flat,
                 _ => TokenLayout::Padded,
             },
         };
@@ -85,7 +103,7 @@ impl BatchFields {
         }
         let payload = schema.payload_field();
         let pieces = stored_pieces(source, options, payload)?;
-        let mut fields = Self { columns: Vec::new(), shape, payload, pieces };
+        let mut fields = Self { columns: Vec::new(), shape, payload, pieces, masks: schema.masks_field() };
         match &options.fields {
             Some(names) => {
                 for name in names {
@@ -109,6 +127,12 @@ impl BatchFields {
                 }
             }
         }
+        if source.has_masks() && fields.masks.is_none() && fields.has_labels() {
+            let what =
+                format!("the records mark the tokens to train on, and {ASSISTANT_MASKS:?} is not selected");
+            return Err(Error::usage(what)
+                .help("select it, too, or name the entries of a batch with `fields`, without labels"));
+        }
         Ok(fields)
     }
 
@@ -120,6 +144,12 @@ impl BatchFields {
         };
         let mut names = match self.shape {
             _ if !source.schema().holds_token_ids() => vec![IMAGE, LABEL],
+            _ if is_flash(source, options) => {
+                [&[INPUT_IDS, LABELS, POSITION_IDS], &CU_SEQ_LENS[..], &MAX_LENGTH].concat()
+            }
+            _ if is_megatron(options) => {
+                vec![TOKENS, LABELS, LOSS_MASK, POSITION_IDS, CU_SEQLENS, MAX_SEQLEN]
+            }
             TokenLayout::Padded if self.pieces.is_none() => {
                 vec![INPUT_IDS, ATTENTION_MASK, LABELS, LENGTHS]
             }
@@ -169,6 +199,18 @@ impl BatchFields {
         let generated = match (self.shape, name) {
             (_, VALID) => Some(BatchField::Valid),
             _ if !schema.holds_token_ids() => None,
+            (_, ASSISTANT_MASKS) if self.masks.is_some() => Some(BatchField::AssistantMasks),
+            (_, name) if is_flash(source, options) && CU_SEQ_LENS.contains(&name) => {
+                Some(BatchField::CuSeqlens)
+            }
+            (_, name) if is_flash(source, options) && MAX_LENGTH.contains(&name) => {
+                Some(BatchField::MaxLength)
+            }
+            (_, TOKENS) if is_megatron(options) => Some(BatchField::InputIds),
+            (_, LOSS_MASK) if is_megatron(options) => Some(BatchField::LossMask),
+            (_, POSITION_IDS) if is_megatron(options) => Some(BatchField::PositionIds),
+            (_, CU_SEQLENS) if is_megatron(options) => Some(BatchField::CuSeqlens),
+            (_, MAX_SEQLEN) if is_megatron(options) => Some(BatchField::MaxSeqlen),
             (TokenLayout::Padded, ATTENTION_MASK) => Some(BatchField::AttentionMask),
             (TokenLayout::Padded, POSITION_IDS | CU_SEQLENS) if self.pieces.is_none() => None,
             (_, POSITION_IDS) => Some(BatchField::PositionIds),
@@ -211,13 +253,34 @@ impl BatchFields {
             field.is_decoded()
                 || matches!(field, BatchField::Label(_) | BatchField::Stored(..) | BatchField::StoredValid(_))
         };
-        self.pieces.is_some() || self.columns.iter().any(|(_, field)| stored(field))
+        self.pieces.is_some() || self.reads_masks() || self.columns.iter().any(|(_, field)| stored(field))
+    }
+
+    /// Returns whether batches have labels.
+    pub(super) fn has_labels(&self) -> bool {
+        self.columns.iter().any(|(_, field)| matches!(field, BatchField::Labels | BatchField::LossMask))
+    }
+
+    /// Returns whether it is needed which tokens are to be trained on.
+    pub(super) fn reads_masks(&self) -> bool {
+        let is_mask = |(_, field): &(String, BatchField)| *field == BatchField::AssistantMasks;
+        self.masks.is_some() && (self.has_labels() || self.columns.iter().any(is_mask))
     }
 
     /// Returns whether token ids are needed. Lengths, and columns that follow from them, are known from the plan.
     pub(super) fn reads_tokens(&self) -> bool {
-        self.columns.iter().any(|(_, field)| matches!(field, BatchField::InputIds | BatchField::Labels))
+        self.has_labels() || self.columns.iter().any(|(_, field)| *field == BatchField::InputIds)
     }
+}
+
+/// Returns whether the documents of a batch are one row without padding.
+fn is_flash(source: &dyn RecordSource, options: &LoaderOptions) -> bool {
+    options.text.packed == PackedLayout::Flash && source.schema().holds_token_ids()
+}
+
+/// Returns whether batches have the entries of Megatron-LM.
+fn is_megatron(options: &LoaderOptions) -> bool {
+    options.text.labels_for == Some(LabelsFor::Megatron)
 }
 
 /// Returns the index of the field with the ends of documents in rows that are already packed. It is needed whenever ids

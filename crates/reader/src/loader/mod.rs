@@ -58,14 +58,14 @@ pub use element::{DType, Element};
 pub use fields::{ATTENTION_MASK, LENGTHS, POSITION_IDS, VALID};
 pub use options::{
     Batching, Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageBatchOptions, ImageLayout, LabelsFor,
-    LoaderOptions, MAX_CROP, MAX_PREFETCH, MAX_THREADS, PadSide, StoredPacking, TextBatchOptions,
-    Undecodable,
+    LoaderOptions, MAX_CROP, MAX_PREFETCH, MAX_THREADS, PackedLayout, PadSide, StoredPacking,
+    TextBatchOptions, Undecodable,
 };
 /// Former names, which the options of a conversion have, too.
 #[doc(hidden)]
 pub use options::{ImageBatchOptions as ImageOptions, TextBatchOptions as TextOptions};
 pub use packed::CU_SEQLENS;
-pub use schedule::LoaderCounts;
+pub use schedule::{LoaderCounts, LoaderTotals};
 pub use single::decode_image;
 pub use state::{LoaderState, SavedPlan};
 
@@ -134,6 +134,9 @@ pub struct Loader {
     at: LoaderState,
     /// State after the batch that failed since then.
     after_failed: Option<LoaderState>,
+    /// The last batch that was returned, and the state before the first batch of its step or, if the batch before that
+    /// failed, before the failed one.
+    last: Option<(BatchId, LoaderState)>,
     /// Number of rows returned without their image.
     blank_rows: u64,
     /// Whether `at` was restored and no batch was requested since, so that [`Loader::set_epoch`] to its epoch changes
@@ -160,7 +163,8 @@ impl Loader {
         options.layout.share(micro_batches).map(drop)?;
         let assembler = Arc::new(Assembler::new(&source, &options)?);
         let at = plan.start(0)?;
-        let counts = LoaderCounts::new(plan, micro_batches, options.layout.world_size());
+        let counts =
+            LoaderCounts::new(plan, Arc::clone(&assembler), micro_batches, options.layout.world_size());
         Ok(Self {
             source,
             options,
@@ -169,6 +173,7 @@ impl Loader {
             finisher: None,
             at,
             after_failed: None,
+            last: None,
             blank_rows: 0,
             restored: false,
             engine: None,
@@ -242,10 +247,12 @@ impl Loader {
     fn hand_out(&mut self, made: MadeBatch) -> Option<Batch> {
         let failed = self.after_failed.take();
         let (batch, after) = made.unzip();
-        if let Some(after) = after.or(failed) {
-            self.at = after;
-        }
+        let before = after.or(failed).map(|after| std::mem::replace(&mut self.at, after));
         if let Some(batch) = &batch {
+            let (id, last) = (batch.id(), self.last.take());
+            let is_same_step = |last: &BatchId| (last.epoch, last.step) == (id.epoch, id.step);
+            let start = last.filter(|(last, _)| is_same_step(last)).map(|(_, start)| start);
+            self.last = start.or(before).map(|start| (id, start));
             self.blank_rows += batch.blank_rows().len() as u64;
         }
         batch
@@ -259,10 +266,11 @@ impl Loader {
         std::mem::forget(std::mem::replace(&mut self.source, source));
         let micro_batches = self.micro_batches();
         let plan = Arc::new(LoaderPlan::new(&self.source, &self.options, micro_batches)?);
-        let counts = LoaderCounts::new(plan, micro_batches, self.options.layout.world_size());
+        let assembler = Arc::new(Assembler::new(&self.source, &self.options)?);
+        let world_size = self.options.layout.world_size();
+        let counts = LoaderCounts::new(plan, Arc::clone(&assembler), micro_batches, world_size);
         std::mem::forget(std::mem::replace(&mut self.counts, counts));
-        let assembler = Assembler::new(&self.source, &self.options)?;
-        std::mem::forget(std::mem::replace(&mut self.assembler, Arc::new(assembler)));
+        std::mem::forget(std::mem::replace(&mut self.assembler, assembler));
         Ok(())
     }
 
@@ -301,6 +309,19 @@ impl Loader {
     /// Same as [`Loader::len`].
     pub fn steps(&self) -> Result<u64> {
         self.counts.steps(&self.at)
+    }
+
+    /// Returns the totals of all ranks in the step of the last batch, for example to normalize a loss. `None` before the
+    /// first batch, and after [`Loader::restore`].
+    ///
+    /// # Errors
+    ///
+    /// Same as [`LoaderCounts::totals`].
+    pub fn totals(&self) -> Result<Option<LoaderTotals>> {
+        match &self.last {
+            Some((id, start)) => self.counts.totals(id.epoch, id.step, start),
+            None => Ok(None),
+        }
     }
 
     /// Returns the counts of batches, which can be used while the loader is in use.
@@ -374,7 +395,7 @@ impl Loader {
         self.counts.plan().check(state)?;
         state.turns(self.options.layout, self.micro_batches()).map(drop)?;
         self.go_to(state.clone());
-        self.restored = true;
+        (self.restored, self.last) = (true, None);
         Ok(())
     }
 

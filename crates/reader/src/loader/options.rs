@@ -6,7 +6,7 @@ use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::RecordSource;
-use crate::batch::{BatchOptions, Layout, Lengths, Oversize, PackOptions};
+use crate::batch::{BatchOptions, BatchSize, Last, Layout, Lengths, Oversize, PackOptions};
 use crate::range::check_in_range;
 
 /// Default number of batches that are made before they are requested, in addition to one per thread.
@@ -125,7 +125,32 @@ impl LoaderOptions {
         check_in_range("threads", self.threads, 0..=MAX_THREADS)?;
         check_in_range("prefetch", self.in_flight(), 1..=MAX_PREFETCH)?;
         self.image.check()?;
-        self.text.check()
+        self.text.check()?;
+        let (last, is_flat) = match &self.batching {
+            Batching::Records(batches) => {
+                (batches.last, matches!(batches.size, BatchSize::MaxTokensUnpadded(_)))
+            }
+            Batching::Packed(packed) => (packed.last, false),
+        };
+        let is_flash = self.text.packed == PackedLayout::Flash;
+        if is_flash && last == Last::Pad {
+            return Err(Error::usage(
+                "last \"pad\" does not apply: with packed \"flash\", nothing is padded",
+            )
+            .help("use another policy for the last step"));
+        }
+        if self.text.labels_for == Some(LabelsFor::Megatron)
+            && (is_flash || is_flat || self.text.pad_side == PadSide::Left)
+        {
+            let cause = match (is_flash, is_flat) {
+                (true, _) => "packed \"flash\"",
+                (_, true) => "max_tokens_unpadded",
+                _ => "pad_side \"left\"",
+            };
+            return Err(Error::usage(format!("{cause} does not apply with labels_for \"megatron\""))
+                .help("Megatron-LM takes rows of one length that are padded at the right: use seq_len"));
+        }
+        Ok(())
     }
 }
 
@@ -319,6 +344,21 @@ pub enum LabelsFor {
     /// The next token of the document, for a loss that compares logits and labels position by position. The last token
     /// of a document has no label.
     NextToken,
+    /// The same labels, in batches with the entries of Megatron-LM's dataset for fine-tuning: `tokens`, `labels`,
+    /// `loss_mask`, `position_ids`, `cu_seqlens` and `max_seqlen`.
+    Megatron,
+}
+
+/// How several documents are laid out in one array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PackedLayout {
+    /// As the batching says: rows of one length, or an array of one dimension.
+    #[default]
+    Rows,
+    /// One row with all documents of the batch and no padding, and their boundaries in the arguments that models of Hugging
+    /// Face pass on to FlashAttention.
+    Flash,
 }
 
 /// What happens to rows of several documents that were packed when the dataset was made.
@@ -342,8 +382,10 @@ pub struct TextBatchOptions {
     /// Side of padding.
     pub pad_side: PadSide,
     /// The convention of `labels`. `None`: [`LabelsFor::NextToken`] in packed rows, [`LabelsFor::HuggingFace`] in all
-    /// others.
+    /// others and with [`PackedLayout::Flash`].
     pub labels_for: Option<LabelsFor>,
+    /// How several documents are laid out.
+    pub packed: PackedLayout,
     /// What happens to rows that were packed when the dataset was made.
     pub stored_packing: StoredPacking,
 }
@@ -351,7 +393,10 @@ pub struct TextBatchOptions {
 impl TextBatchOptions {
     /// Returns the convention of `labels` in packed rows, or in all others.
     pub fn labels_in(&self, is_packed: bool) -> LabelsFor {
-        let default = if is_packed { LabelsFor::NextToken } else { LabelsFor::HuggingFace };
+        let default = match (is_packed, self.packed) {
+            (true, PackedLayout::Rows) => LabelsFor::NextToken,
+            _ => LabelsFor::HuggingFace,
+        };
         self.labels_for.unwrap_or(default)
     }
 

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::packing::Row;
 
+use super::assemble::Assembler;
 use super::batch::BatchId;
-use super::options::{Batching, LoaderOptions};
+use super::options::{Batching, LabelsFor, LoaderOptions, PackedLayout};
 use super::state::{LoaderState, SavedPlan};
 use crate::RecordSource;
 use crate::batch::{BatchPlan, Layout, MicroBatch, PackPlan, PackState, PackedStep, Position};
@@ -248,12 +249,29 @@ struct PackedSteps {
     ready: BTreeMap<u64, (Arc<KnownStep>, u64)>,
 }
 
+/// Totals of all ranks in one global step. Every rank computes the same numbers, without communication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoaderTotals {
+    /// Number of rows that hold a record or, when packed, tokens.
+    pub rows: u64,
+    /// Sum of the lengths.
+    pub tokens: u64,
+    /// Sum of rows × width.
+    pub padded_tokens: u64,
+    /// Number of positions with a label, in packed rows.
+    pub labels: Option<u64>,
+    /// Number of tokens that the loss is computed on: the sum of [`Batch::trained`](super::Batch::trained).
+    pub trained: Option<u64>,
+}
+
 /// Counts the steps and batches of the epochs of a [`Loader`](super::Loader) and has its plan. It does not depend on the
 /// position of the loader, so it can be used while another thread, or the caller of a
 /// [`BatchFinisher`](super::BatchFinisher), uses the loader.
 #[derive(Debug, Clone)]
 pub struct LoaderCounts {
     plan: Arc<LoaderPlan>,
+    assembler: Arc<Assembler>,
     micro_batches: u64,
     world_size: u64,
     /// The start of the epoch whose steps were last counted, and their number.
@@ -261,8 +279,13 @@ pub struct LoaderCounts {
 }
 
 impl LoaderCounts {
-    pub(super) fn new(plan: Arc<LoaderPlan>, micro_batches: u64, world_size: u64) -> Self {
-        Self { plan, micro_batches, world_size, known: Arc::default() }
+    pub(super) fn new(
+        plan: Arc<LoaderPlan>,
+        assembler: Arc<Assembler>,
+        micro_batches: u64,
+        world_size: u64,
+    ) -> Self {
+        Self { plan, assembler, micro_batches, world_size, known: Arc::default() }
     }
 
     pub(super) fn plan(&self) -> &Arc<LoaderPlan> {
@@ -304,6 +327,55 @@ impl LoaderCounts {
         let steps = self.plan.steps(&start)?;
         *known = Some((start, steps));
         Ok(steps)
+    }
+
+    /// Returns the totals of all ranks in step `step` of `epoch`. `start` is a state before it in the same epoch, the closer
+    /// the faster. `None` if the epoch of packed rows has no such step.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`BatchPlan::totals`] and [`PackPlan::steps`]; if the records mark the tokens to train on, also as
+    /// [`RecordSource::get_many`].
+    pub fn totals(&self, epoch: u64, step: u64, start: &LoaderState) -> Result<Option<LoaderTotals>> {
+        let text = &self.assembler.options().text;
+        // Nothing is padded.
+        let is_flash = text.packed == PackedLayout::Flash && self.assembler.is_text();
+        let (plan, start) = match (&*self.plan, &start.plan) {
+            (LoaderPlan::Records(plan), _) => {
+                let at = Position { epoch, step };
+                let batch = |index| plan.micro_batch(at, index);
+                let batches = (0..self.micro_batches).map(batch).collect::<Result<Vec<_>>>()?;
+                let (totals, trained) = (plan.totals(at)?, self.assembler.trained_in_records(&batches)?);
+                return Ok(Some(LoaderTotals {
+                    rows: totals.records,
+                    tokens: totals.tokens,
+                    padded_tokens: if is_flash { totals.tokens } else { totals.padded_tokens },
+                    labels: None,
+                    trained,
+                }));
+            }
+            (LoaderPlan::Packed(plan), SavedPlan::Packed(start)) => (plan, start),
+            (LoaderPlan::Packed(_), SavedPlan::Records(_)) => return Ok(None),
+        };
+        // Batches that could not be made may lie between the start and the step.
+        let is_before = |next: &Result<(PackedStep, _)>| matches!(next, Ok((next, _)) if next.step < step);
+        let Some((step, _)) = plan.steps(start)?.find(|next| !is_before(next)).transpose()? else {
+            return Ok(None);
+        };
+        let trained = self.assembler.trained_in_rows(&step.rows)?;
+        let labels = match text.labels_in(true) {
+            LabelsFor::NextToken | LabelsFor::Megatron => step.labels(),
+            LabelsFor::HuggingFace => step.tokens_after_first(),
+        };
+        let (rows, tokens) = (step.rows.len() as u64, step.tokens());
+        let padded_tokens = if is_flash { tokens } else { rows.saturating_mul(plan.options().seq_len) };
+        Ok(Some(LoaderTotals {
+            rows,
+            tokens,
+            padded_tokens,
+            labels: Some(trained.unwrap_or(labels)),
+            trained,
+        }))
     }
 
     /// Returns the number of micro-batches of this rank per step.

@@ -4,15 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, Result};
-use dsconvert_dataset::packing::{IGNORE_LABEL, MAX_SEQ_LEN, Row};
+use dsconvert_dataset::packing::{IGNORE_LABEL, MAX_SEQ_LEN, Piece, Row};
 use dsconvert_dataset::sample::Ids;
-use dsconvert_dataset::schema::IdWidth;
+use dsconvert_dataset::schema::{ASSISTANT_MASKS, IdWidth};
 
 use super::array::Array;
 use super::batch::Column;
 use super::element::Element;
 use super::fields::{BatchField, TokenLayout};
-use super::options::{LabelsFor, PadSide, TextBatchOptions};
+use super::options::{LabelsFor, PackedLayout, PadSide, TextBatchOptions};
 use super::packed::{StoredPiece, StoredPieces};
 use super::pool::Pool;
 use crate::batch::MicroBatch;
@@ -95,11 +95,149 @@ fn check_ids<T: TokenId>(ids: &Ids<&[u8]>, record: u64, length: u64) -> Result<(
     Ok(())
 }
 
+/// Returns an error unless `mask` has a value for each of the `tokens` of a record.
+fn check_mask(mask: &[u8], record: u64, tokens: usize) -> Result<()> {
+    if mask.len() == tokens {
+        return Ok(());
+    }
+    let what = format!("the record has {tokens} tokens, but {} values in {ASSISTANT_MASKS:?}", mask.len());
+    Err(Error::corrupt(what).at_row(record))
+}
+
+/// Which tokens of a piece are labels, and of which positions.
+#[derive(Debug, Clone, Copy)]
+struct LabelRule {
+    labels_for: LabelsFor,
+    /// Whether the first token of a piece has no label, when labels are the tokens themselves.
+    masks_first: bool,
+}
+
+impl LabelRule {
+    /// Returns the tokens that are labels, as far as the mask allows.
+    fn tokens(self, piece: StoredPiece) -> Range<usize> {
+        match self.labels_for {
+            LabelsFor::HuggingFace => (piece.start + usize::from(self.masks_first)).min(piece.end)..piece.end,
+            // A piece that was cut also has a next token.
+            LabelsFor::NextToken | LabelsFor::Megatron => {
+                let start = piece.start + 1;
+                start..piece.stored_end.min(piece.end + 1).max(start)
+            }
+        }
+    }
+
+    /// Writes what belongs to the labels of the positions of `piece` with `copy`, and `ignored` where there is no label:
+    /// also where `mask`, that of the record, is 0.
+    fn write<T: Element>(
+        self,
+        piece: StoredPiece,
+        mask: Option<&[u8]>,
+        ignored: T,
+        out: &mut [T],
+        copy: impl FnOnce(Range<usize>, &mut [T]),
+    ) {
+        let tokens = self.tokens(piece);
+        // A label belongs to the position of its token, or to the one before.
+        let before = if self.labels_for == LabelsFor::HuggingFace { tokens.start - piece.start } else { 0 };
+        let (unlabeled, rest) = out.split_at_mut(before.min(out.len()));
+        let (labels, after) = rest.split_at_mut(tokens.len().min(rest.len()));
+        unlabeled.fill(ignored);
+        after.fill(ignored);
+        copy(tokens.clone(), labels);
+        if let Some(mask) = mask {
+            let flags = mask.get(tokens).unwrap_or_default();
+            labels
+                .iter_mut()
+                .zip(flags)
+                .filter(|(_, flag)| **flag == 0)
+                .for_each(|(slot, _)| *slot = ignored);
+        }
+    }
+}
+
+/// Returns the number of tokens of `piece` that the loss is computed on. A model never predicts the first one.
+pub(super) fn trained(labels_for: LabelsFor, piece: StoredPiece, mask: Option<&[u8]>) -> u64 {
+    let tokens = LabelRule { labels_for, masks_first: true }.tokens(piece);
+    let count = match mask {
+        None => tokens.len(),
+        Some(mask) => mask.get(tokens).unwrap_or_default().iter().filter(|flag| **flag != 0).count(),
+    };
+    count as u64
+}
+
+/// Calls `each` with the pieces of `row`, of which `used` of the `stored` tokens are used: those in `pieces`, or one.
+pub(super) fn each_piece(
+    pieces: Option<&StoredPieces>,
+    row: usize,
+    used: usize,
+    stored: usize,
+    each: impl FnMut(StoredPiece),
+) {
+    let whole = [StoredPiece { start: 0, end: used, stored_end: stored }];
+    pieces.map_or(&whole[..], |pieces| pieces.row(row)).iter().copied().for_each(each);
+}
+
+/// The boundaries of documents in rows of `width`, as the datasets of Megatron-LM have them: the padding of a row belongs to
+/// its last document.
+struct MegatronRows {
+    width: usize,
+    /// The ends of the pieces of each row.
+    ends: Vec<Vec<usize>>,
+}
+
+impl MegatronRows {
+    fn new(width: usize, mut ends: Vec<Vec<usize>>) -> Self {
+        for row in &mut ends {
+            row.pop();
+            row.push(width);
+        }
+        Self { width, ends }
+    }
+
+    fn column<T: TokenId>(&self, field: BatchField, pool: &Arc<Pool>) -> Result<Column> {
+        let rows = self.ends.len();
+        let array = match field {
+            BatchField::MaxSeqlen => {
+                let longest = self.ends.iter().map(|ends| lens(ends).max().unwrap_or(0) as i32);
+                Array::new(vec![rows], longest.collect(), Some(Arc::clone(pool)))
+            }
+            BatchField::CuSeqlens => {
+                let width = self.width + 1;
+                let mut out = pool.take_many::<i32>(checked_area(rows, width)?)?;
+                for (slots, row) in out.chunks_exact_mut(width).zip(&self.ends) {
+                    slots.fill(self.width as i32);
+                    let ends = std::iter::once(&0).chain(row);
+                    slots.iter_mut().zip(ends).for_each(|(slot, end)| *slot = *end as i32);
+                }
+                Array::new(vec![rows, width], out, Some(Arc::clone(pool)))
+            }
+            _ => {
+                let mut out = pool.take_many::<T>(checked_area(rows, self.width)?)?;
+                let mut rest = out.as_mut_slice();
+                for len in self.ends.iter().flat_map(|ends| lens(ends)) {
+                    let len = len.min(rest.len());
+                    let (slots, after) = std::mem::take(&mut rest).split_at_mut(len);
+                    number(slots);
+                    rest = after;
+                }
+                Array::new(vec![rows, self.width], out, Some(Arc::clone(pool)))
+            }
+        };
+        Ok(Column::Array(array))
+    }
+}
+
+/// Returns the lengths of the pieces of a row that end at `ends`.
+fn lens(ends: &[usize]) -> impl Iterator<Item = usize> {
+    std::iter::once(&0).chain(ends).zip(ends).map(|(start, end)| end - start)
+}
+
 /// The columns of a batch of one record per row that come from token ids and their lengths. `ids` is empty if no
 /// column needs them.
 pub(super) struct TokenRows<'a> {
     pub(super) batch: &'a MicroBatch,
     pub(super) ids: &'a [Ids<&'a [u8]>],
+    /// Which tokens are to be trained on; empty if all of them are, or no column needs it.
+    pub(super) masks: &'a [&'a [u8]],
     /// The documents of rows that were packed when the dataset was made. If `None`, each row is one document.
     pub(super) pieces: Option<&'a StoredPieces>,
     pub(super) options: &'a TextBatchOptions,
@@ -110,34 +248,60 @@ impl TokenRows<'_> {
     pub(super) fn column<T: TokenId>(&self, shape: TokenLayout, field: BatchField) -> Result<Column> {
         match (field, shape) {
             (BatchField::Lengths, _) => Ok(self.lengths()),
+            (BatchField::MaxLength, _) => Ok(Column::Number(self.longest(shape))),
+            (
+                BatchField::CuSeqlens | BatchField::MaxSeqlen | BatchField::PositionIds,
+                TokenLayout::Padded,
+            ) if self.options.labels_for == Some(LabelsFor::Megatron) => {
+                MegatronRows::new(to_usize(self.batch.width)?, self.ends()?).column::<T>(field, self.pool)
+            }
             (BatchField::CuSeqlens, _) => self.cu_seqlens(shape),
-            (BatchField::AttentionMask, _) => self.padded::<T>(fill(T::default()), |_, out| {
+            (BatchField::AttentionMask, _) => self.arranged::<T>(shape, fill(T::default()), |_, out| {
                 out.fill(T::from_i64(1));
                 Ok(())
             }),
-            (BatchField::InputIds, TokenLayout::Padded) => {
-                self.padded(fill(T::from_u32(self.options.pad_id)), |row, out| self.ids(row, out))
-            }
-            (BatchField::Labels, TokenLayout::Padded) => {
-                // Nothing, or padding, precedes the first token of a row.
-                let masks_first = self.pieces.is_some() || self.options.pad_side == PadSide::Left;
-                self.padded(fill(T::from_i64(IGNORE_LABEL)), |row, out| self.labels(row, masks_first, out))
-            }
             // The padding is one more piece, as in rows that are packed at read time.
-            (BatchField::PositionIds, TokenLayout::Padded) => {
-                self.padded::<T>(number, |row, out| self.positions(row, out))
+            (BatchField::PositionIds, _) => {
+                self.arranged::<T>(shape, number, |row, out| self.positions(row, out))
             }
-            (BatchField::PositionIds, _) => self.flat(|row, out: &mut [T]| self.positions(row, out)),
-            // A model that shifts labels itself would predict the first token from the previous record.
-            (BatchField::Labels, _) => self.flat(|row, out: &mut [T]| self.labels(row, true, out)),
-            _ => self.flat(|row, out: &mut [T]| self.ids(row, out)),
+            (BatchField::Labels, _) => {
+                let ignored = T::from_i64(IGNORE_LABEL);
+                self.arranged(shape, fill(ignored), |row, out: &mut [T]| {
+                    let Some(ids) = self.ids_of::<T>(row, out.len())? else { return Ok(()) };
+                    self.labels(shape, row, ignored, out, |tokens, out| copy_ids(ids, tokens, out));
+                    Ok(())
+                })
+            }
+            (BatchField::LossMask, _) => self.arranged(shape, fill(0f32), |row, out| {
+                self.labels(shape, row, 0.0, out, |_, out| out.fill(1.0));
+                Ok(())
+            }),
+            (BatchField::AssistantMasks, _) => self.arranged(shape, fill(0i8), |row, out| {
+                copy_flags(self.mask(row).unwrap_or_default(), out);
+                Ok(())
+            }),
+            _ => self.arranged(shape, fill(T::from_u32(self.options.pad_id)), |row, out| self.ids(row, out)),
         }
+    }
+
+    /// Returns the array of one record per row, or of the records one after another.
+    fn arranged<T: Element>(
+        &self,
+        shape: TokenLayout,
+        pad: impl Fn(&mut [T]),
+        write: impl Fn(usize, &mut [T]) -> Result<()>,
+    ) -> Result<Column> {
+        if shape == TokenLayout::Padded { self.padded(pad, write) } else { self.flat(write) }
     }
 
     /// Checks that the records are at least as long as the index states, before memory is allocated.
     pub(super) fn check(&self) -> Result<()> {
         for ((ids, &record), &length) in self.ids.iter().zip(&self.batch.records).zip(&self.batch.lengths) {
             check_ids::<i64>(ids, record, length)?;
+        }
+        for ((row, mask), &record) in self.masks.iter().enumerate().zip(&self.batch.records) {
+            let used = self.batch.lengths.get(row).map_or(0, |&length| length as usize);
+            check_mask(mask, record, self.stored(row, mask.len().max(used)))?;
         }
         Ok(())
     }
@@ -157,43 +321,72 @@ impl TokenRows<'_> {
         Ok(())
     }
 
-    /// Calls `each` with the pieces of `row` and their part of `out`. `stored` is the number of stored tokens.
-    fn each_piece<T>(&self, row: usize, stored: usize, out: &mut [T], each: impl Fn(StoredPiece, &mut [T])) {
-        let whole = [StoredPiece { start: 0, end: out.len(), stored_end: stored }];
-        let pieces = self.pieces.map_or(&whole[..], |pieces| pieces.row(row));
-        for &piece in pieces {
+    /// Returns the mask of `row`, if only some tokens are to be trained on.
+    fn mask(&self, row: usize) -> Option<&[u8]> {
+        self.masks.get(row).copied()
+    }
+
+    /// Returns the number of stored tokens of `row`, of which `used` are used.
+    fn stored(&self, row: usize, used: usize) -> usize {
+        self.ids.get(row).map_or(used, Ids::len)
+    }
+
+    /// Calls `each` with the pieces of `row` and their part of `out`.
+    fn each_piece<T>(&self, row: usize, out: &mut [T], mut each: impl FnMut(StoredPiece, &mut [T])) {
+        each_piece(self.pieces, row, out.len(), self.stored(row, out.len()), |piece| {
             if let Some(part) = out.get_mut(piece.start..piece.end) {
                 each(piece, part);
             }
-        }
+        });
     }
 
-    /// Writes the labels of `row`. `masks_first`: whether the first token of each piece has no label, when labels are
-    /// the tokens themselves.
-    fn labels<T: TokenId>(&self, row: usize, masks_first: bool, out: &mut [T]) -> Result<()> {
-        let Some(ids) = self.ids_of::<T>(row, out.len())? else { return Ok(()) };
+    /// Writes the labels of `row`, or what belongs to them, with `copy`, which receives the tokens, and `ignored` where there
+    /// is none.
+    fn labels<T: Element>(
+        &self,
+        shape: TokenLayout,
+        row: usize,
+        ignored: T,
+        out: &mut [T],
+        copy: impl Fn(Range<usize>, &mut [T]),
+    ) {
+        // In padded rows, nothing may precede the first token. Elsewhere, a model that shifts labels itself would predict it
+        // from the previous record or from padding. A masked dataset has a label only where it can be predicted.
+        let masks_first = shape != TokenLayout::Padded
+            || self.pieces.is_some()
+            || self.options.pad_side == PadSide::Left
+            || !self.masks.is_empty();
+        let rule = LabelRule { labels_for: self.options.labels_in(self.pieces.is_some()), masks_first };
+        self.each_piece(row, out, |piece, out| rule.write(piece, self.mask(row), ignored, out, &copy));
+    }
+
+    /// Returns the number of tokens that the loss is computed on.
+    pub(super) fn trained(&self) -> u64 {
         let labels_for = self.options.labels_in(self.pieces.is_some());
-        self.each_piece(row, ids.len(), out, |piece, out| match labels_for {
-            LabelsFor::HuggingFace => {
-                copy_ids(ids, piece.start..piece.end, out);
-                if let (Some(first), true) = (out.first_mut(), masks_first) {
-                    *first = T::from_i64(IGNORE_LABEL);
-                }
-            }
-            LabelsFor::NextToken => {
-                // A piece that was cut also has a next token.
-                let known = piece.stored_end.saturating_sub(1).min(piece.end).saturating_sub(piece.start);
-                copy_ids(ids, piece.start + 1..piece.start + 1 + known, out);
-                out.iter_mut().skip(known).for_each(|slot| *slot = T::from_i64(IGNORE_LABEL));
-            }
-        });
-        Ok(())
+        let mut count = 0;
+        for (row, &length) in self.batch.lengths.iter().enumerate() {
+            let used = length as usize; // the ids were checked to be as many
+            each_piece(self.pieces, row, used, self.stored(row, used), |piece| {
+                count += trained(labels_for, piece, self.mask(row));
+            });
+        }
+        count
     }
 
     /// Writes 0, 1, 2, … in each piece.
     fn positions<T: TokenId>(&self, row: usize, out: &mut [T]) -> Result<()> {
-        self.each_piece(row, out.len(), out, |_, out| number(out));
+        self.each_piece(row, out, |_, out| number(out));
         Ok(())
+    }
+
+    /// Returns the ends of the pieces of each row.
+    fn ends(&self) -> Result<Vec<Vec<usize>>> {
+        let mut ends = vec![Vec::new(); to_usize(self.batch.rows())?];
+        for ((row, ends), &length) in ends.iter_mut().enumerate().zip(&self.batch.lengths) {
+            let used = to_usize(length)?;
+            each_piece(self.pieces, row, used, used, |piece| ends.push(piece.end));
+        }
+        Ok(ends)
     }
 
     /// Returns the length of the longest record or, if packed, piece. Padding at the end of a packed row is a piece.
@@ -209,7 +402,7 @@ impl TokenRows<'_> {
     }
 
     /// Returns an array of rows × width. `write` fills the tokens, `pad` the padding.
-    fn padded<T: TokenId>(
+    fn padded<T: Element>(
         &self,
         pad: impl Fn(&mut [T]),
         write: impl Fn(usize, &mut [T]) -> Result<()>,
@@ -232,7 +425,7 @@ impl TokenRows<'_> {
     }
 
     /// Returns an array of all tokens.
-    fn flat<T: TokenId>(&self, write: impl Fn(usize, &mut [T]) -> Result<()>) -> Result<Column> {
+    fn flat<T: Element>(&self, write: impl Fn(usize, &mut [T]) -> Result<()>) -> Result<Column> {
         let tokens = to_usize(self.batch.tokens())?;
         let mut out = self.pool.take_many::<T>(tokens)?;
         let mut rest = out.as_mut_slice();
@@ -241,7 +434,8 @@ impl TokenRows<'_> {
             write(row, slots)?;
             rest = after;
         }
-        Ok(Column::Array(Array::new(vec![tokens], out, Some(Arc::clone(self.pool)))))
+        let shape = if self.options.packed == PackedLayout::Flash { vec![1, tokens] } else { vec![tokens] };
+        Ok(Column::Array(Array::new(shape, out, Some(Arc::clone(self.pool)))))
     }
 
     fn lengths(&self) -> Column {
@@ -286,85 +480,167 @@ pub(super) struct PackedRows<'a> {
     pub(super) rows: &'a [Row],
     pub(super) filler_rows: u64,
     pub(super) seq_len: u64,
-    /// One for each piece of each row.
+    /// One for each piece of each row; empty if no column needs them.
     pub(super) ids: &'a [Ids<&'a [u8]>],
+    /// Which tokens of the document of each piece are to be trained on; empty if all of them are, or no column needs it.
+    pub(super) masks: &'a [&'a [u8]],
     pub(super) options: &'a TextBatchOptions,
     pub(super) pool: &'a Arc<Pool>,
 }
 
 impl PackedRows<'_> {
     pub(super) fn column<T: TokenId>(&self, field: BatchField) -> Result<Column> {
+        let rule = LabelRule { labels_for: self.options.labels_in(true), masks_first: true };
+        let is_megatron = rule.labels_for == LabelsFor::Megatron;
         match field {
+            BatchField::MaxLength => Ok(Column::Number(self.longest())),
+            BatchField::CuSeqlens | BatchField::MaxSeqlen | BatchField::PositionIds if is_megatron => {
+                MegatronRows::new(to_usize(self.seq_len)?, self.ends()).column::<T>(field, self.pool)
+            }
             BatchField::CuSeqlens => self.cu_seqlens(),
-            BatchField::PositionIds => self.filled::<T>(
-                |_, _, _, out| {
-                    number(out);
+            BatchField::PositionIds => self.filled::<T>(number, |_, _, out| {
+                number(out);
+                Ok(())
+            }),
+            BatchField::Labels => {
+                let ignored = T::from_i64(IGNORE_LABEL);
+                self.filled(fill(ignored), |at, piece, out| {
+                    let (ids, mask) = (self.ids_of::<T>(at, piece)?, self.masks.get(at).copied());
+                    rule.write(stored(piece), mask, ignored, out, |tokens, out| copy_ids(ids, tokens, out));
                     Ok(())
-                },
-                number,
-            ),
-            BatchField::Labels if self.options.labels_in(true) == LabelsFor::HuggingFace => self.filled::<T>(
-                |ids, start, _, out| {
-                    copy_ids(ids, start..start + out.len(), out);
-                    // A model that shifts labels itself would predict it from the previous piece.
-                    out.iter_mut().take(1).for_each(|slot| *slot = T::from_i64(IGNORE_LABEL));
-                    Ok(())
-                },
-                |pads| pads.fill(T::from_i64(IGNORE_LABEL)),
-            ),
-            BatchField::Labels => self.filled::<T>(
-                |ids, start, ends, out| {
-                    let labels = out.len() - usize::from(ends);
-                    copy_ids(ids, start + 1..start + 1 + labels, out);
-                    out.iter_mut().skip(labels).for_each(|slot| *slot = T::from_i64(IGNORE_LABEL));
-                    Ok(())
-                },
-                |pads| pads.fill(T::from_i64(IGNORE_LABEL)),
-            ),
-            _ => self.filled::<T>(
-                |ids, start, _, out| {
-                    copy_ids(ids, start..start + out.len(), out);
-                    Ok(())
-                },
-                |pads| pads.fill(T::from_u32(self.options.pad_id)),
-            ),
+                })
+            }
+            BatchField::LossMask => self.filled(fill(0f32), |at, piece, out| {
+                rule.write(stored(piece), self.masks.get(at).copied(), 0.0, out, |_, out| out.fill(1.0));
+                Ok(())
+            }),
+            BatchField::AssistantMasks => self.filled(fill(0i8), |at, piece, out| {
+                let mask = self.masks.get(at).copied().unwrap_or_default();
+                copy_flags(mask.get(stored(piece).start..).unwrap_or_default(), out);
+                Ok(())
+            }),
+            _ => self.filled(fill(T::from_u32(self.options.pad_id)), |at, piece, out| {
+                let (ids, start) = (self.ids_of::<T>(at, piece)?, stored(piece).start);
+                copy_ids(ids, start..start + out.len(), out);
+                Ok(())
+            }),
         }
     }
 
-    /// Returns an array of rows × `seq_len`. `write` fills the positions of a piece (arguments: ids, first token,
-    /// whether the document ends, positions), `pad` the end of a row.
-    fn filled<T: TokenId>(
-        &self,
-        write: impl Fn(&Ids<&[u8]>, usize, bool, &mut [T]) -> Result<()>,
-        pad: impl Fn(&mut [T]),
-    ) -> Result<Column> {
-        let (rows, width) = (to_usize(self.rows.len() as u64 + self.filler_rows)?, to_usize(self.seq_len)?);
-        let mut out = self.pool.take_many::<T>(checked_area(rows, width)?)?;
-        let mut all = self.ids.iter();
-        let none = Row::default();
-        let filled = self.rows.iter().chain(std::iter::repeat(&none));
-        for (slots, row) in out.chunks_exact_mut(width.max(1)).take(rows).zip(filled) {
-            let mut rest = slots;
-            for piece in &row.pieces {
-                let ids = all.next().ok_or_else(|| Error::internal("a piece has no record"))?;
-                // One more than the inputs, for the label of the last.
-                check_ids::<T>(ids, piece.document, piece.inputs().end + u64::from(!piece.ends))?;
-                let len = to_usize(piece.len)?.min(rest.len());
-                let (piece_slots, after) = std::mem::take(&mut rest).split_at_mut(len);
-                write(ids, to_usize(piece.start)?, piece.ends, piece_slots)?;
-                rest = after;
-            }
-            pad(rest);
+    fn is_flash(&self) -> bool {
+        self.options.packed == PackedLayout::Flash
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.rows.iter().flat_map(|row| &row.pieces)
+    }
+
+    /// Checks that each mask has a value for each token of its document, before one is used.
+    pub(super) fn check(&self) -> Result<()> {
+        for ((at, mask), piece) in self.masks.iter().enumerate().zip(self.pieces()) {
+            let tokens = match self.ids.get(at) {
+                Some(ids) => ids.len(),
+                None => mask.len().max(stored(piece).end),
+            };
+            check_mask(mask, piece.document, tokens)?;
         }
-        Ok(Column::Array(Array::new(vec![rows, width], out, Some(Arc::clone(self.pool)))))
+        Ok(())
+    }
+
+    /// Returns the number of tokens that the loss is computed on.
+    pub(super) fn trained(&self) -> u64 {
+        let labels_for = self.options.labels_in(true);
+        let each = self.pieces().enumerate();
+        each.map(|(at, piece)| trained(labels_for, stored(piece), self.masks.get(at).copied())).sum()
+    }
+
+    /// Returns the ids of the document of piece number `at`.
+    fn ids_of<T: TokenId>(&self, at: usize, piece: &Piece) -> Result<&Ids<&[u8]>> {
+        let ids = self.ids.get(at).ok_or_else(|| Error::internal("a piece has no record"))?;
+        // One more than the inputs, for the label of the last.
+        check_ids::<T>(ids, piece.document, piece.inputs().end + u64::from(!piece.ends))?;
+        Ok(ids)
+    }
+
+    /// Returns an array of rows × `seq_len` or, without padding, one row of all pieces. `pad` fills the end of a row, `write`
+    /// the positions of a piece (arguments: its number in the batch, the piece, the positions).
+    fn filled<T: Element>(
+        &self,
+        pad: impl Fn(&mut [T]),
+        write: impl Fn(usize, &Piece, &mut [T]) -> Result<()>,
+    ) -> Result<Column> {
+        let shape = match self.is_flash() {
+            true => vec![1, to_usize(self.rows.iter().map(Row::tokens).sum())?],
+            false => vec![to_usize(self.rows.len() as u64 + self.filler_rows)?, to_usize(self.seq_len)?],
+        };
+        let area = shape.iter().try_fold(1, |area, side| checked_area(area, *side))?;
+        let mut out = self.pool.take_many::<T>(area)?;
+        let mut left = out.get_mut(..area).unwrap_or_default();
+        let mut at = 0;
+        for row in self.rows {
+            let width = if self.is_flash() { row.tokens() } else { self.seq_len };
+            let width = to_usize(width)?.min(left.len());
+            let (mut slots, after) = std::mem::take(&mut left).split_at_mut(width);
+            for piece in &row.pieces {
+                let len = to_usize(piece.len)?.min(slots.len());
+                let (of_piece, rest) = slots.split_at_mut(len);
+                write(at, piece, of_piece)?;
+                (slots, at) = (rest, at + 1);
+            }
+            pad(slots);
+            left = after;
+        }
+        left.chunks_exact_mut(to_usize(self.seq_len)?.max(1)).for_each(pad);
+        Ok(Column::Array(Array::new(shape, out, Some(Arc::clone(self.pool)))))
+    }
+
+    /// Returns the length of the longest piece. Padding at the end of a row is a piece.
+    pub(super) fn longest(&self) -> u64 {
+        let padding = self.rows.iter().map(|row| self.seq_len.saturating_sub(row.tokens()));
+        let fillers = (self.filler_rows > 0).then_some(self.seq_len);
+        let padding = padding.chain(fillers).filter(|_| !self.is_flash());
+        self.pieces().map(|piece| piece.len).chain(padding).max().unwrap_or(0)
+    }
+
+    /// Returns the ends of the pieces of each row.
+    fn ends(&self) -> Vec<Vec<usize>> {
+        let of_row = |row: &Row| {
+            let mut end = 0;
+            let lens = row.pieces.iter().map(|piece| stored(piece).end - stored(piece).start);
+            lens.map(|len| {
+                end += len;
+                end
+            })
+            .collect()
+        };
+        let fillers = std::iter::repeat_n(Vec::new(), self.filler_rows as usize);
+        self.rows.iter().map(of_row).chain(fillers).collect()
     }
 
     fn cu_seqlens(&self) -> Result<Column> {
-        let mut rows = self.rows.to_vec();
-        rows.extend(std::iter::repeat_n(Row::default(), to_usize(self.filler_rows)?));
-        let ends = dsconvert_dataset::packing::cu_seqlens(&rows, self.seq_len)?;
+        let ends = if self.is_flash() {
+            let row = Row { pieces: self.pieces().copied().collect() };
+            let tokens = row.tokens();
+            dsconvert_dataset::packing::cu_seqlens(&[row], tokens)?
+        } else {
+            let mut rows = self.rows.to_vec();
+            rows.extend(std::iter::repeat_n(Row::default(), to_usize(self.filler_rows)?));
+            dsconvert_dataset::packing::cu_seqlens(&rows, self.seq_len)?
+        };
         Ok(Column::Array(Array::new(vec![ends.len()], ends, Some(Arc::clone(self.pool)))))
     }
+}
+
+/// Returns a piece of a document as part of its record. A piece whose document is cut there has one more token.
+pub(super) fn stored(piece: &Piece) -> StoredPiece {
+    // The ids of the record were, or are, compared with it: they are as many.
+    let (start, end) = (piece.start as usize, piece.inputs().end as usize);
+    StoredPiece { start, end, stored_end: end + usize::from(!piece.ends) }
+}
+
+/// Writes the first flags to `out`.
+fn copy_flags(flags: &[u8], out: &mut [i8]) {
+    out.iter_mut().zip(flags).for_each(|(slot, flag)| *slot = flag.cast_signed());
 }
 
 /// Returns a function that fills with `value`.

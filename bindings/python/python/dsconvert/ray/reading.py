@@ -33,6 +33,7 @@ TYPES: dict[str, str | tuple[str, str]] = {
     "label": "int64",
     "ids<u16>": ("list_", "uint16"),
     "ids<u32>": ("list_", "uint32"),
+    "flags": ("list_", "int8"),
 }
 """Field types, and the pyarrow functions that create the types of their columns."""
 
