@@ -76,6 +76,10 @@ options! {
             /// Handling of chats of which the template leaves out a message, reasoning or tool calls
             [serde(with = "as_text", skip_serializing_if = "is_default")]
             not_rendered: NotRendered = NotRendered::default(), "POLICY";
+
+            /// Accept a template that writes markers such as <|end|> that are no tokens of the tokenizer
+            [serde(skip_serializing_if = "is_default")]
+            allow_unknown_markers: bool = false, "";
         }
         groups {}
         values {
@@ -303,6 +307,7 @@ impl ChatRecipe {
                 ("special_in_content", self.special_in_content != only.special_in_content),
                 ("history_thinking", self.history_thinking != only.history_thinking),
                 ("not_rendered", self.not_rendered != only.not_rendered),
+                ("allow_unknown_markers", self.allow_unknown_markers),
             ];
             if let Some((name, _)) = named.into_iter().find(|(_, is_given)| *is_given) {
                 return refuse(

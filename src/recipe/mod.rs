@@ -154,6 +154,7 @@ mod tests {
         ("add_bos", "true"),
         ("add_eos", "true"),
         ("add_special_tokens", "true"),
+        ("allow_unknown_markers", "true"),
         ("animated", "reject"),
         ("background", "#102030"),
         ("baseline", "true"),

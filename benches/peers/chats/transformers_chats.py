@@ -1,6 +1,6 @@
 """Tokenizes chats with `transformers`: `apply_chat_template(tokenize=True)` on batches, with the chat template of a model.
 
-    python transformers_chats.py CHATS.jsonl MODEL_FOLDER [--mask] [--batch 1000]
+    python transformers_chats.py CHATS.jsonl MODEL_FOLDER [--mask] [--ids FILE] [--batch 1000]
 
 Prints the seconds of the rendering alone, of both steps, and the number of tokens. Threads of the tokenizer are those of
 the environment (`TOKENIZERS_PARALLELISM`, `RAYON_NUM_THREADS`).
@@ -18,6 +18,7 @@ def main() -> None:
     parser.add_argument("chats")
     parser.add_argument("model")
     parser.add_argument("--mask", action="store_true", help="also compute the masks, which needs generation blocks")
+    parser.add_argument("--ids", help="file for the ids, as JSON")
     parser.add_argument("--batch", type=int, default=1000)
     args = parser.parse_args()
     tokenizer = AutoTokenizer.from_pretrained(args.model)
@@ -25,6 +26,7 @@ def main() -> None:
         rows = [json.loads(line) for line in lines]
     rendering = total = 0.0
     tokens = trained = 0
+    ids = []
     # Tools differ by chat, so batches have chats with the same tools.
     batches: dict[str, list] = {}
     for row in rows:
@@ -41,7 +43,11 @@ def main() -> None:
             )
             total += time.perf_counter() - start
             tokens += sum(map(len, encoded["input_ids"]))
+            ids += encoded["input_ids"]
             trained += sum(map(sum, encoded.get("assistant_masks", [])))
+    if args.ids:
+        with open(args.ids, "w") as file:
+            json.dump(ids, file)
     print(json.dumps({"chats": len(rows), "rendering_s": rendering, "total_s": total, "tokens": tokens, "trained": trained}))
 
 

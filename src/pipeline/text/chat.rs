@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use dsconvert_chat::{
-    ChatReject, ChatRejectCode, ChatRenderer, RenderedChat, Source, TemplateError, TrainOn,
+    ChatReject, ChatRejectCode, ChatRenderer, RenderedChat, Source, Template, TemplateError, TrainOn,
 };
 use dsconvert_tokens::{mask, overlap_mask};
 use serde::Deserialize;
@@ -67,9 +67,21 @@ impl Chats {
             return Ok(None);
         }
         let options = recipe.renderer_options(added_tokens(tokenizer)?);
+        let is_token = |marker: &str| options.added_tokens.iter().any(|token| token == marker);
         let mut renderers = BTreeMap::new();
         let templates = recipe.chat_template.iter().flat_map(|template| &template.templates);
         for (name, source) in templates.filter(|(name, _)| is_used(recipe, name)) {
+            // Before it is examined: an unknown marker does not end a turn, for example.
+            let template = Template::compile(source).map_err(|e| unusable(name, &e))?;
+            let unknown = template.literals().into_iter().flat_map(markers).find(|marker| !is_token(marker));
+            if let Some(marker) = unknown.filter(|_| !recipe.allow_unknown_markers) {
+                let message =
+                    format!("the chat template writes {marker:?}, which is no token of the tokenizer");
+                return Err(Error::usage(message).of_option("chat_template").help(
+                    "use the template and the tokenizer of one model; if the marker is never written, \
+                     `allow_unknown_markers` accepts it",
+                ));
+            }
             let renderer = ChatRenderer::new(source, options.clone()).map_err(|e| unusable(name, &e))?;
             renderers.insert(name.clone(), renderer);
         }
@@ -248,6 +260,20 @@ fn ends_have_tokens(ranges: &[Range<u32>], spans: &[Range<usize>]) -> bool {
     spans.iter().all(|span| has_token(span.start) && span.end.checked_sub(1).is_some_and(has_token))
 }
 
+/// Returns the parts of a template's text that look like special tokens: `<|name|>`, with bars of either width.
+fn markers(text: &str) -> impl Iterator<Item = &str> {
+    const MAX_BYTES: usize = 64;
+    [("<|", "|>"), ("<\u{ff5c}", "\u{ff5c}>")].into_iter().flat_map(move |(open, close)| {
+        text.match_indices(open).filter_map(move |(start, _)| {
+            let rest = text.get(start + open.len()..)?;
+            let inner = rest.get(..rest.find(close)?)?;
+            let is_name = |c: char| c.is_alphanumeric() || "_-.:\u{2581}".contains(c);
+            let is_marker = !inner.is_empty() && inner.len() <= MAX_BYTES && inner.chars().all(is_name);
+            text.get(start..start + open.len() + inner.len() + close.len()).filter(|_| is_marker)
+        })
+    })
+}
+
 /// Returns whether chats may be rendered with the template `name`.
 fn is_used(recipe: &ChatRecipe, name: &str) -> bool {
     match &recipe.template_name {
@@ -281,5 +307,27 @@ fn append(ranges: &mut Vec<Range<usize>>, range: Range<usize>) {
         _ if range.is_empty() => {}
         Some(last) if last.end == range.start => last.end = range.end,
         _ => ranges.push(range),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_are_found_in_the_text_of_templates() {
+        let found = |text: &'static str| markers(text).collect::<Vec<_>>();
+        assert_eq!(found("a <|im_start|>x<|end|><|a b|><||> <|open"), ["<|im_start|>", "<|end|>"]);
+        assert_eq!(found("<\u{ff5c}begin\u{2581}of\u{ff5c}> |>"), ["<\u{ff5c}begin\u{2581}of\u{ff5c}>"]);
+    }
+
+    #[test]
+    fn transformers_loses_spans_without_tokens_at_their_ends() {
+        let span = 2..5;
+        for (ranges, expected) in
+            [(vec![0..2, 2..5], true), (vec![0..2, 3..5], false), (vec![0..3, 3..4], false)]
+        {
+            assert_eq!(ends_have_tokens(&ranges, std::slice::from_ref(&span)), expected, "{ranges:?}");
+        }
     }
 }
