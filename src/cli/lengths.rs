@@ -1,4 +1,4 @@
-//! Length and padding statistics of text datasets, printed at the end of a conversion, and histograms of lengths.
+//! Statistics of text datasets, printed at the end of a conversion and by `inspect`: lengths, padding, what is trained on.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use indicatif::HumanCount;
 
 use crate::error::{Error, Result};
-use crate::numbers::{percent, plural};
+use crate::numbers::{percent, plural, share_of_whole};
 use crate::pipeline::RunOutcome;
 use crate::reader::batch::{BatchSize, padding};
-use crate::reader::{Dataset, HistogramBucket};
+use crate::reader::{Dataset, HistogramBucket, TrainedSummary};
 use crate::report::bytes_per_token;
 
 /// Length of the longest bar, in characters.
@@ -56,7 +56,9 @@ pub(super) fn text(outcome: &RunOutcome, out: &Path, size: BatchSize) -> Result<
             String::new()
         };
         writeln!(lines, "{}:", split.name()).map_err(failed)?;
-        print_histogram(&split.describe()?.histogram, &mut lines).map_err(failed)?;
+        let described = split.describe()?;
+        print_histogram(&described.histogram, &mut lines).map_err(failed)?;
+        print_trained(described.trained.as_ref(), described.length.total, &mut lines).map_err(failed)?;
         writeln!(
             lines,
             "  padding in batches of {batches}: {random} at random, {bucketed} with buckets by length{range}"
@@ -86,4 +88,27 @@ pub(super) fn print_histogram(histogram: &[HistogramBucket], out: &mut impl Writ
         writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
+}
+
+/// Prints how many of `tokens` are trained on.
+pub(super) fn print_trained(
+    trained: Option<&TrainedSummary>,
+    tokens: u64,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let Some(found) = trained.filter(|_| tokens > 0) else { return Ok(()) };
+    writeln!(
+        out,
+        "  {} of {} trained on ({}); of a record: median {}, 10% up to {}, 90% up to {}",
+        HumanCount(found.tokens),
+        plural(tokens, "token"),
+        share_of_whole(found.share),
+        percent(found.share_p50),
+        percent(found.share_p10),
+        percent(found.share_p90)
+    )?;
+    match found.records_without {
+        0 => Ok(()),
+        none => writeln!(out, "  {} without a token to train on", plural(none, "record")),
+    }
 }

@@ -103,6 +103,11 @@ fn put(text: &str) {
     let _ = AutoStream::auto(io::stderr()).write_all(text.as_bytes());
 }
 
+/// Returns whether results on standard output may have styles: not for `NO_COLOR`, files and pipes.
+pub(super) fn has_styles() -> bool {
+    AutoStream::choice(&io::stdout()) != ColorChoice::Never
+}
+
 /// Formats an error in the form and the styles of clap's own errors.
 fn error_text(error: &Error) -> String {
     let styles = Styles::styled();

@@ -78,6 +78,19 @@ impl Histogram {
         Self::new(&counted, whole)
     }
 
+    /// Builds the histogram of shares from the number of values in each of equal steps from 0% to 100%.
+    pub fn of_shares(steps: &[u64], median: f64) -> Self {
+        let edge = |at: usize| (at * 100) as f64 / steps.len().max(1) as f64;
+        let bins =
+            steps.iter().enumerate().map(|(at, &count)| Bin { from: edge(at), to: edge(at + 1), count });
+        Self {
+            bins: bins.collect(),
+            logarithmic: false,
+            values: steps.iter().fold(0, |sum: u64, count| sum.saturating_add(*count)),
+            median: median * 100.0,
+        }
+    }
+
     /// Returns the largest number of values in a bin.
     pub fn highest(&self) -> u64 {
         self.bins.iter().map(|bin| bin.count).max().unwrap_or(0)

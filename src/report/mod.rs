@@ -24,7 +24,7 @@ pub use escape::escape;
 pub(crate) use gather::LabelCounts;
 pub use gather::{
     ClassCounts, Classes, Curves, DatasetReport, DecodedSample, ImageStats, RejectExamples, ReportOptions,
-    ShownToken, SplitReport, TextStats, Thumbnail, TokenCount,
+    ShownToken, SplitReport, TextStats, Thumbnail, TokenCount, TrainedStats,
 };
 pub use histogram::{Bin, Histogram};
 pub use page::{page_html, summary_html};

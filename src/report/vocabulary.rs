@@ -86,7 +86,7 @@ struct AddedToken {
 
 impl Vocabulary {
     /// Returns the vocabulary of bytes: every byte is its own id, 256 is BOS and 257 is EOS.
-    pub(super) fn bytes() -> Self {
+    pub(crate) fn bytes() -> Self {
         let ends = [(256, ("<bos>".to_owned(), true)), (257, ("<eos>".to_owned(), true))];
         Self { scheme: Scheme::Bytes, tokens: HashMap::new(), added: HashMap::from(ends) }
     }
@@ -162,6 +162,21 @@ impl Vocabulary {
             }
         }
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Returns whether `id` is an added token, such as the end of a turn.
+    pub(crate) fn is_added(&self, id: u32) -> bool {
+        self.added.contains_key(&id)
+    }
+
+    /// Returns whether `id` is a special token.
+    pub(crate) fn is_special(&self, id: u32) -> bool {
+        self.added.get(&id).is_some_and(|(_, special)| *special)
+    }
+
+    /// Returns whether the text of `id` is white space.
+    pub(crate) fn is_white_space(&self, id: u32) -> bool {
+        self.token(id).is_some_and(|token| !token.special && token.bytes.trim_ascii().is_empty())
     }
 
     /// Returns the text of `id`, or `None` if it is not in the vocabulary.

@@ -19,6 +19,7 @@ mod images_archives;
 mod images_sources;
 mod images_tar;
 mod inspect;
+mod inspect_masks;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 #[path = "../../crates/simulate/tests/common/installed.rs"]
 mod installed;

@@ -78,6 +78,19 @@ await run({
     }
   },
 
+  async "tokens that are trained on are underlined, and their text is shown"() {
+    for (const view of [VIEWS.light, VIEWS.dark]) {
+      await open("chats.html", view);
+      assert.ok((await text("main")).includes("19 of 80 tokens trained on (23.8%)"));
+      const marks = await js(`[...document.querySelectorAll(".tokens[tabindex] mark")].map((m) => [m.textContent, getComputedStyle(m).boxShadow, getComputedStyle(m).color])`);
+      assert.equal(marks.length, 19);
+      assert.ok(marks.map(([text]) => text).join("").includes("there<eos>"));
+      const ink = await js("getComputedStyle(document.body).color");
+      assert.ok(marks.every(([, shadow, color]) => shadow.includes("inset") && color === ink), marks[0]);
+      assert.equal(await js(`[...document.querySelectorAll(".tokens[tabindex] span")].every((s) => getComputedStyle(s).boxShadow === "none")`), true);
+    }
+  },
+
   async "a printed page shows what scrolls on the screen"() {
     for (const name of Object.keys(expected)) {
       await open(`${name}.html`, VIEWS.light);

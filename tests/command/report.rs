@@ -431,6 +431,7 @@ fn pages_and_plots_work_in_a_browser() {
     copy_dir(&photos, &broken);
     let shard = tree(&broken).into_keys().find(|name| name.starts_with("train/")).unwrap();
     fs::remove_file(broken.join(shard)).unwrap();
+    let chats = crate::inspect_masks::chats(dir.path(), "parquet");
     let mut expected = serde_json::Map::new();
     for (name, dataset, args) in [
         ("photos", &photos, vec![]),
@@ -438,6 +439,7 @@ fn pages_and_plots_work_in_a_browser() {
         ("hostile-images", &hostile_images, vec![]),
         ("hostile-text", &hostile_text, vec!["--report", report.to_str().unwrap()]),
         ("broken", &broken, vec![]),
+        ("chats", &chats, vec![]),
     ] {
         let shown = page(dataset, &pages.join(format!("{name}.html")), &args);
         let plot = pages.join(format!("{name}.svg"));
@@ -457,5 +459,5 @@ fn pages_and_plots_work_in_a_browser() {
     let printed = String::from_utf8_lossy(&output.stdout);
     println!("{printed}{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{printed}");
-    assert_eq!(printed.matches("ok: ").count(), 5);
+    assert_eq!(printed.matches("ok: ").count(), 6);
 }

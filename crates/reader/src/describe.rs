@@ -5,10 +5,10 @@ use std::path::Path;
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::format::Format;
-use dsconvert_dataset::index::{LengthRun, LengthSummary};
+use dsconvert_dataset::index::{IndexEntry, LengthRun, LengthSummary};
 use dsconvert_dataset::manifest::{Counts, MANIFEST_NAME, Sources};
-use dsconvert_dataset::sample::length_of;
-use dsconvert_dataset::schema::{Kind, Schema};
+use dsconvert_dataset::sample::{Value, length_of, trained};
+use dsconvert_dataset::schema::{Kind, Schema, TRAINED};
 use dsconvert_dataset::storage::{Access, folder_of, stat};
 use serde::Serialize;
 
@@ -88,6 +88,74 @@ pub struct SplitDescription {
     pub length: LengthSummary,
     /// Histogram of the lengths, in at most [`MAX_HISTOGRAM_BUCKETS`] buckets.
     pub histogram: Vec<HistogramBucket>,
+    /// The tokens to train on, if they are marked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trained: Option<TrainedSummary>,
+}
+
+/// The tokens of records that are marked to be trained on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TrainedSummary {
+    /// Number of tokens to train on.
+    pub tokens: u64,
+    /// Their share of all tokens.
+    pub share: f64,
+    /// Number of records without a token to train on.
+    pub records_without: u64,
+    /// The median of the shares of single records. This and the other percentiles are exact to 0.1%.
+    pub share_p50: f64,
+    /// The share that 10% of the records do not exceed.
+    pub share_p10: f64,
+    /// The share that 90% of the records do not exceed.
+    pub share_p90: f64,
+    /// Number of records by share, in steps of 5%. Those that train on everything are in the last step.
+    pub histogram: Vec<u64>,
+}
+
+/// Number of distinct shares, to which those of records are rounded down, besides that of everything.
+const SHARES: usize = 1000;
+/// Number of these per step of the histogram.
+const SHARES_PER_STEP: usize = 50;
+
+impl TrainedSummary {
+    /// Sums up records, each given by the number of its tokens to train on and of all its tokens.
+    fn of(records: impl IntoIterator<Item = Result<(u64, u64)>>) -> Result<Self> {
+        let (mut tokens, mut all, mut records_without, mut count) = (0u64, 0u64, 0, 0u64);
+        let mut shares = [0u64; SHARES + 1];
+        for record in records {
+            let (trained, length) = record?;
+            tokens = tokens.saturating_add(trained);
+            all = all.saturating_add(length);
+            records_without += u64::from(trained == 0);
+            let share = trained.saturating_mul(SHARES as u64) / length.max(1);
+            shares[(share as usize).min(SHARES)] += 1;
+            count += 1;
+        }
+        let percentile = |percent: u64| {
+            let (rank, mut seen) = ((count * percent).div_ceil(100).max(1), 0);
+            let reaches = |records: &u64| {
+                seen += records;
+                seen >= rank
+            };
+            shares.iter().position(reaches).unwrap_or(0) as f64 / SHARES as f64
+        };
+        let mut histogram: Vec<u64> = shares.chunks(SHARES_PER_STEP).map(|step| step.iter().sum()).collect();
+        if let Some(whole) = histogram.pop()
+            && let Some(last) = histogram.last_mut()
+        {
+            *last += whole;
+        }
+        Ok(Self {
+            tokens,
+            share: tokens as f64 / all.max(1) as f64,
+            records_without,
+            share_p50: percentile(50),
+            share_p10: percentile(10),
+            share_p90: percentile(90),
+            histogram,
+        })
+    }
 }
 
 /// The description of a shard.
@@ -106,6 +174,9 @@ pub struct ShardDescription {
     pub length: LengthSummary,
     /// Histogram of the lengths, in at most [`MAX_HISTOGRAM_BUCKETS`] buckets.
     pub histogram: Vec<HistogramBucket>,
+    /// The tokens to train on, if they are marked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trained: Option<TrainedSummary>,
     /// The schema, as far as it can be inferred from the shard.
     pub schema: Schema,
 }
@@ -195,7 +266,26 @@ impl Split {
             counts: info.counts,
             length: info.length,
             histogram,
+            trained: self.trained()?,
         })
+    }
+}
+
+impl Split {
+    /// Sums up the tokens to train on, if they are marked. Reads the whole record index.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Split::record_index`].
+    pub fn trained(&self) -> Result<Option<TrainedSummary>> {
+        let schema = self.schema();
+        if schema.masks_field().is_none() {
+            return Ok(None);
+        }
+        let of_entry = |entry: Result<IndexEntry>| {
+            entry.map(|entry| (entry.column(schema, TRAINED).unwrap_or(0).into(), entry.length))
+        };
+        TrainedSummary::of(self.record_index()?.entries(0..self.len())?.map(of_entry)).map(Some)
     }
 }
 
@@ -209,9 +299,14 @@ impl ShardFile {
     pub fn describe(&self) -> Result<ShardDescription> {
         let mut runs: BTreeMap<u64, u64> = BTreeMap::new();
         let mut records = 0;
+        let mut marked = Vec::new();
         for record in self.records()? {
-            let length = length_of(self.schema(), &record?.into_inner().values)
+            let values = record?.into_inner().values;
+            let length = length_of(self.schema(), &values)
                 .map_err(|what| Error::corrupt(what).at_path(self.path()).at_row(records))?;
+            if let Some(Value::Bytes(marks)) = self.schema().masks_field().and_then(|at| values.get(at)) {
+                marked.push(Ok((trained(marks) as u64, length)));
+            }
             *runs.entry(length).or_default() += 1;
             records += 1;
         }
@@ -234,6 +329,7 @@ impl ShardFile {
             bytes: self.bytes(),
             length,
             histogram,
+            trained: self.schema().masks_field().map(|_| TrainedSummary::of(marked)).transpose()?,
             schema: self.schema().clone(),
         })
     }
@@ -382,6 +478,19 @@ mod tests {
                 file.records().unwrap().map(|r| r.unwrap().key().unwrap().to_owned()).collect();
             assert_eq!(keys, ["item-23", "item-24", "item-25", "item-26", "item-27"]);
         }
+    }
+
+    #[test]
+    fn shares_of_tokens_to_train_on_are_summed_up() {
+        let of = |records: &[(u64, u64)]| TrainedSummary::of(records.iter().copied().map(Ok)).unwrap();
+        let found = of(&[(0, 10), (1, 10), (5, 10), (10, 10), (20, 20)]);
+        assert_eq!((found.tokens, found.share, found.records_without), (36, 0.6, 1));
+        assert_eq!((found.share_p10, found.share_p50, found.share_p90), (0.0, 0.5, 1.0));
+        let mut expected = vec![0; 20];
+        (expected[0], expected[2], expected[10], expected[19]) = (1, 1, 1, 2);
+        assert_eq!(found.histogram, expected);
+        let none = of(&[]);
+        assert_eq!((none.tokens, none.share, none.share_p50, none.histogram), (0, 0.0, 0.0, vec![0; 20]));
     }
 
     #[test]

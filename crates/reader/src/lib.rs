@@ -81,7 +81,7 @@ mod verify;
 pub use dataset::Dataset;
 pub use describe::{
     DatasetDescription, Description, HistogramBucket, MAX_HISTOGRAM_BUCKETS, ShardDescription,
-    SplitDescription, describe,
+    SplitDescription, TrainedSummary, describe,
 };
 pub use iter::Records;
 pub use open_options::{DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, DEFAULT_READ_AHEAD_BYTES, OpenOptions};

@@ -6,7 +6,7 @@ use std::path::Path;
 use indicatif::{HumanBytes, HumanCount};
 
 use super::classes as class_counts;
-use crate::cli::lengths::print_histogram;
+use crate::cli::lengths::{print_histogram, print_trained};
 use crate::cli::summary::classes;
 use crate::index::LengthSummary;
 use crate::numbers::{mean, plural};
@@ -82,6 +82,7 @@ fn print_dataset(
         )?;
         class_counts::print(classes, name, split.records, out)?;
         print_lengths(&split.length, &split.histogram, out)?;
+        print_trained(split.trained.as_ref(), split.length.total, out)?;
     }
     Ok(())
 }
@@ -91,7 +92,8 @@ fn print_shard(path: &Path, s: &ShardDescription, out: &mut impl Write) -> io::R
     writeln!(out, "  {}, {}", plural(s.records, "record"), HumanBytes(s.bytes))?;
     print_schema(&s.schema, out)?;
     writeln!(out)?;
-    print_lengths(&s.length, &s.histogram, out)
+    print_lengths(&s.length, &s.histogram, out)?;
+    print_trained(s.trained.as_ref(), s.length.total, out)
 }
 
 fn print_schema(schema: &Schema, out: &mut impl Write) -> io::Result<()> {

@@ -3,6 +3,7 @@
 mod card;
 mod classes;
 mod describe;
+mod masks;
 mod record;
 mod records;
 mod repair;

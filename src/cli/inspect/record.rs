@@ -5,12 +5,13 @@ use std::path::Path;
 
 use serde_json::{Map, Value as Json, json};
 
+use super::masks::DecodedText;
 use crate::cli::output_file::{check_output, refuse_other_kind, write_output};
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::printable::printable;
 use crate::reader::Record;
-use crate::sample::Value;
+use crate::sample::{Value, trained};
 use crate::schema::{FieldType, IMAGE, INPUT_IDS};
 use crate::transform::image::{ImageType, sniff};
 
@@ -19,15 +20,12 @@ const SHOWN_IDS: usize = 16;
 /// Maximum number of characters of a text to print.
 const SHOWN_CHARACTERS: usize = 200;
 
-/// Maximum number of characters of a decoded document to print.
-const SHOWN_TEXT: usize = 2000;
-
 /// Prints a record with long values truncated, and with `text`, if given, in place of its ids.
-pub(super) fn print(record: &Record, text: Option<&str>, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn print(record: &Record, text: Option<&DecodedText>, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "record {}", record.ordinal())?;
     for (name, ty, value) in record.fields() {
         if let (INPUT_IDS, Some(text)) = (name, text) {
-            print_text(text, out)?;
+            text.print(out)?;
             continue;
         }
         let text = match value {
@@ -41,6 +39,9 @@ pub(super) fn print(record: &Record, text: Option<&str>, out: &mut impl Write) -
             Value::UInt(u) => u.to_string(),
             Value::Float(x) => x.to_string(),
             Value::Text(text) => truncated(text.as_str()),
+            Value::Bytes(marks) if ty == FieldType::Flags => {
+                format!("{} of {} trained on", trained(marks), plural(marks.len() as u64, "token"))
+            }
             Value::Bytes(bytes) => {
                 let what = sniff(bytes).map_or("", |t| t.name());
                 format!("{} bytes {what}", bytes.len()).trim_end().to_owned()
@@ -56,17 +57,6 @@ pub(super) fn print(record: &Record, text: Option<&str>, out: &mut impl Write) -
         writeln!(out, "  {}: {text}", printable(name))?;
     }
     Ok(())
-}
-
-/// Prints the lines of a decoded document.
-fn print_text(text: &str, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "  text:")?;
-    let shown: String = text.chars().take(SHOWN_TEXT).collect();
-    shown.lines().try_for_each(|line| writeln!(out, "{}", format!("    {}", printable(line)).trim_end()))?;
-    match text.chars().count().saturating_sub(SHOWN_TEXT) {
-        0 => Ok(()),
-        more => writeln!(out, "    … and {}; --json shows all", plural(more as u64, "more character")),
-    }
 }
 
 /// Truncates text and escapes its control characters, so that a dataset cannot control the terminal.
@@ -91,7 +81,7 @@ pub(super) fn to_json(record: &Record, text: Option<&str>) -> Json {
     let has_clash = record.fields().any(|(name, ..)| is_taken(name));
     let (mut members, mut clashing) = (Map::new(), Map::new());
     members.insert(RECORD.to_owned(), json!(record.ordinal()));
-    for (name, _, value) in record.fields() {
+    for (name, ty, value) in record.fields() {
         let value = match value {
             Value::Null => Json::Null,
             Value::Bool(b) => json!(b),
@@ -99,6 +89,7 @@ pub(super) fn to_json(record: &Record, text: Option<&str>) -> Json {
             Value::UInt(u) => json!(u),
             Value::Float(x) => json!(x),
             Value::Text(text) => json!(text.as_str()),
+            Value::Bytes(marks) if ty == FieldType::Flags => marks.iter().copied().collect(),
             Value::Bytes(bytes) => {
                 json!({ "bytes": bytes.len(), "type": sniff(bytes).map(|t| t.media_type()) })
             }

@@ -2,7 +2,10 @@
 
 use std::io::Write;
 
+use super::masks::DecodedText;
 use super::{Args, Out, is_shard, open_dataset, print_error, record, split_of};
+use crate::cli::flags::with_flags;
+use crate::cli::print;
 use crate::error::{Error, ErrorKind, Result};
 use crate::reader::{Dataset, Record, ShardFile};
 use crate::report::Vocabulary;
@@ -11,6 +14,10 @@ use crate::storage::Access;
 
 /// Number of records that `--text` shows by default.
 const SHOWN_TEXTS: u64 = 5;
+/// Maximum number of characters of a decoded document to print.
+const SHOWN_TEXT: usize = 2000;
+/// The same for a single record that marks what is trained on: a conversation is of interest up to its end.
+const SHOWN_CHAT: usize = 100_000;
 
 /// Shows the requested records.
 pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
@@ -18,7 +25,13 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
         return of_shard(args, access, out);
     }
     let dataset = open_dataset(&args.path, access)?;
-    let vocabulary = args.text.then(|| vocabulary(args, &dataset)).transpose()?;
+    let vocabulary = match (args.text, dataset.schema().masks_field().is_some() && !args.json) {
+        (true, _) => Some(vocabulary(args, &dataset)?),
+        (false, true) => Vocabulary::of(&dataset, None)?
+            .map_err(|why| print::note(with_flags(&format!("ids are shown, because {why}"))))
+            .ok(),
+        (false, false) => None,
+    };
     let split = split_of(&dataset, args.split.as_deref())?;
     let printer = RecordPrinter { args, vocabulary };
     if let Some(ordinal) = args.record {
@@ -104,14 +117,16 @@ impl RecordPrinter<'_> {
     }
 
     fn record(&self, record: &Record, out: &mut Out) -> Result<()> {
-        let text = self
-            .vocabulary
-            .as_ref()
-            .map(|vocabulary| vocabulary.text(record.input_ids().into_iter().flat_map(|ids| ids.iter())));
+        let is_chat = self.args.record.is_some() && record.schema().masks_field().is_some();
+        let limit = if is_chat { SHOWN_CHAT } else { SHOWN_TEXT };
+        let vocabulary = self.vocabulary.as_ref();
         if self.args.json {
+            let ids = || record.input_ids().into_iter().flat_map(|ids| ids.iter());
+            let text = vocabulary.map(|vocabulary| vocabulary.text(ids()));
             writeln!(out, "{}", record::to_json(record, text.as_deref())).map_err(print_error)
         } else {
-            record::print(record, text.as_deref(), out).map_err(print_error)
+            let text = vocabulary.map(|vocabulary| DecodedText::of(record, vocabulary, limit));
+            record::print(record, text.as_ref(), out).map_err(print_error)
         }
     }
 }

@@ -7,7 +7,9 @@ use bytes::Bytes;
 use indicatif::HumanBytes;
 use serde_json::json;
 
+use super::masks::MaskChecks;
 use super::{Out, dir_of, is_shard, open_dataset, print_error, print_json, repair, warn_of_older_ids};
+use crate::cli::flags::with_flags;
 use crate::cli::{Ending, print};
 use crate::decode::{Mask, Size};
 use crate::error::Result;
@@ -28,10 +30,20 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
     warn_of_older_ids(&dataset);
     let transform = decoder()?;
     let storage = dataset.manifest().raw_channels().map_or(ImageStorage::Encoded, ImageStorage::Raw);
-    let decode = |record: &Record| check_images(record, &transform, storage);
+    let masks = MaskChecks::of(&dataset)?;
+    let decode = |record: &Record| {
+        if let Some(masks) = &masks {
+            masks.check(record);
+        }
+        check_images(record, &transform, storage)
+    };
     let options = VerifyOptions { threads, decode: Some(&decode), ..VerifyOptions::default() };
     let report = verify(&dataset, &options);
-    print::unless_closed(print_report(path, &dataset, &report, json, out))?;
+    let warnings = masks.map(MaskChecks::warnings);
+    if let Some(warnings) = warnings.as_ref().filter(|_| !json) {
+        warnings.iter().for_each(|warning| print::warning(with_flags(warning)));
+    }
+    print::unless_closed(print_report(path, &dataset, &report, warnings, json, out))?;
     Ok(match (report.is_ok(), report.is_incomplete()) {
         (true, _) => Ending::Success,
         (false, true) => Ending::NotVerified,
@@ -43,25 +55,27 @@ fn print_report(
     path: &Path,
     dataset: &Dataset,
     report: &VerifyReport,
+    warnings: Option<Vec<String>>,
     json: bool,
     out: &mut Out,
 ) -> Result<()> {
     if json {
         let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
-        print_json(
-            out,
-            &json!({
-                "ok": report.is_ok(),
-                "damaged": !report.problems.is_empty() && !report.is_incomplete(),
-                "files": report.files,
-                "bytes": report.bytes,
-                "records": report.records,
-                "problems": problems,
-                "more_problems": report.more_problems,
-                "unlisted": report.unlisted,
-                "more_unlisted": report.more_unlisted,
-            }),
-        )?;
+        let mut object = json!({
+            "ok": report.is_ok(),
+            "damaged": !report.problems.is_empty() && !report.is_incomplete(),
+            "files": report.files,
+            "bytes": report.bytes,
+            "records": report.records,
+            "problems": problems,
+            "more_problems": report.more_problems,
+            "unlisted": report.unlisted,
+            "more_unlisted": report.more_unlisted,
+        });
+        if let (Some(warnings), Some(members)) = (warnings, object.as_object_mut()) {
+            members.insert("warnings".to_owned(), warnings.into());
+        }
+        print_json(out, &object)?;
     } else {
         for problem in &report.problems {
             writeln!(out, "{}", printable(&problem.to_string())).map_err(print_error)?;

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 
 use super::{Problems, ReportOptions};
 use crate::error::Result;
-use crate::reader::Split;
 use crate::reader::batch::{BatchSize, Lengths, SIMULATED_RECORDS, packed_padding, padding};
+use crate::reader::{Split, TrainedSummary};
+use crate::report::histogram::Histogram;
 use crate::report::vocabulary::{TokenText, Vocabulary};
+use crate::sample::Value;
 use crate::sampling::{sample, seeded};
 
 /// Maximum number of records whose tokens are counted.
@@ -22,6 +24,8 @@ const CHUNK: usize = 256;
 const SHOWN_TOKENS: usize = 40;
 /// Maximum number of tokens of a document to show.
 const DOCUMENT_TOKENS: usize = 240;
+/// The same for a document whose tokens to train on are marked: they come after a prompt.
+const MARKED_TOKENS: usize = 1200;
 
 /// Statistics and examples of the text of a split.
 #[derive(Debug, Default)]
@@ -42,6 +46,17 @@ pub struct TextStats {
     pub documents: Vec<DecodedSample>,
     /// Padding of batches.
     pub padding: Option<Curves>,
+    /// The tokens to train on, if they are marked.
+    pub trained: Option<TrainedStats>,
+}
+
+/// The tokens to train on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrainedStats {
+    /// Their number, share, and records without any.
+    pub summary: TrainedSummary,
+    /// Number of records by their share in percent.
+    pub shares: Histogram,
 }
 
 /// A token and how often it occurs.
@@ -77,6 +92,8 @@ pub struct DecodedSample {
     pub length: u64,
     /// The first tokens.
     pub tokens: Vec<(u32, ShownToken)>,
+    /// Which of these are trained on; empty if they are not marked.
+    pub trained: Vec<bool>,
 }
 
 fn shown(vocabulary: Option<&Vocabulary>, id: u32) -> ShownToken {
@@ -97,12 +114,18 @@ pub(super) fn gather(
         match split.get(ordinal) {
             Ok(record) => {
                 let ids = record.input_ids();
-                let tokens = ids.iter().flat_map(|ids| ids.iter()).take(DOCUMENT_TOKENS);
+                let marks = record.schema().masks_field().and_then(|at| record.values().get(at));
+                let (marks, most) = match marks {
+                    Some(Value::Bytes(marks)) => (&marks[..], MARKED_TOKENS),
+                    _ => (&[][..], DOCUMENT_TOKENS),
+                };
+                let tokens = ids.iter().flat_map(|ids| ids.iter()).take(most);
                 stats.documents.push(DecodedSample {
                     record: ordinal,
                     key: record.key().unwrap_or_default().to_owned(),
                     length: ids.map_or(0, |ids| ids.len() as u64),
                     tokens: tokens.map(|id| (id, shown(vocabulary, id))).collect(),
+                    trained: marks.iter().take(most).map(|mark| *mark != 0).collect(),
                 });
             }
             Err(error) => problems.add_unreadable(&error),
@@ -114,6 +137,11 @@ pub(super) fn gather(
     count(split, vocabulary, &mut stats, problems);
     let what = format!("split {}: padding cannot be computed", split.name());
     stats.padding = problems.ok_or_add(&what, gather_padding(split));
+    let what = format!("split {}: the tokens to train on cannot be counted", split.name());
+    stats.trained = problems.ok_or_add(&what, split.trained()).flatten().map(|summary| TrainedStats {
+        shares: Histogram::of_shares(&summary.histogram, summary.share_p50),
+        summary,
+    });
     stats
 }
 

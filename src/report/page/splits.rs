@@ -2,9 +2,10 @@
 
 use super::elements::{add, data, heading};
 use super::{images, text};
-use crate::numbers::{count, mean, plural};
+use crate::numbers::{count, mean, percent, plural, share_of_whole};
+use crate::report::escape::escape;
 use crate::report::gather::{DatasetReport, SplitReport};
-use crate::report::svg::{histogram, padding_curves, sizes};
+use crate::report::svg::{TRAINED_TITLE, TRAINED_UNIT, histogram, padding_curves, sizes};
 
 pub(super) fn section(out: &mut String, report: &DatasetReport, split: &SplitReport, number: usize) {
     out.push_str("<section>\n");
@@ -28,6 +29,25 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, split: &SplitRep
             count(length.p99)
         ),
     );
+    if let Some(trained) = split.text.as_ref().and_then(|found| found.trained.as_ref()) {
+        let found = &trained.summary;
+        let without = match found.records_without {
+            0 => String::new(),
+            none => format!("; {} without any", plural(none, "record")),
+        };
+        add(
+            out,
+            format_args!(
+                "<p class=\"soft\">{} of {} trained on ({}); of a record: median {}, 10% up to {}, 90% up to {}{without}.</p>\n",
+                count(found.tokens),
+                plural(length.total, "token"),
+                escape(&share_of_whole(found.share)),
+                percent(found.share_p50),
+                percent(found.share_p10),
+                percent(found.share_p90)
+            ),
+        );
+    }
     plots(out, split);
     if let Some(found) = &split.images {
         images::section(out, found);
@@ -67,6 +87,9 @@ fn plots(out: &mut String, split: &SplitReport) {
         None => out.push_str(
             "<div class=\"card soft\"><p>Lengths and padding are left out: the length index cannot be read.</p></div>\n",
         ),
+    }
+    if let Some(trained) = split.text.as_ref().and_then(|found| found.trained.as_ref()) {
+        card(out, &trained.shares, TRAINED_TITLE, (TRAINED_UNIT, "record"), false);
     }
     if let Some(padding) = split.text.as_ref().and_then(|found| found.padding.as_ref()) {
         let curves = [

@@ -17,6 +17,9 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, text: &TextStats
     if let Some(why) = &report.no_text {
         add(out, format_args!("<p class=\"soft\">Ids are shown, because {}.</p>\n", clipped(why, 400)));
     }
+    if text.documents.iter().any(|document| !document.trained.is_empty()) {
+        out.push_str("<p class=\"soft\"><span class=\"tokens\"><mark class=\"a\">Underlined tokens</mark></span> are trained on.</p>\n");
+    }
     for (number, document) in text.documents.iter().enumerate() {
         let open = if number < 3 { " open" } else { "" };
         add(
@@ -28,14 +31,16 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, text: &TextStats
                 plural(document.length, "token")
             ),
         );
-        for ((id, token), tint) in document.tokens.iter().zip(TINTS.iter().cycle()) {
+        let trained = document.trained.iter().copied().chain(std::iter::repeat(false));
+        for (((id, token), tint), trained) in document.tokens.iter().zip(TINTS.iter().cycle()).zip(trained) {
             let special = if token.special { " special" } else { "" };
-            add(out, format_args!("<span class=\"{tint}{special}\" title=\"{id}\">"));
+            let (element, title) = if trained { ("mark", ", trained on") } else { ("span", "") };
+            add(out, format_args!("<{element} class=\"{tint}{special}\" title=\"{id}{title}\">"));
             match &token.bytes {
                 Some(bytes) => push_bytes(out, bytes, true),
                 None => add(out, format_args!("{id} ")),
             }
-            out.push_str("</span>");
+            add(out, format_args!("</{element}>"));
         }
         let more = document.length.saturating_sub(document.tokens.len() as u64);
         if more > 0 {

@@ -8,7 +8,9 @@ mod plots;
 use std::fmt::{self, Write};
 
 pub use self::plots::plots_svg;
-pub(super) use self::plots::{histogram, padding_curves, plots_of, range as bar_range, sizes};
+pub(super) use self::plots::{
+    TRAINED_TITLE, TRAINED_UNIT, histogram, padding_curves, plots_of, range as bar_range, sizes,
+};
 use super::escape::escape;
 use super::histogram::nice_step;
 use crate::numbers::short;

@@ -227,6 +227,10 @@ const HEADING: f64 = 44.0;
 const NAME_CHARACTERS: usize = 60;
 
 /// Returns the plots of a split, in the order of the page.
+/// Title and unit of the histogram of shares of tokens to train on.
+pub(in crate::report) const TRAINED_TITLE: &str = "Trained on";
+pub(in crate::report) const TRAINED_UNIT: &str = "% of the tokens of a record";
+
 pub(in crate::report) fn plots_of(split: &SplitReport) -> Vec<Plot> {
     let mut plots = Vec::new();
     if let Some(images) = &split.images {
@@ -240,6 +244,9 @@ pub(in crate::report) fn plots_of(split: &SplitReport) -> Vec<Plot> {
         }
     } else if let Some(lengths) = &split.lengths {
         plots.push(histogram(lengths, "Record length", split.info.length.unit.name(), "record", true));
+    }
+    if let Some(trained) = split.text.as_ref().and_then(|text| text.trained.as_ref()) {
+        plots.push(histogram(&trained.shares, TRAINED_TITLE, TRAINED_UNIT, "record", false));
     }
     if let Some(padding) = split.text.as_ref().and_then(|text| text.padding.as_ref()) {
         if padding.by_records.len() > 1 {
