@@ -10,6 +10,7 @@ mod masks;
 mod source;
 mod stored;
 mod text;
+mod trained;
 
 use std::path::Path;
 
