@@ -10,6 +10,13 @@ use super::*;
 use crate::batch::{PackOptions, Shuffle};
 use crate::tests::files;
 
+/// Gives the loader an assembler that was changed.
+fn with_assembler(loader: &mut Loader, change: impl FnOnce(&mut Assembler)) {
+    let mut assembler = Assembler::new(&loader.source, &loader.options).unwrap();
+    change(&mut assembler);
+    loader.assembler = Arc::new(assembler);
+}
+
 #[test]
 fn an_error_replaces_its_batch_and_names_the_record() {
     let dir = tempfile::tempdir().unwrap();
@@ -48,7 +55,7 @@ fn the_end_of_an_epoch_counts_a_last_batch_that_failed() {
     let split = text_split(dir.path(), Format::Arrow);
     for threads in [0, 2] {
         let mut loader = Loader::new(split.clone(), LoaderOptions { threads, ..batches_of(5) }).unwrap();
-        Arc::get_mut(&mut loader.assembler).unwrap().panic_at_step = Some(9);
+        with_assembler(&mut loader, |assembler| assembler.panic_at_step = Some(9));
         assert_eq!(loader.by_ref().filter(Result::is_ok).count(), 9);
         assert_eq!(loader.state().step(), 10);
         assert_eq!(loader.remaining().unwrap(), 0);
@@ -61,7 +68,7 @@ fn a_panic_while_making_a_batch_is_an_error_and_the_loader_continues() {
     let split = text_split(dir.path(), Format::Arrow);
     for threads in [0, 1, 3] {
         let mut loader = Loader::new(split.clone(), LoaderOptions { threads, ..batches_of(5) }).unwrap();
-        Arc::get_mut(&mut loader.assembler).unwrap().panic_at_step = Some(4);
+        with_assembler(&mut loader, |assembler| assembler.panic_at_step = Some(4));
         let good: Vec<bool> = loader.by_ref().map(|batch| batch.is_ok()).collect();
         assert_eq!(good, (0..10).map(|n| n != 4).collect::<Vec<_>>());
         loader.next_epoch().unwrap();
@@ -74,7 +81,7 @@ fn a_panic_between_batches_is_an_error_of_every_later_call() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Arrow);
     let mut loader = Loader::new(split, LoaderOptions { threads: 2, ..batches_of(5) }).unwrap();
-    Arc::get_mut(&mut loader.assembler).unwrap().panic_between_batches = true;
+    with_assembler(&mut loader, |assembler| assembler.panic_between_batches = true);
     // The caller makes batches as well, so many may be returned before the threads have failed: on a busy machine,
     // printing their backtraces takes a second.
     let failed = std::iter::from_fn(|| {
