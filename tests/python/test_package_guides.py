@@ -64,8 +64,28 @@ def test_only_answers_of_a_chat_are_trained(run, command, tmp_path):
     expected = sum(len(tokenizer.encode(answer).ids) + 1 for of_chat in answers for answer in of_chat)
     total = int(dsconvert.open(tmp_path / "chats").lengths().sum())
     assert f"{expected} of {total} tokens are trained" in run("train_chat.py", "chats")
+    # TRL needs a token for padding.
+    (tmp_path / "MODEL/tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<|im_end|>"}')
+    labels = re.findall(r"^(\d+) tokens of a batch are trained$", run("train_trl.py", "chats", "MODEL"), re.MULTILINE)
+    assert sum(map(int, labels)) == expected
     for command_of_guide in re.findall(r"^dsconvert (inspect chats .*)$", page, re.MULTILINE):
         command(*command_of_guide.replace("chats", str(tmp_path / "chats")).split())
+
+
+def test_the_fields_of_alpaca_become_pairs(run, command, tmp_path):
+    rows = [{"instruction": "add", "input": "1 2", "output": "3"}, {"instruction": "sing", "input": "", "output": "la"}]
+    (tmp_path / "alpaca.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with (tmp_path / "alpaca.jsonl").open() as file:
+        (tmp_path / "pairs.jsonl").write_text(run("alpaca_pairs.py", stdin=file))
+    options = ["--prompt-field", "prompt", "--completion-field", "completion", "--eos-token", "<|endoftext|>"]
+    command("text", tmp_path / "pairs.jsonl", *options, "--tokenizer", TOKENIZER, "--out", tmp_path / "pairs")
+    tokenizer = Tokenizer.from_file(str(ROOT / TOKENIZER))
+    for record, row in zip(dsconvert.open(tmp_path / "pairs"), rows, strict=True):
+        ids, masks = record["input_ids"], record["assistant_masks"]
+        assert tokenizer.decode(ids[masks == 1], skip_special_tokens=False) == row["output"] + "<|endoftext|>"
+        prompt = tokenizer.decode(ids[masks == 0])
+        assert prompt.startswith("Below is an instruction that describes a task") and prompt.endswith("### Response:\n")
+        assert ("### Input:\n1 2\n" in prompt) == bool(row["input"])
 
 
 def test_ddp_on_two_ranks_gives_equal_weights(run, photos_in):

@@ -32,7 +32,7 @@ class StepTotals(NamedTuple):
     labels: int | None = None
     """Positions that have a label, in packed rows."""
     trained: int | None = None
-    """Tokens that the loss is computed on; `None` if batches have no labels."""
+    """Tokens that the loss is computed on; `None` if batches have no labels, or are rows packed on disk without masks."""
 
 
 class Epochs(ABC):

@@ -120,16 +120,17 @@ impl Assembler {
         }
     }
 
-    /// Returns the number of tokens of micro-batches that the loss is computed on, as [`Batch::trained`] does. Reads only what
-    /// it needs, which is nothing if the records neither mark these tokens nor are rows of several documents.
+    /// Returns the number of tokens of micro-batches that the loss is computed on, as [`Batch::trained`] does. Reads records
+    /// only if they mark these tokens. `None` if they do not, and are rows of several documents, whose starts would have to be
+    /// read.
     pub(super) fn trained_in_records(&self, batches: &[MicroBatch]) -> Result<Option<u64>> {
-        if !self.fields.has_labels() {
+        if !self.fields.has_labels() || (self.fields.pieces.is_some() && !self.fields.reads_masks()) {
             return Ok(None);
         }
         let labels_for = self.options.text.labels_in(self.fields.pieces.is_some());
         let mut count = 0;
         for batch in batches {
-            let records = match self.fields.pieces.is_some() || self.fields.reads_masks() {
+            let records = match self.fields.reads_masks() {
                 true => self.source.get_many(&batch.records)?,
                 false => Vec::new(),
             };

@@ -261,7 +261,8 @@ pub struct LoaderTotals {
     pub padded_tokens: u64,
     /// Number of positions with a label, in packed rows.
     pub labels: Option<u64>,
-    /// Number of tokens that the loss is computed on: the sum of [`Batch::trained`](super::Batch::trained).
+    /// Number of tokens that the loss is computed on: the sum of [`Batch::trained`](super::Batch::trained). `None` for rows
+    /// that are packed on disk and do not mark these tokens.
     pub trained: Option<u64>,
 }
 
