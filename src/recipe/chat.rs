@@ -246,6 +246,7 @@ impl ChatRecipe {
             field: field.to_owned(),
             option,
             is_required,
+            is_named: is_required,
             is_nested,
         };
         let members = match (&self.messages_field, &self.prompt_field, &self.completion_field) {
@@ -258,7 +259,10 @@ impl ChatRecipe {
         };
         let tools = self.tools_field.as_deref().unwrap_or(DEFAULT_TOOLS_FIELD);
         let others = [
-            member("tools", tools, "tools_field", false, true),
+            JsonMember {
+                is_named: self.tools_field.is_some(),
+                ..member("tools", tools, "tools_field", false, true)
+            },
             member(KWARGS_FIELD, KWARGS_FIELD, "messages_field", false, true),
         ];
         Some(TextFields::Json(members.into_iter().chain(others).collect()))

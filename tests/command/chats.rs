@@ -256,6 +256,7 @@ fn misuse_is_refused_before_any_work() {
     refused(None, "--add-eos", "--add-eos");
     refused(None, "--normalize nfc", "--normalize");
     refused(None, "--template-name other", "no template \"other\"");
+    refused(None, "--tools-field function", "the field \"function\"");
     refused(None, "--template-arg high", "NAME=JSON");
     refused(None, "--now yesterday", "YYYY-MM-DD");
     let unknown = CHATML.replace("<|im_end|>", "<|other_end|>");

@@ -46,7 +46,7 @@ pub(super) struct Rendered {
 }
 
 /// The members of an item, as JSON texts.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Members<'a> {
     #[serde(borrow)]
     tools: Option<&'a RawValue>,
@@ -95,8 +95,13 @@ impl Chats {
     ///
     /// A reject if it is no chat, or if the template refuses it.
     pub(super) fn render(&self, chat: &str) -> Result<Rendered, Reject> {
-        let members: Members<'_> = serde_json::from_str(chat)
-            .map_err(|e| Reject::new(RejectCode::InvalidChat, format!("the chat is not valid JSON: {e}")))?;
+        // Messages are the first member, and only a choice of templates depends on others.
+        let members: Members<'_> = match chat.starts_with("{\"messages\":") && self.renderers.len() == 1 {
+            true => Members::default(),
+            false => serde_json::from_str(chat).map_err(|e| {
+                Reject::new(RejectCode::InvalidChat, format!("the chat is not valid JSON: {e}"))
+            })?,
+        };
         if let (Some(prompt), Some(completion)) = (text_of(members.prompt), text_of(members.completion)) {
             return self.pair(&prompt, &completion);
         }

@@ -132,6 +132,15 @@ impl WantedFields {
     }
 
     fn find_in<'a>(&self, line: &'a str) -> Result<LineFields<'a>, Reject> {
+        let object_text = |wanted: &[JsonMember], paths: &[MemberPath]| {
+            let values: HashMap<String, &RawValue> =
+                serde_json::from_str(line).map_err(|e| not_an_object(&e))?;
+            object(wanted, |at, _| Ok(paths[at].text_in(&values)))
+        };
+        if let (WantedText::Json(wanted, paths), None, []) = (&self.text, &self.key, &self.kept[..]) {
+            let text = Cow::Owned(object_text(wanted, paths)?);
+            return Ok(LineFields { text, key: None, kept: Vec::new() });
+        }
         let needs = |name: &str| self.needs(name);
         let mut members = Members::read(line, needs).map_err(|e| not_an_object(&e))?;
         members.restore_large_integers(line);
@@ -143,11 +152,7 @@ impl WantedFields {
         });
         let kept = kept.collect::<Result<_, _>>()?;
         let text = match &self.text {
-            WantedText::Json(wanted, paths) => {
-                let values = exact::members(line);
-                let text = object(wanted, |at, _| Ok(paths[at].text_in(&values)))?;
-                Cow::Owned(text)
-            }
+            WantedText::Json(wanted, paths) => Cow::Owned(object_text(wanted, paths)?),
             // A text that is a member of the line itself is moved out instead of copied.
             WantedText::Text(path) => match members.take_text(&path.whole) {
                 Some(text) => text,
@@ -352,6 +357,7 @@ mod tests {
             field: field.to_owned(),
             option: "messages_field",
             is_required: name == "messages",
+            is_named: true,
             is_nested: true,
         };
         let members = vec![member("messages", "a.chat"), member("tools", "tools")];
@@ -363,11 +369,16 @@ mod tests {
         assert_eq!(found.key.as_deref(), Some("7"));
         let line = r#"{"id": 7, "a.chat": [NaN], "tools": "[1]", "a": 5}"#;
         assert_eq!(wanted.find(line.as_bytes()).unwrap().text, r#"{"messages":[null],"tools":[1]}"#);
+        let alone = WantedFields { key: None, ..wanted.clone() };
+        assert_eq!(alone.find(line.as_bytes()).unwrap().text, wanted.find(line.as_bytes()).unwrap().text);
         for (line, code) in [
             (r#"{"id": 7, "a": [1]}"#, RejectCode::MissingField),
             (r#"{"id": 7, "a": {"chat": [}}"#, RejectCode::InvalidJson),
+            (r#"{"id": 7, "a": {"chat": [1]}} {}"#, RejectCode::InvalidJson),
+            ("[1]", RejectCode::InvalidJson),
         ] {
             assert_eq!(wanted.find(line.as_bytes()).unwrap_err().code, code, "{line}");
+            assert_eq!(alone.find(line.as_bytes()).unwrap_err().code, code, "{line}");
         }
     }
 

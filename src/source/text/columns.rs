@@ -87,7 +87,7 @@ impl WantedColumns {
             TextFields::Json(members) => {
                 let mut found = Vec::new();
                 for member in members {
-                    let at = match member.is_required {
+                    let at = match member.is_named {
                         true => Some(names.required(&member.field, member.option)?),
                         false => names.at(&member.field)?,
                     };

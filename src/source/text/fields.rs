@@ -24,17 +24,19 @@ pub struct JsonMember {
     pub option: &'static str,
     /// Whether every row must have the field.
     pub is_required: bool,
+    /// Whether an option names the field. Then some rows must have it, or the name is probably misspelled.
+    pub is_named: bool,
     /// Whether a string is the text of a JSON value, as files without nested types have it.
     pub is_nested: bool,
 }
 
 impl TextFields {
-    /// Returns the names of the fields, each with the option that names it and whether every row must have it.
+    /// Returns the names of the fields, each with the option that names it and whether the rows of a file must have it.
     pub fn names(&self) -> Vec<(&str, &'static str, bool)> {
         match self {
             Self::Text(field) => vec![(field, "text_field", true)],
             Self::Json(members) => {
-                members.iter().map(|member| (&*member.field, member.option, member.is_required)).collect()
+                members.iter().map(|member| (&*member.field, member.option, member.is_named)).collect()
             }
         }
     }
@@ -82,7 +84,14 @@ mod tests {
     use super::*;
 
     fn member(name: &'static str, is_required: bool, is_nested: bool) -> JsonMember {
-        JsonMember { name, field: format!("my_{name}"), option: "messages_field", is_required, is_nested }
+        JsonMember {
+            name,
+            field: format!("my_{name}"),
+            option: "messages_field",
+            is_required,
+            is_named: true,
+            is_nested,
+        }
     }
 
     #[test]
