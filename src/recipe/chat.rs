@@ -66,7 +66,7 @@ options! {
             final_stop: Option<FinalStop> = None, "TOKEN";
 
             /// Handling of special-token strings inside messages: text, parse or error, also by role as in text,assistant=error
-            [serde(skip_serializing_if = "is_default")]
+            [serde(with = "as_text", skip_serializing_if = "is_default")]
             special_in_content: SpecialInContent = SpecialInContent::default(), "POLICY";
 
             /// Reasoning of earlier turns, which many templates leave out
@@ -218,18 +218,6 @@ impl fmt::Display for SpecialInContent {
         let word = |policy: &SpecialInText| policy.text().unwrap_or_default();
         f.write_str(&word(&self.others))?;
         self.roles.iter().try_for_each(|(role, policy)| write!(f, ",{role}={}", word(policy)))
-    }
-}
-
-impl Serialize for SpecialInContent {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for SpecialInContent {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
