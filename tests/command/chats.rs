@@ -184,6 +184,26 @@ fn pairs_of_texts_end_with_one_eos_token() {
     let pair = |prompt: &str, completion: &str| (completion.to_owned(), format!("{prompt}{completion}"));
     let expected = [pair("one, two", "three<|endoftext|>"), pair("a", "b<|endoftext|>")];
     assert_eq!(trained_texts(&out, &model), expected);
+    // The prompt has the role `user`, and the completion `assistant`.
+    std::fs::write(&source, "question,answer\n<|im_end|>,a\nb,<|im_end|>\n").unwrap();
+    for (policy, codes) in [
+        ("text", &[][..]),
+        ("text,user=error", &["special-token"]),
+        ("error,user=parse", &["special-token"]),
+        ("error", &["special-token", "special-token"]),
+    ] {
+        let more = format!("{options} --special-in-content {policy} --max-rejects 100% --overwrite");
+        let status = if codes.len() == 2 { 3 } else { 0 };
+        let ran = convert("text", &source, &out, &more).exits(status);
+        match status {
+            0 => assert_eq!(
+                rejects(&out).into_iter().map(|(_, code)| code).collect::<Vec<_>>(),
+                codes,
+                "{policy}"
+            ),
+            _ => assert!(ran.stderr.contains("special-token"), "{}", ran.stderr),
+        }
+    }
     let messages = write_lines(
         &dir.path().join("pairs.jsonl"),
         &[json!({

@@ -116,10 +116,14 @@ fn unusable(message: impl Into<String>) -> TemplateError {
 impl ChatRenderer {
     /// Compiles a template and renders probe chats with it. Errors name the line of the template, or the option to change.
     pub fn new(template: &str, options: ChatOptions) -> Result<ChatRenderer, TemplateError> {
+        Self::of(Template::compile(template)?, options)
+    }
+
+    /// Renders probe chats with a template. Errors are those of [`ChatRenderer::new`].
+    pub fn of(template: Template, options: ChatOptions) -> Result<ChatRenderer, TemplateError> {
         if let Some(name) = RESERVED_ARGUMENTS.iter().find(|name| options.args.contains_key(**name)) {
             return Err(unusable(format!("`args` may not contain `{name}`")));
         }
-        let template = Template::compile(template)?;
         let tokens = AddedTokens::new(&options.added_tokens);
         let now = options.now.map(|now| now.seconds());
         let render = RenderOptions { now, max_output: MAX_RENDERED_BYTES, ..RenderOptions::default() };
@@ -138,11 +142,6 @@ impl ChatRenderer {
     /// Whether the template has generation blocks, which then decide what is trained.
     pub fn has_generation_blocks(&self) -> bool {
         self.template.has_generation_blocks()
-    }
-
-    /// The texts that the template writes itself.
-    pub fn literals(&self) -> impl Iterator<Item = &str> {
-        self.template.literals().into_iter()
     }
 
     /// Renders one chat: a JSON object with `messages`, optionally `tools`, `documents` and `chat_template_kwargs`, or with

@@ -66,24 +66,38 @@ impl MarkedIds {
 /// trained; if none has the last character, or it is in the first token, all tokens after the start are.
 pub fn mask(ranges: &[Range<u32>], spans: &[Range<usize>]) -> Vec<u8> {
     let mut mask = vec![0; ranges.len()];
-    let is_sorted = is_sorted(ranges);
-    let token_at = |at: usize| {
-        let contains = |range: &Range<u32>| (range.start as usize..range.end as usize).contains(&at);
-        if !is_sorted {
-            return ranges.iter().position(contains);
-        }
-        let first = ranges.partition_point(|range| range.end as usize <= at);
-        ranges.get(first).filter(|range| contains(range)).map(|_| first)
-    };
+    let token_at = token_finder(ranges);
     for span in spans {
         let Some(first) = token_at(span.start) else { break };
-        let last = span.end.checked_sub(1).and_then(token_at).filter(|last| *last > 0);
+        let last = span.end.checked_sub(1).and_then(&token_at).filter(|last| *last > 0);
         let end = last.map_or(ranges.len(), |last| last + 1);
         if let Some(tokens) = mask.get_mut(first..end) {
             tokens.fill(1);
         }
     }
     mask
+}
+
+/// Returns whether the first and the last character of each span belong to a token. Otherwise, [`mask`] trains none of the
+/// spans that follow, or everything.
+pub fn ends_have_tokens(ranges: &[Range<u32>], spans: &[Range<usize>]) -> bool {
+    let token_at = token_finder(ranges);
+    spans
+        .iter()
+        .all(|span| token_at(span.start).is_some() && span.end.checked_sub(1).and_then(&token_at).is_some())
+}
+
+/// Returns a function that finds the first token with the character at a byte.
+fn token_finder(ranges: &[Range<u32>]) -> impl Fn(usize) -> Option<usize> {
+    let is_sorted = is_sorted(ranges);
+    move |at| {
+        let contains = |range: &Range<u32>| (range.start as usize..range.end as usize).contains(&at);
+        if !is_sorted {
+            return ranges.iter().position(contains);
+        }
+        let first = ranges.partition_point(|range| range.end as usize <= at);
+        ranges.get(first).filter(|range| contains(range)).map(|_| first)
+    }
 }
 
 /// Like [`mask`], but a token is trained if and only if it overlaps a span, or has no range and is between two such
@@ -643,6 +657,16 @@ mod tests {
         assert_eq!(one(0..1), [1; 6]);
         assert_eq!(overlap_mask(&ranges, &[0..1, 7..8]), [1, 0, 0, 0, 0, 1]);
         assert_eq!((mask(&[], &[0..1]), overlap_mask(&[], &[0..1])), (vec![], vec![]));
+    }
+
+    #[test]
+    fn transformers_loses_spans_without_tokens_at_their_ends() {
+        let span = 2..5;
+        for (ranges, expected) in
+            [(vec![0..2, 2..5], true), (vec![0..2, 3..5], false), (vec![0..3, 3..4], false)]
+        {
+            assert_eq!(ends_have_tokens(&ranges, std::slice::from_ref(&span)), expected, "{ranges:?}");
+        }
     }
 
     #[test]

@@ -7,8 +7,9 @@ use std::ops::Range;
 use bytes::Bytes;
 use dsconvert_chat::{
     ChatReject, ChatRejectCode, ChatRenderer, RenderedChat, Source, Template, TemplateError, TrainOn,
+    render_pair,
 };
-use dsconvert_tokens::{mask, overlap_mask};
+use dsconvert_tokens::{ends_have_tokens, mask, overlap_mask};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -32,9 +33,9 @@ pub(super) struct Chats {
 /// A chat or pair before its ids are computed.
 pub(super) struct Rendered {
     pub(super) text: String,
-    /// What messages contain, in which strings of special tokens are text.
+    /// What messages contain, in which strings of special tokens are no tokens.
     content: Vec<Range<usize>>,
-    /// What messages contain, in which strings of special tokens are errors.
+    /// The parts of it in which they are errors.
     forbidden: Vec<Range<usize>>,
     /// What to train on.
     trained: Vec<Range<usize>>,
@@ -82,7 +83,7 @@ impl Chats {
                      `allow_unknown_markers` accepts it",
                 ));
             }
-            let renderer = ChatRenderer::new(source, options.clone()).map_err(|e| unusable(name, &e))?;
+            let renderer = ChatRenderer::of(template, options.clone()).map_err(|e| unusable(name, &e))?;
             renderers.insert(name.clone(), renderer);
         }
         let end = tokenizer.info().eos.as_ref().map(|token| (token.id, token.token.clone()));
@@ -95,12 +96,12 @@ impl Chats {
     ///
     /// A reject if it is no chat, or if the template refuses it.
     pub(super) fn render(&self, chat: &str) -> Result<Rendered, Reject> {
-        // Messages are the first member, and only a choice of templates depends on others.
-        let members: Members<'_> = match chat.starts_with("{\"messages\":") && self.renderers.len() == 1 {
-            true => Members::default(),
-            false => serde_json::from_str(chat).map_err(|e| {
+        let is_pair = self.recipe.prompt_field.is_some();
+        let members: Members<'_> = match is_pair || self.renderers.contains_key(TOOL_TEMPLATE) {
+            true => serde_json::from_str(chat).map_err(|e| {
                 Reject::new(RejectCode::InvalidChat, format!("the chat is not valid JSON: {e}"))
             })?,
+            false => Members::default(),
         };
         if let (Some(prompt), Some(completion)) = (text_of(members.prompt), text_of(members.completion)) {
             return self.pair(&prompt, &completion);
@@ -114,21 +115,28 @@ impl Chats {
             let message = "a list of messages needs a chat template; `chat_template` names it";
             return Err(Reject::new(RejectCode::InvalidChat, message));
         };
-        let RenderedChat { text, pieces, trained, notes } = renderer.render(chat).map_err(reject)?;
+        let rendered = renderer.render(chat).map_err(reject)?;
+        Ok(self.by_policy(rendered, renderer.has_generation_blocks(), None))
+    }
+
+    /// Finds the parts of a chat or pair in which strings of special tokens are no tokens.
+    fn by_policy(&self, rendered: RenderedChat, is_marked: bool, end: Option<u32>) -> Rendered {
+        let RenderedChat { text, pieces, trained, notes } = rendered;
         let (mut content, mut forbidden) = (Vec::new(), Vec::new());
         let mut start = 0;
         for piece in pieces {
             let range = start..piece.end;
             start = piece.end;
             let Source::Content { role, .. } = &piece.source else { continue };
-            match self.recipe.special_in_content.of(role) {
-                SpecialInText::Parse => {}
-                SpecialInText::Text => append(&mut content, range),
-                SpecialInText::Error => append(&mut forbidden, range),
+            let policy = self.recipe.special_in_content.of(role);
+            if policy == SpecialInText::Error {
+                append(&mut forbidden, range.clone());
+            }
+            if policy != SpecialInText::Parse {
+                append(&mut content, range);
             }
         }
-        let is_marked = renderer.has_generation_blocks();
-        Ok(Rendered { text, content, forbidden, trained, is_marked, end: None, notes })
+        Rendered { text, content, forbidden, trained, is_marked, end, notes }
     }
 
     /// Joins two texts. The EOS token follows them, in place of its string at the end of the completion.
@@ -138,21 +146,13 @@ impl Chats {
             return Err(Reject::new(RejectCode::InvalidChat, message));
         };
         let completion = completion.strip_suffix(string.as_str()).unwrap_or(completion);
-        let text = [prompt, completion].concat();
-        let all = 0..text.len();
-        let trained = match &self.recipe.train_on {
-            TrainOn::None => None,
-            TrainOn::All => Some(all.clone()),
-            _ => Some(prompt.len()..text.len()),
-        };
-        let trained = trained.into_iter().collect();
-        let (content, forbidden) = match self.recipe.special_in_content.others {
-            SpecialInText::Parse => (Vec::new(), Vec::new()),
-            SpecialInText::Text => (vec![all], Vec::new()),
-            SpecialInText::Error => (Vec::new(), vec![all]),
-        };
-        let (is_marked, notes) = (false, Vec::new());
-        Ok(Rendered { text, content, forbidden, trained, is_marked, end: Some(*end), notes })
+        let mut rendered = render_pair(prompt, completion);
+        match &self.recipe.train_on {
+            TrainOn::None => rendered.trained.clear(),
+            TrainOn::All => rendered.trained = std::iter::once(0..rendered.text.len()).collect(),
+            _ => {}
+        }
+        Ok(self.by_policy(rendered, false, Some(*end)))
     }
 
     /// Computes the ids and the mask.
@@ -169,10 +169,10 @@ impl Chats {
         ids: &mut MarkedIds,
     ) -> Result<(Tokens, EncodeStats), Reject> {
         ids.clear();
-        let (text, content) = (&rendered.text, rendered.content());
+        let Rendered { text, content, .. } = rendered;
         let stats = match engine {
-            EngineUse::Reference => tokenizer.encode_marked_reference(text, &content, scratch, ids),
-            EngineUse::Selected => tokenizer.encode_marked(text, &content, scratch, ids),
+            EngineUse::Reference => tokenizer.encode_marked_reference(text, content, scratch, ids),
+            EngineUse::Selected => tokenizer.encode_marked(text, content, scratch, ids),
         };
         let stats = stats.map_err(rejected)?;
         if let Some(found) = rendered.forbidden_in(&ids.special_in_content) {
@@ -204,15 +204,6 @@ impl Chats {
 }
 
 impl Rendered {
-    /// Returns the ranges in which strings of special tokens are no tokens.
-    fn content(&self) -> Vec<Range<usize>> {
-        let mut all: Vec<_> = self.content.iter().chain(&self.forbidden).cloned().collect();
-        all.sort_unstable_by_key(|range| range.start);
-        let mut joined = Vec::with_capacity(all.len());
-        all.into_iter().for_each(|range| append(&mut joined, range));
-        joined
-    }
-
     /// Returns the first of `special`, the strings of special tokens, where there may be none.
     fn forbidden_in(&self, special: &[Range<u32>]) -> Option<&str> {
         let range = |found: &Range<u32>| found.start as usize..found.end as usize;
@@ -232,7 +223,7 @@ impl Rendered {
         stats: &EncodeStats,
         scratch: &mut Scratch,
     ) -> Verified {
-        tokenizer.verify_marked(hash, &self.text, &self.content(), ids, stats, scratch)
+        tokenizer.verify_marked(hash, &self.text, &self.content, ids, stats, scratch)
     }
 }
 
@@ -251,18 +242,6 @@ fn added_tokens(tokenizer: &Tokenizer) -> Result<Vec<String>> {
     let model: Model = serde_json::from_slice(json)
         .map_err(|e| Error::corrupt("the tokenizer.json is not JSON").caused_by(e))?;
     Ok(model.added_tokens.into_iter().map(|token| token.content).collect())
-}
-
-/// Returns whether the first and the last character of each span belong to a token. Otherwise `transformers` trains none of
-/// the following spans, or everything that follows.
-fn ends_have_tokens(ranges: &[Range<u32>], spans: &[Range<usize>]) -> bool {
-    let has_token = |at: usize| {
-        let contains = |range: &Range<u32>| (range.start as usize..range.end as usize).contains(&at);
-        // Ranges are in order, except those of a few normalizers.
-        let near = ranges.partition_point(|range| range.end as usize <= at);
-        ranges.get(near).is_some_and(contains) || ranges.iter().any(contains)
-    };
-    spans.iter().all(|span| has_token(span.start) && span.end.checked_sub(1).is_some_and(has_token))
 }
 
 /// Returns the parts of a template's text that look like special tokens: `<|name|>`, with bars of either width.
@@ -324,15 +303,5 @@ mod tests {
         let found = |text: &'static str| markers(text).collect::<Vec<_>>();
         assert_eq!(found("a <|im_start|>x<|end|><|a b|><||> <|open"), ["<|im_start|>", "<|end|>"]);
         assert_eq!(found("<\u{ff5c}begin\u{2581}of\u{ff5c}> |>"), ["<\u{ff5c}begin\u{2581}of\u{ff5c}>"]);
-    }
-
-    #[test]
-    fn transformers_loses_spans_without_tokens_at_their_ends() {
-        let span = 2..5;
-        for (ranges, expected) in
-            [(vec![0..2, 2..5], true), (vec![0..2, 3..5], false), (vec![0..3, 3..4], false)]
-        {
-            assert_eq!(ends_have_tokens(&ranges, std::slice::from_ref(&span)), expected, "{ranges:?}");
-        }
     }
 }
