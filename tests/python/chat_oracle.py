@@ -8,11 +8,14 @@ huggingface/trl has such a folder, `trl/chat_templates`. For each template, rand
 
 (a) the text is the same as that of `transformers`;
 (b) with generation blocks, the trained text is what `return_assistant_tokens_mask` selects;
-(c) without generation blocks, the trained text is that of `NAME_training.jinja`, wherever both render the same text.
+(c) without generation blocks, the trained text is that of `NAME_training.jinja`, wherever both render the same text;
+(d) with `--command target/debug/dsconvert --tokenizer tokenizer.json`, for conversations that are equal in (b) or (c):
+    the ids and masks in a dataset that the command writes are those of `apply_chat_template`.
 """
 
 import argparse
 import datetime
+import itertools
 import json
 import random
 import re
@@ -21,6 +24,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pyarrow.parquet
+from tokenizers import AddedToken, Tokenizer
+from transformers import PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils
 
 # Jinja's `strftime_now` and the option `now` have the same time.
@@ -264,6 +270,8 @@ class Tally:
     def __init__(self, kind, name):
         self.kind, self.name = kind, name
         self.equal, self.different, self.skipped, self.reasons, self.examples = 0, 0, 0, {}, []
+        # Conversations of which the same text is trained, each with its text.
+        self.alike = []
 
     def add(self, equal, reason, describe):
         if equal:
@@ -327,7 +335,10 @@ def compare_spans(program, kind, name, template, training, chats, **options):
         if theirs is None or ("text" in ours and ours["text"] != theirs):
             tally.skipped += 1
         elif "text" in ours:
-            tally.add(ours["trained"] == spans, "spans", lambda: show(chat, ours, theirs, spans))
+            equal = merged(ours["trained"]) == spans
+            tally.add(equal, "spans", lambda: show(chat, ours, theirs, spans))
+            if equal:
+                tally.alike.append((chat, theirs))
         elif ours["reject"] == "nothing-to-train":
             tally.add(not spans, "nothing to train", lambda: show(chat, ours, theirs, spans))
         elif kind == "c" and reference(template, chat)[0] != theirs:
@@ -338,30 +349,100 @@ def compare_spans(program, kind, name, template, training, chats, **options):
     return tally
 
 
+class Command:
+    """The command `dsconvert`, with a tokenizer to which the added tokens of each template are added."""
+
+    def __init__(self, path, tokenizer):
+        self.path, self.tokenizer = path, tokenizer
+
+    def model(self, folder, template, tokens):
+        """Writes the folder of a model."""
+        tokenizer = Tokenizer.from_file(str(self.tokenizer))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in tokens])
+        tokenizer.save(str(folder / "tokenizer.json"))
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": template, **SPECIAL_TOKENS}
+        (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+    def convert(self, folder, chats, options):
+        """The ids and mask of each chat by its number, or the message of an error."""
+        source = folder / "chats.jsonl"
+        lines = [json.dumps(chat, ensure_ascii=False).encode() + b"\n" for chat in chats]
+        source.write_bytes(b"".join(lines))
+        # A key ends with the offset of its line.
+        numbers = {offset: number for number, offset in enumerate(itertools.accumulate(map(len, lines), initial=0))}
+        arguments = ["--messages-field", "messages", "--tokenizer", folder, "--out", folder / "out", "--now", NOW.isoformat()]
+        # As transformers: it parses special tokens wherever they are. A tokenizer may write no token for a marker.
+        arguments += ["--special-in-content", "parse", "--not-rendered", "allow", "--allow-unknown-markers", *options]
+        done = subprocess.run([self.path, "text", source, *arguments], capture_output=True, text=True)
+        if done.returncode:
+            return done.stderr.strip()
+        table = pyarrow.parquet.read_table(folder / "out/train")
+        rows = zip(table["key"].to_pylist(), table["input_ids"].to_pylist(), table["assistant_masks"].to_pylist(), strict=True)
+        return {numbers[int(key.rpartition("#")[2])]: (ids, mask) for key, ids, mask in rows}
+
+
+def compare_tokens(command, name, template, training, alike, **options):
+    """Compares the tokens of conversations of which we and `transformers` train the same text. It may give the marker that
+    closes the last turn a place of its own, so that tokens are compared with those of the template that it has marked."""
+    tally = Tally("d", name)
+    if not alike:
+        return tally
+    arguments = [part for option, value in options.items() for part in (f"--{option.replace('_', '-')}", value)]
+    with tempfile.TemporaryDirectory() as folder:
+        command.model(Path(folder), template, added_tokens(template, training))
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+        found = command.convert(Path(folder), [chat for chat, _ in alike], arguments)
+    if isinstance(found, str):
+        tally.add(False, found, lambda: "")
+        return tally
+    for number, (chat, text) in enumerate(alike):
+        same = next(c for c in (chat, with_objects(chat)) if reference(training, c)[0] == text)
+        messages = [{key: value for key, value in message.items() if value is not None} for message in same["messages"]]
+        encoded = tokenizer.apply_chat_template(
+            messages, tools=same.get("tools"), chat_template=training, return_dict=True, return_assistant_tokens_mask=True,
+            **same.get("chat_template_kwargs", {}),
+        )
+        theirs = (encoded["input_ids"], encoded["assistant_masks"])
+        ours = found.get(number, ())
+        reason = "no record" if not ours else "ids" if ours[0] != theirs[0] else "masks"
+        tally.add(ours == theirs, reason, lambda: f"  chat   {json.dumps(chat, ensure_ascii=False)}\n  theirs {theirs}\n  ours   {ours}")
+    return tally
+
+
 def templates(folder):
     """The templates in a folder."""
     return sorted(Path(folder).glob("*.jinja"))
 
 
-def compare(path, program, count, seed=0):
+def compare(path, program, count, seed=0, command=None):
     """The tallies of one template."""
     name, template = path.stem, path.read_text()
     chats = chats_for(name, template, count, seed)
     yield compare_text(program, name, template, chats)
     if re.search(r"\{%-?\s*generation\s*-?%\}", template):
-        yield compare_spans(program, "b", name, template, template, chats)
+        tally = compare_spans(program, "b", name, template, template, chats)
+        yield tally
+        if command:
+            yield compare_tokens(command, name, template, template, tally.alike)
     elif (training := path.with_name(f"{name}_training.jinja")).exists():
         marked = training.read_text()
         chats = chats_for(name, template, count, seed, marked)
         # The template of GLM leaves the last turn open.
         options = {"final_stop": "<|user|>"} if "<|observation|>" in template else {}
-        yield compare_spans(program, "c", name, template, marked, chats, **options)
+        tally = compare_spans(program, "c", name, template, marked, chats, **options)
+        yield tally
+        if command:
+            yield compare_tokens(command, name, template, marked, tally.alike, **options)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
     parser.add_argument("--program", required=True, help="the example `chats` of dsconvert-chat")
+    parser.add_argument("--command", help="the command dsconvert, whose ids and masks are compared, too")
+    parser.add_argument("--tokenizer", help="the tokenizer.json for this; added tokens of each template are added to it")
     parser.add_argument("--count", type=int, default=300, help="conversations that render, for each template")
     parser.add_argument("--only", action="append", help="name of a template")
     parser.add_argument("--seed", type=int, default=0)
@@ -369,10 +450,11 @@ def main():
     options = parser.parse_args()
     print("| oracle | template | equal | different | rendered differently | differences |\n|---|---|---|---|---|---|")
     different = 0
+    command = Command(options.command, options.tokenizer) if options.command else None
     for path in templates(options.folder):
         if options.only and path.stem not in options.only:
             continue
-        for tally in compare(path, Program(options.program), options.count, options.seed):
+        for tally in compare(path, Program(options.program), options.count, options.seed, command):
             print(tally.line(), *(tally.examples if options.verbose else []), sep="\n", flush=True)
             different += tally.different
     return bool(different)

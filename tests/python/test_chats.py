@@ -46,7 +46,15 @@ HEADERS = """\
     {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif %}"""
-TEMPLATES = {"chatml": CHATML, "headers": HEADERS}
+# Two adjacent blocks: transformers looks for the tokens of each, also where a character at the end of one has several.
+ADJACENT = """\
+{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\\n' }}
+    {%- if message.role == 'assistant' %}
+        {%- generation %}{{ message.content | trim }}{% endgeneration %}{% generation %}{{ '<|im_end|>\\n' }}{% endgeneration %}
+    {%- else %}{{ message.content + '<|im_end|>\\n' }}{% endif %}
+{%- endfor %}"""
+TEMPLATES = {"chatml": CHATML, "headers": HEADERS, "adjacent": ADJACENT}
 SPECIAL = ["<|im_start|>", "<|im_end|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<s>"]
 TOKENIZERS = ["bpe", "unigram", "wordpiece"]
 WORDS = "the cat, sat  on a mat. Été naïve 你好 мир 👩‍👩‍👧 \u0301 \n\n 12345 don't <b> <think> |im_end| \t ünïcödé — “quotes”".split(" ")

@@ -3,10 +3,15 @@
 The labels of every batch are made again from the records and the documented plan.
 """
 
+import importlib.util
 import json
+import os
 import pickle
 import random
 import subprocess
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -312,6 +317,64 @@ def test_megatron_batches_are_the_samples_of_its_dataset(masked, mode):
         for name, value in batch.items():
             assert np.array_equal(value, np.array([sample[name] for sample in samples])), name
         assert batch["loss_mask"].sum() == loader.last.trained == loader.totals().trained
+
+
+@pytest.fixture(scope="module")
+def sft_dataset():
+    """The module of a checkout of NVIDIA/Megatron-LM, in the folder that DSCONVERT_MEGATRON_LM names. What it imports is in
+    the package megatron-core."""
+    pytest.importorskip("megatron.core")
+    if not (checkout := os.environ.get("DSCONVERT_MEGATRON_LM")):
+        pytest.skip("DSCONVERT_MEGATRON_LM names no checkout of Megatron-LM")
+    spec = importlib.util.spec_from_file_location("sft_dataset", Path(checkout) / "megatron/training/datasets/sft_dataset.py")
+    module = importlib.util.module_from_spec(spec)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # About packages for GPUs that are missing.
+        spec.loader.exec_module(module)
+    return module
+
+
+class TokenizedConversations:
+    """A tokenizer for `SFTDataset` whose conversations are numbers of documents."""
+
+    eod = pad = 70_001
+
+    def tokenize_conversation(self, conversation, return_target, add_generation_prompt):
+        ids, masks = (np.array(values) for values in DOCUMENTS[int(conversation[0]["content"])])
+        return ids, np.where(masks == 1, ids, IGNORED)
+
+
+@pytest.mark.parametrize("mode", ["padded", "best fit"])
+def test_megatron_batches_equal_those_of_a_checkout(masked, sft_dataset, mode):
+    """`SFTDataset` itself, wherever a row has whole documents. The last token of a document has no label of ours."""
+    tokenizer = TokenizedConversations()
+    loader = dsconvert.Loader(masked(), **MODES[mode][0], seed=SEED, labels_for="megatron", pad_id=tokenizer.pad)
+    compared = 0
+    for rows, batch in zip(planned(mode), loader, strict=True):
+        for number, row in enumerate(rows):
+            row = [piece for piece in row if piece[1] < piece[2]]
+            if not row or any((start, end) != (0, len(DOCUMENTS[record][0])) for record, start, end in row):
+                continue
+            width = batch["tokens"].shape[1]
+            config = SimpleNamespace(
+                tokenizer=tokenizer, sequence_length=width, context_parallel_size=1, reset_position_ids=False,
+                create_attention_mask=False, reset_attention_mask=False,
+            )  # fmt: skip
+            conversation = [{"role": "system", "content": str(record)} for record, _, _ in row]
+            fake = SimpleNamespace(config=config, dataset=[conversation], indices=[0])
+            fake._split_conversations = lambda merged: sft_dataset.SFTDataset._split_conversations(fake, merged)
+            theirs = {name: np.asarray(value) for name, value in sft_dataset.SFTDataset.__getitem__(fake, 0).items()}
+            ours = {name: value[number] for name, value in batch.items()}
+            assert theirs.keys() == ours.keys()
+            for name in ("tokens", "position_ids", "cu_seqlens", "max_seqlen"):
+                assert np.array_equal(ours[name], theirs[name]), name
+            inside = np.ones(width, bool)
+            inside[np.cumsum([end for _, _, end in row]) - 1] = False
+            assert np.array_equal(ours["loss_mask"], theirs["loss_mask"] * inside)
+            is_trained = ours["loss_mask"] == 1
+            assert np.array_equal(ours["labels"][is_trained], theirs["labels"][is_trained])
+            compared += 1
+    assert compared > 15
 
 
 @pytest.fixture(scope="module")

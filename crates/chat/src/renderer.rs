@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::chat::{ArgumentText, Chat, ChatInput, Field, MAX_CHAT_BYTES, Message, RESERVED_ARGUMENTS, note};
 use crate::options::{ChatOptions, FinalStop, HistoryThinking, NotRendered, TrainOn};
 use crate::spans::{
-    AddedTokens, Layout, Probe, Turn, TurnRule, common_header, merged, trained_of_others, without,
+    AddedTokens, Layout, Probe, Turn, TurnRule, common_header, disjoint, merged, trained_of_others, without,
 };
 use crate::template::{ErrorKind, RenderOptions, Rendered, Template, TemplateError};
 use crate::value::Value;
@@ -19,7 +19,8 @@ pub struct RenderedChat {
     pub text: String,
     /// Consecutive ranges that cover the text.
     pub pieces: Vec<ChatPiece>,
-    /// Ranges of bytes that are trained, in order, disjoint and not adjacent.
+    /// Ranges of bytes that are trained, in order and disjoint. Only generation blocks may be adjacent: `transformers`
+    /// finds the tokens of each one.
     pub trained: Vec<Range<usize>>,
     /// What a report counts.
     pub notes: Vec<&'static str>,
@@ -388,7 +389,7 @@ impl ChatRenderer {
                 }
             }
         }
-        Ok(merged(ranges))
+        Ok(if self.has_generation_blocks() { disjoint(ranges) } else { merged(ranges) })
     }
 
     /// Whether the template writes the reasoning of an earlier turn.

@@ -345,13 +345,25 @@ pub(crate) fn common_header(probes: &[Probe], tokens: &AddedTokens) -> Option<St
 }
 
 /// The same characters as disjoint ranges in order, none adjacent to another.
-pub(crate) fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+pub(crate) fn merged(ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    joined(ranges, |last, range| range.start <= last.end)
+}
+
+/// The same characters as disjoint ranges in order. Adjacent ranges stay separate.
+pub(crate) fn disjoint(ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    joined(ranges, |last, range| range.start < last.end)
+}
+
+fn joined(
+    mut ranges: Vec<Range<usize>>,
+    is_one: impl Fn(&Range<usize>, &Range<usize>) -> bool,
+) -> Vec<Range<usize>> {
     ranges.retain(|range| range.start < range.end);
     ranges.sort_by_key(|range| range.start);
     let mut out: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
     for range in ranges {
         match out.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            Some(last) if is_one(last, &range) => last.end = last.end.max(range.end),
             _ => out.push(range),
         }
     }
