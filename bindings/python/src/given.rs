@@ -61,6 +61,8 @@ pub(crate) const DECODED: Condition =
     condition("with decode=False, images are returned as they are stored", |given| {
         !given.is("decode", false)
     });
+pub(crate) const NOT_PLANES: Condition =
+    condition("with color=\"yuv\", images are returned as planes", |given| !given.is("color", "yuv"));
 pub(crate) const PICTURES: Condition = condition("fields has no image", |given| {
     given
         .has_entry(|schema, name| field(schema, name).map_or(name != VALID, |field| field.ty.is_image_file()))

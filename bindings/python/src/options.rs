@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::given::{
     ASSEMBLED, BLOCKS, BUDGET, BY_LENGTH, DECODED, GEOMETRIC, Given, IMAGES, LABELED, LOADER, NOT_FLASH,
-    OptionInfo, PACKED, PADDED, PICTURES, RANDOM_CROP, STORED_PACKED, TEXT, TOKENS, UNPACKED, WINDOWS,
+    NOT_PLANES, OptionInfo, PACKED, PADDED, PICTURES, RANDOM_CROP, STORED_PACKED, TEXT, TOKENS, UNPACKED,
+    WINDOWS,
 };
 
 /// Defines the struct with the values of all options, the function that reads it, and the table for Python, from lines
@@ -87,8 +88,9 @@ define_options! {
     crop_scale: (f64, f64) = Crop::SCALE, [LOADER, IMAGES, PICTURES, DECODED, RANDOM_CROP, ASSEMBLED];
     crop_ratio: (f64, f64) = Crop::RATIO, [LOADER, IMAGES, PICTURES, DECODED, RANDOM_CROP, ASSEMBLED];
     hflip: f64 = ImageBatchOptions::default().hflip, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
-    layout: ImageLayout = ImageLayout::default(), [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
-    channels: u64 = 3, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
+    layout: ImageLayout = ImageLayout::default(), [LOADER, IMAGES, PICTURES, DECODED, NOT_PLANES, ASSEMBLED];
+    channels: u64 = 3, [LOADER, IMAGES, PICTURES, DECODED, NOT_PLANES, ASSEMBLED];
+    color: ImageColor = ImageColor::Rgb, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
     undecodable: Undecodable = Undecodable::default(), [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
     // Contents, threads and ranks.
     fields: Option<Vec<String>> = None, [LOADER];
@@ -133,6 +135,14 @@ enum BucketName {
     Length,
     Geometric,
     Windows,
+}
+
+/// Value of `color`.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ImageColor {
+    Rgb,
+    Yuv,
 }
 
 /// Size of a crop: the side of a square, or height and width.
@@ -262,10 +272,11 @@ impl Options {
             }
             _ => return Err(Error::usage("give center_crop or random_resized_crop, not both")),
         };
-        let channels = match self.channels {
-            3 => Channels::Rgb,
-            1 => Channels::Gray,
-            other => return Err(Error::usage(format!("channels is {other}, not 1 or 3"))),
+        let channels = match (self.color, self.channels) {
+            (ImageColor::Yuv, _) => Channels::Yuv,
+            (ImageColor::Rgb, 3) => Channels::Rgb,
+            (ImageColor::Rgb, 1) => Channels::Gray,
+            (_, other) => return Err(Error::usage(format!("channels is {other}, not 1 or 3"))),
         };
         Ok(ImageBatchOptions {
             decode: self.decode,

@@ -21,6 +21,22 @@ pub(crate) fn ycbcr_to_rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
         .map(|v| v.clamp(0, 255) as u8)
 }
 
+/// Converts one pixel from RGB to YCbCr (ITU T.871), rounding like the encoder of libjpeg.
+///
+/// ```
+/// assert_eq!(dsconvert_jpeg::rgb_to_ycbcr([255, 0, 0]), [76, 85, 255]);
+/// assert_eq!(dsconvert_jpeg::rgb_to_ycbcr([90, 90, 90]), [90, 128, 128]);
+/// ```
+#[inline]
+pub fn rgb_to_ycbcr(rgb: [u8; 3]) -> [u8; 3] {
+    /// 128, and a half that is rounded down where the sum is exactly between two values.
+    const CENTER: i32 = (128 << SCALE_BITS) + HALF - 1;
+    let [r, g, b] = rgb.map(i32::from);
+    let cb = (-11_059 * r - 21_709 * g + HALF * b + CENTER) >> SCALE_BITS;
+    let cr = (HALF * r - 27_439 * g - 5_329 * b + CENTER) >> SCALE_BITS;
+    [luma(rgb), cb as u8, cr as u8]
+}
+
 /// Returns the luma of an RGB color with the weights of JPEG (BT.601): 0.299, 0.587 and 0.114, with 16 fractional bits.
 ///
 /// ```

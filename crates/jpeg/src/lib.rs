@@ -18,10 +18,12 @@ mod structure;
 #[cfg(test)]
 mod testing;
 
-pub use color::{cmyk_to_rgb, invert_cmyk, luma};
+pub use color::{cmyk_to_rgb, invert_cmyk, luma, rgb_to_ycbcr};
 pub use decoder::Decoder;
 pub use error::{Error, ErrorKind};
-pub use fast::{Declined, FastDecoder, FastRequest, PlanesRequest, StoredPlane, StoredPlanes};
+pub use fast::{
+    Declined, FastDecoder, FastRequest, PlaneConverter, PlanesRequest, StoredPlane, StoredPlanes,
+};
 pub use general::LayoutRequest;
 pub use options::{DecodeOptions, Image, ImageInfo, PixelFormat, Region, Scale};
 pub use rewrite::to_baseline;

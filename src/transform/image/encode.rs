@@ -9,6 +9,7 @@ use libjpeg_turbo_rs::{Encoder, PixelFormat};
 use super::container::unsupported;
 use super::encoding::{Encode, Subsampling};
 use super::pixels::Pixels;
+use crate::decode::planes_of_pixels;
 use crate::sample::{Reject, RejectCode};
 
 /// Encodes `pixels` as `encode`. The caller resolves [`Encode::Keep`] to a type; here it means PNG.
@@ -39,6 +40,7 @@ pub(super) fn encode(pixels: &Pixels, encode: Encode) -> Result<Vec<u8>, Reject>
                 .map_err(refused)?;
             Ok(out)
         }
+        Encode::Yuv(subsampling) => Ok(planes_of_pixels(pixels, subsampling.planes())),
         Encode::Raw => Ok(pixels.data.clone()),
     }
 }
@@ -71,6 +73,22 @@ fn jpeg(pixels: &Pixels, quality: u8, subsampling: Subsampling) -> Result<Vec<u8
         })
         .encode()
         .map_err(refused)
+}
+
+/// Encodes planes, of which the last two have half the resolution, as a JPEG. Returns `None` if that is not possible.
+pub(super) fn jpeg_of_planes(planes: &[Pixels; 3], quality: u8) -> Option<Vec<u8>> {
+    let [width, height] = [planes[0].width as usize, planes[0].height as usize];
+    let samples = planes.each_ref().map(|plane| plane.data.as_slice());
+    libjpeg_turbo_rs::compress_raw(
+        &samples,
+        &planes.each_ref().map(|plane| plane.width as usize),
+        &planes.each_ref().map(|plane| plane.height as usize),
+        width,
+        height,
+        quality,
+        libjpeg_turbo_rs::Subsampling::S420,
+    )
+    .ok()
 }
 
 fn webp(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, Reject> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::option_values::{did_you_mean, not_accepted, serde_as_text};
-use crate::decode::ImageType;
+use crate::decode::{ImageType, PlanesChroma};
 use crate::error::{Error, Result};
 
 /// Default JPEG quality.
@@ -12,7 +12,7 @@ pub const DEFAULT_JPEG_QUALITY: u8 = 90;
 /// Default WebP quality.
 pub const DEFAULT_WEBP_QUALITY: u8 = 90;
 
-/// Chroma subsampling of a JPEG.
+/// Chroma subsampling of a JPEG or of planes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Subsampling {
     /// 4:2:0: one chroma sample per 2×2 pixels.
@@ -30,6 +30,7 @@ pub enum Subsampling {
 /// | `png` | 8-bit PNG |
 /// | `webp`, `webp:Q` | lossy WebP of quality Q from 1 to 100 |
 /// | `webp-lossless` | lossless WebP |
+/// | `yuv420`, `yuv444` | planes of luma and chroma, see [`ImageType::Planes`] |
 /// | `raw` | bare samples, see [`ImageType::Raw`] |
 /// | `keep` | the type of the source |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub enum Encode {
     },
     /// Lossless WebP.
     WebpLossless,
+    /// Planes of luma and chroma, not compressed.
+    Yuv(Subsampling),
     /// Bare samples.
     Raw,
     /// The type of the source; its bytes are kept if nothing has to change.
@@ -63,6 +66,7 @@ impl Encode {
             Encode::Jpeg { .. } => Some(ImageType::Jpeg),
             Encode::Png => Some(ImageType::Png),
             Encode::Webp { .. } | Encode::WebpLossless => Some(ImageType::Webp),
+            Encode::Yuv(_) => Some(ImageType::Planes),
             Encode::Raw => Some(ImageType::Raw),
             Encode::Keep => None,
         }
@@ -73,7 +77,17 @@ impl Encode {
         match self {
             Encode::Jpeg { .. } => 65_500,
             Encode::Webp { .. } | Encode::WebpLossless => 16_383,
-            Encode::Png | Encode::Raw | Encode::Keep => i32::MAX.cast_unsigned(),
+            Encode::Png | Encode::Yuv(_) | Encode::Raw | Encode::Keep => i32::MAX.cast_unsigned(),
+        }
+    }
+}
+
+impl Subsampling {
+    /// Returns the chroma planes of images with this subsampling.
+    pub(super) fn planes(self) -> PlanesChroma {
+        match self {
+            Subsampling::S420 => PlanesChroma::S420,
+            Subsampling::S444 => PlanesChroma::S444,
         }
     }
 }
@@ -96,7 +110,7 @@ impl FromStr for Encode {
             let error = not_accepted(
                 "encoding",
                 text,
-                "jpeg:Q, jpeg:Q:420, jpeg:Q:444, png, webp:Q, webp-lossless, raw or keep, with Q from 1 to 100",
+                "jpeg:Q, jpeg:Q:420, jpeg:Q:444, png, webp:Q, webp-lossless, yuv420, yuv444, raw or keep, with Q from 1 to 100",
             );
             match suggestion(text) {
                 Some(value) => did_you_mean(error, &value),
@@ -124,6 +138,8 @@ fn encoding_of(text: &str) -> Option<Encode> {
         ["webp"] => Some(Encode::Webp { quality: DEFAULT_WEBP_QUALITY }),
         ["webp", q] => quality(q).map(|quality| Encode::Webp { quality }),
         ["webp-lossless"] => Some(Encode::WebpLossless),
+        ["yuv420"] => Some(Encode::Yuv(Subsampling::S420)),
+        ["yuv444"] => Some(Encode::Yuv(Subsampling::S444)),
         ["raw"] => Some(Encode::Raw),
         ["keep"] => Some(Encode::Keep),
         _ => None,
@@ -150,6 +166,8 @@ impl fmt::Display for Encode {
             Encode::Png => f.write_str("png"),
             Encode::Webp { quality } => write!(f, "webp:{quality}"),
             Encode::WebpLossless => f.write_str("webp-lossless"),
+            Encode::Yuv(Subsampling::S420) => f.write_str("yuv420"),
+            Encode::Yuv(Subsampling::S444) => f.write_str("yuv444"),
             Encode::Raw => f.write_str("raw"),
             Encode::Keep => f.write_str("keep"),
         }
@@ -164,7 +182,18 @@ mod tests {
 
     #[test]
     fn texts_survive_a_round_trip() {
-        for text in ["jpeg:90:420", "jpeg:75:444", "png", "webp:80", "webp-lossless", "raw", "keep"] {
+        let texts = [
+            "jpeg:90:420",
+            "jpeg:75:444",
+            "png",
+            "webp:80",
+            "webp-lossless",
+            "yuv420",
+            "yuv444",
+            "raw",
+            "keep",
+        ];
+        for text in texts {
             assert_eq!(text.parse::<Encode>().unwrap().to_string(), text);
         }
         assert_eq!("jpeg".parse::<Encode>().unwrap(), Encode::default());
@@ -182,7 +211,18 @@ mod tests {
 
     #[test]
     fn errors_list_the_accepted_values() {
-        for text in ["", "jpg", "jpeg:0", "jpeg:101", "jpeg:90:422", "jpeg:90:420:1", "webp:x", "png:9"] {
+        for text in [
+            "",
+            "jpg",
+            "jpeg:0",
+            "jpeg:101",
+            "jpeg:90:422",
+            "jpeg:90:420:1",
+            "webp:x",
+            "png:9",
+            "yuv422",
+            "yuv",
+        ] {
             let error = text.parse::<Encode>().unwrap_err().to_string();
             assert!(error.contains("webp-lossless"), "{error}");
         }

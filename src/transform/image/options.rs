@@ -45,7 +45,7 @@ options! {
             /// Animated files: keep the first frame, or reject them
             [] animated: Animated = Animated::default(), "POLICY";
 
-            /// Encoding: jpeg:QUALITY[:420|444], png, webp:QUALITY, webp-lossless, raw or keep
+            /// Encoding: jpeg:QUALITY[:420|444], png, webp:QUALITY, webp-lossless, yuv420, yuv444, raw or keep
             [] encode: Encode = Encode::default(), "ENCODING";
 
             /// Store progressive JPEGs that would pass through unchanged as baseline JPEGs: same pixels, faster to decode
@@ -95,12 +95,19 @@ impl ImageOptions {
             };
             return Err(Error::usage(what).help("give a number of 1 or more, or leave it out"));
         }
-        if self.color == Color::Rgba && matches!(self.encode, Encode::Jpeg { .. }) {
-            return Err(Error::usage("JPEG has no alpha channel, so `color rgba` cannot be encoded as jpeg")
-                .help("choose `encode png`, webp:Q, webp-lossless or raw"));
+        let without_alpha = match self.encode {
+            Encode::Jpeg { .. } => Some(("JPEG has", "jpeg".to_owned())),
+            Encode::Yuv(_) => Some(("planes of luma and chroma have", self.encode.to_string())),
+            _ => None,
+        };
+        if let (Color::Rgba, Some((what, name))) = (self.color, without_alpha) {
+            let what = format!("{what} no alpha channel, so `color rgba` cannot be encoded as {name}");
+            return Err(Error::usage(what).help("choose `encode png`, webp:Q, webp-lossless or raw"));
         }
-        if self.encode == Encode::Raw && self.keep_metadata {
-            return Err(Error::usage("`encode raw` cannot store the metadata that `keep_metadata` keeps"));
+        if matches!(self.encode, Encode::Yuv(_) | Encode::Raw) && self.keep_metadata {
+            let what =
+                format!("`encode {}` cannot store the metadata that `keep_metadata` keeps", self.encode);
+            return Err(Error::usage(what));
         }
         let jpeg_options =
             [("baseline", self.baseline), ("restart_interval", self.restart_interval.is_some())];

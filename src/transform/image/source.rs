@@ -3,7 +3,7 @@
 use super::container::{self, Structure, jpeg};
 use super::geometry::{Geometry, Size};
 use super::options::ImageOptions;
-use crate::decode::{ImageType, foreign_format, sniff};
+use crate::decode::{ImageType, PlanesFile, foreign_format, sniff};
 use crate::sample::{Reject, RejectCode};
 
 /// The content of a header: enough to plan a conversion without decoding pixels.
@@ -63,6 +63,7 @@ impl<'a> CheckedImage<'a> {
             ImageType::Webp => container::webp::walk(bytes)?,
             ImageType::Gif => container::gif::walk(bytes)?,
             ImageType::Bmp => container::bmp::walk(bytes)?,
+            ImageType::Planes => container::Structure::of_size(PlanesFile::read(bytes)?.size),
             ImageType::Tiff | ImageType::Raw => container::tiff::walk(bytes)?,
         };
         check_pixels(structure.size, options.max_pixels, "the image")?;
@@ -71,7 +72,9 @@ impl<'a> CheckedImage<'a> {
             ImageType::Webp if container::webp::is_lossless(bytes) => MAX_PIXELS_PER_BYTE_OF_REGIONS,
             ImageType::Webp | ImageType::Gif => MAX_PIXELS_PER_BYTE,
             // Checked where the size of their data is known.
-            ImageType::Jpeg | ImageType::Png | ImageType::Bmp | ImageType::Raw => u64::MAX,
+            ImageType::Jpeg | ImageType::Png | ImageType::Bmp | ImageType::Planes | ImageType::Raw => {
+                u64::MAX
+            }
         };
         container::check_pixels_per_byte(structure.size.pixels(), bytes.len() as u64, ratio)?;
         Ok(Self { bytes, image_type, structure, jpeg })

@@ -16,7 +16,7 @@ use super::resize;
 use super::scratch::ImageScratch;
 use super::source::{CheckedImage, Header, check_pixels};
 use super::{colors, container, decode_jpeg, decode_other, encode, metadata, strip};
-use crate::decode::ImageType;
+use crate::decode::{ImageType, PlanesChroma, PlanesFile, planes_file};
 use crate::error::Result;
 use crate::panics::{caught, contained};
 use crate::sample::{Reject, RejectCode};
@@ -125,6 +125,9 @@ impl ImageTransform {
         let plan = self.plan(&source)?;
         let may_pass = !lenient && self.may_pass(&source, &plan);
 
+        if !may_pass && let Some(file) = self.kept_planes(&source, &plan, scratch)? {
+            return Ok(ImageOutcome::Converted(self.encoded(&source, file, plan.canvas, lenient, scratch)));
+        }
         if !may_pass && let Some(file) = self.convert_planar(&source, &plan, scratch)? {
             return Ok(ImageOutcome::Converted(self.encoded(&source, file, plan.canvas, lenient, scratch)));
         }
@@ -161,9 +164,54 @@ impl ImageTransform {
         Ok(ImageOutcome::Converted(self.encoded(&source, encoded, size, lenient, scratch)))
     }
 
-    /// Resizes a JPEG to a JPEG without converting to RGB. Returns `None` if that is not possible or the options need
-    /// RGB. Images that keep their size do not take this path: they are encoded from the RGB pixels that other decoders
-    /// produce.
+    /// Returns the planes of a JPEG that keeps its size, as decoded. Returns `None` if the planes of the output are
+    /// others, or the options need RGB.
+    fn kept_planes(
+        &self,
+        source: &CheckedImage<'_>,
+        plan: &SizePlan,
+        scratch: &mut ImageScratch,
+    ) -> Result<Option<Vec<u8>>, Reject> {
+        let (Some(header), Encode::Yuv(subsampling)) = (&source.jpeg, self.options.encode) else {
+            return Ok(None);
+        };
+        let is_kept = plan.is_identity()
+            && source.structure.orientation == Orientation::Upright
+            && self.is_plain_jpeg(header);
+        if !is_kept || self.jpeg_profile(header, scratch).is_some() {
+            return Ok(None);
+        }
+        if !self.options.lenient {
+            decode_jpeg::check_file_size(source)?;
+        }
+        let size = source.structure.size;
+        let (width, height) = (size.width as usize, size.height as usize);
+        let request = dsconvert_jpeg::PlanesRequest {
+            size: (width, height),
+            scale: dsconvert_jpeg::Scale::Full,
+            region: dsconvert_jpeg::Region::whole(width, height),
+            reads_to_end: true,
+        };
+        let Ok(stored) = scratch.jpeg.decode_planes(source.bytes, request) else { return Ok(None) };
+        let chroma = subsampling.planes();
+        let spread = usize::from(chroma.spread());
+        let Some([cb, cr]) = stored.chroma.filter(|[cb, _]| cb.spread == (spread, spread)) else {
+            return Ok(None);
+        };
+        let planes = [stored.luma, cb, cr].map(|plane| (plane.samples, plane.stride));
+        Ok(Some(planes_file(size, chroma, &planes)))
+    }
+
+    /// Returns whether a JPEG has components of luma and chroma, or only luma, that the output can have, too.
+    fn is_plain_jpeg(&self, header: &jpeg::JpegHeader<'_>) -> bool {
+        header.frame.process != dsconvert_jpeg::Process::Lossless
+            && header.frame.precision == 8
+            && self.options.color == Color::Rgb
+    }
+
+    /// Resizes a JPEG to a JPEG or to planes without converting to RGB. Returns `None` if that is not possible or the
+    /// options need RGB. Images that keep their size do not take this path: they are encoded from the RGB pixels that
+    /// other decoders produce.
     pub(super) fn convert_planar(
         &self,
         source: &CheckedImage<'_>,
@@ -171,15 +219,13 @@ impl ImageTransform {
         scratch: &mut ImageScratch,
     ) -> Result<Option<Vec<u8>>, Reject> {
         let encoding = self.encoding(source);
-        let (Some(header), Encode::Jpeg { quality, subsampling: Subsampling::S420 }) =
-            (&source.jpeg, encoding)
-        else {
-            return Ok(None);
+        let chroma = match encoding {
+            Encode::Jpeg { subsampling: Subsampling::S420, .. } => PlanesChroma::S420,
+            Encode::Yuv(subsampling) => subsampling.planes(),
+            _ => return Ok(None),
         };
-        let frame = header.frame;
-        let is_plain = frame.process != dsconvert_jpeg::Process::Lossless
-            && frame.precision == 8
-            && self.options.color == Color::Rgb
+        let Some(header) = &source.jpeg else { return Ok(None) };
+        let is_plain = self.is_plain_jpeg(header)
             && plan.resized != plan.source
             && plan.canvas == plan.crop.size
             && plan.canvas.longer() <= encoding.max_side();
@@ -193,7 +239,15 @@ impl ImageTransform {
         let reduction =
             decode_jpeg::reduction(header, size, plan.stored_resized(source.structure.orientation));
         let ImageScratch { planar, jpeg, .. } = scratch;
-        Ok(planar.convert(source, plan, reduction, self.options.filter, quality, jpeg))
+        let planes =
+            planar.convert(source, plan, reduction, self.options.filter, chroma.spread().into(), jpeg);
+        Ok(planes.and_then(|planes| match encoding {
+            Encode::Jpeg { quality, .. } => encode::jpeg_of_planes(planes, quality),
+            _ => {
+                let samples = planes.each_ref().map(|plane| (plane.data.as_slice(), plane.stride()));
+                Some(planes_file(planes[0].size(), chroma, &samples))
+            }
+        }))
     }
 
     /// Rejects animation and damage unless the options allow them. Returns true if there is damage that they allow.
@@ -431,6 +485,9 @@ impl ImageTransform {
             (Encode::Jpeg { .. }, ImageType::Jpeg, Some(header)) => {
                 color == Color::Rgb && header.frame.components == 3 && header.frame.is_read_everywhere
             }
+            (Encode::Yuv(subsampling), ImageType::Planes, _) => {
+                color == Color::Rgb && planes_of(source.bytes) == Some(subsampling.planes())
+            }
             (Encode::Png, ImageType::Png, _) => color == Color::Rgb,
             (Encode::Webp { .. }, ImageType::Webp, _) => {
                 color == Color::Rgb && !container::webp::is_lossless(source.bytes)
@@ -453,8 +510,19 @@ impl ImageTransform {
                 Encode::WebpLossless
             }
             (Encode::Keep, ImageType::Webp) => Encode::Webp { quality: DEFAULT_WEBP_QUALITY },
+            (Encode::Keep, ImageType::Planes) if self.options.color != Color::Rgba => {
+                match planes_of(source.bytes) {
+                    Some(PlanesChroma::S444) => Encode::Yuv(Subsampling::S444),
+                    _ => Encode::Yuv(Subsampling::S420),
+                }
+            }
             (Encode::Keep, _) => Encode::Png,
             (encode, _) => encode,
         }
     }
+}
+
+/// Returns the chroma planes of a file of planes.
+fn planes_of(bytes: &[u8]) -> Option<PlanesChroma> {
+    PlanesFile::read(bytes).ok().map(|file| file.chroma)
 }

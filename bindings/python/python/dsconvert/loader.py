@@ -104,6 +104,8 @@ class Loader(Epochs):
         hflip: Images only. Probability of a horizontal flip, from 0 to 1; `True` is 0.5. Default: 0.
         layout: Images only. Order of dimensions: `"hwc"` or `"chw"`. Default: `"hwc"`.
         channels: Images only. 3 is RGB, 1 is gray. Default: 3.
+        color: Images only. `"yuv"` returns the planes of images that were converted with `--encode yuv420` or `yuv444`, see
+            `docs/reference/python.md`. Default: `"rgb"`.
         undecodable: Images only. An image that does not decode: `"error"` raises, `"blank"` keeps its row with pixels of 0,
             label −100 and `valid` false. Default: `"error"`.
 
@@ -177,6 +179,7 @@ class Loader(Epochs):
         hflip: float | bool | None = None,
         layout: Literal["hwc", "chw"] | None = None,
         channels: Literal[1, 3] | None = None,
+        color: Literal["rgb", "yuv"] | None = None,
         undecodable: Literal["error", "blank"] | None = None,
         # Contents of a batch.
         fields: Sequence[str] | None = None,

@@ -109,13 +109,26 @@ impl FastDecoder {
         request: FastRequest,
         out: &mut [u8],
     ) -> Result<(), Declined> {
-        let FastRequest { size, scale, region, format, reads_to_end, .. } = request;
+        let FastRequest { size, scale, region, format, reads_to_end, stride } = request;
         if format == PixelFormat::Cmyk || request.sample_count() != Some(out.len()) {
             return Err(Declined);
         }
         let needs = Needs { scale, region, has_chroma: format == PixelFormat::Rgb, is_upsampled: true };
         let is_gray = self.decode_samples(backend, bytes, size, needs, reads_to_end)?;
-        backend.run(WritePixels { backend, is_gray, planes: &mut self.planes, request, out });
+        let mut upsampled = std::mem::take(&mut self.planes.upsampled);
+        let (planes, is_fancy) = (&self.planes.stored(is_gray), self.planes.is_fancy());
+        let upsampled_rows = &mut upsampled;
+        backend.run(WritePixels {
+            backend,
+            planes,
+            is_fancy,
+            upsampled: upsampled_rows,
+            region,
+            stride,
+            format,
+            out,
+        });
+        self.planes.upsampled = upsampled;
         Ok(())
     }
 
@@ -129,8 +142,7 @@ impl FastDecoder {
         let PlanesRequest { size, scale, region, reads_to_end } = request;
         let needs = Needs { scale, region, has_chroma: true, is_upsampled: false };
         let is_gray = self.decode_samples(backend, bytes, size, needs, reads_to_end)?;
-        let chroma = (!is_gray).then(|| [self.planes.view(1), self.planes.view(2)]);
-        Ok(StoredPlanes { luma: self.planes.view(0), chroma })
+        Ok(self.planes.stored(is_gray))
     }
 
     /// Decodes what `needs` specifies into the planes. Returns true if the image is grayscale.

@@ -27,3 +27,4 @@ mod upsample;
 
 pub use decoder::FastDecoder;
 pub use request::{Declined, FastRequest, PlanesRequest, StoredPlane, StoredPlanes};
+pub use upsample::PlaneConverter;

@@ -7,7 +7,8 @@ use std::ops::Range;
 
 use super::coded_blocks::CodedBlocks;
 use super::frame::{Frame, Sampling};
-use super::request::{Declined, StoredPlane};
+use super::request::{Declined, StoredPlane, StoredPlanes};
+use super::upsample::UpsampledRows;
 use crate::memory;
 use crate::options::{Region, Scale};
 
@@ -31,7 +32,7 @@ pub(super) struct PlaneShape {
 }
 
 /// Minimum width of chroma for fancy upsampling. libjpeg-turbo replicates the samples of narrower chroma components.
-const MIN_FANCY_WIDTH: usize = 3;
+pub(super) const MIN_FANCY_WIDTH: usize = 3;
 
 impl PlaneShape {
     /// Returns the shapes of luma and of both chroma components of `frame` at `scale`. If chroma will not be upsampled,
@@ -110,11 +111,11 @@ pub(super) struct Planes {
     shapes: [PlaneShape; 3],
     strides: [usize; 3],
     /// Column and row of the first sample in the image, per component.
-    pub(super) origins: [(usize, usize); 3],
+    origins: [(usize, usize); 3],
     /// Coefficients of a group of MCUs.
     pub(super) blocks: CodedBlocks,
     /// Chroma of one row at full resolution.
-    pub(super) upsampled: [Vec<u8>; 2],
+    pub(super) upsampled: UpsampledRows,
 }
 
 impl Planes {
@@ -142,10 +143,14 @@ impl Planes {
         Ok(())
     }
 
-    /// Returns the layout of the samples of a component.
-    #[inline(always)]
-    pub(super) fn shape(&self, component: usize) -> PlaneShape {
-        self.shapes[component]
+    /// Returns whether chroma is upsampled by blending neighbors.
+    pub(super) fn is_fancy(&self) -> bool {
+        self.shapes[1].is_fancy
+    }
+
+    /// Returns the components that were decoded: luma and, unless the image `is_gray`, chroma.
+    pub(super) fn stored(&self, is_gray: bool) -> StoredPlanes<'_> {
+        StoredPlanes { luma: self.view(0), chroma: (!is_gray).then(|| [self.view(1), self.view(2)]) }
     }
 
     /// Returns all samples of a component, and the number of samples per row.
@@ -155,18 +160,10 @@ impl Planes {
     }
 
     /// Returns a component whose samples were decoded.
-    pub(super) fn view(&self, component: usize) -> StoredPlane<'_> {
+    fn view(&self, component: usize) -> StoredPlane<'_> {
         let PlaneShape { width, height, spread, .. } = self.shapes[component];
         let (left, top) = self.origins[component];
         let (samples, stride) = (&self.samples[component], self.strides[component]);
         StoredPlane { samples, stride, left, top, width, height, spread }
-    }
-
-    /// Returns the samples of row `y` of a component, from its first decoded column.
-    #[inline(always)]
-    pub(super) fn row(&self, component: usize, y: usize) -> &[u8] {
-        let stride = self.strides[component];
-        let start = y.saturating_sub(self.origins[component].1) * stride;
-        self.samples[component].get(start..start + stride).unwrap_or_default()
     }
 }

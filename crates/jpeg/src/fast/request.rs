@@ -81,3 +81,21 @@ pub struct StoredPlane<'a> {
     /// Pixels per sample, horizontally and vertically: 1 or 2. The center of a sample is the center of its pixels.
     pub spread: (usize, usize),
 }
+
+impl<'a> StoredPlane<'a> {
+    /// Returns whether `samples` are those of the whole component.
+    pub(super) fn is_whole(&self) -> bool {
+        let needed = self.stride.checked_mul(self.height);
+        (self.left, self.top) == (0, 0)
+            && (1..=self.stride).contains(&self.width)
+            && self.height > 0
+            && needed.is_some_and(|needed| needed <= self.samples.len())
+    }
+
+    /// Returns the samples of row `y` of the component, from the first column on that `samples` has.
+    #[inline(always)]
+    pub(super) fn row(&self, y: usize) -> &'a [u8] {
+        let start = y.saturating_sub(self.top) * self.stride;
+        self.samples.get(start..start + self.stride).unwrap_or_default()
+    }
+}

@@ -2,85 +2,145 @@
 
 use pulp::NullaryFnOnce;
 
-use super::planes::{PlaneShape, Planes};
-use super::request::FastRequest;
+use super::planes::MIN_FANCY_WIDTH;
+use super::request::{Declined, StoredPlane, StoredPlanes};
 use crate::color::ycbcr_to_rgb;
-use crate::idct::{Backend, GROUP};
+use crate::idct::{Backend, GROUP, Portable};
+use crate::memory;
 use crate::options::{PixelFormat, Region};
+
+/// Rows of Cb and Cr at full resolution.
+pub(super) type UpsampledRows = [Vec<u8>; 2];
+
+/// Converts planes to pixels: upsamples chroma like libjpeg-turbo, then converts colors. The pixels equal those that a
+/// decoder returns for a JPEG with these samples. Keeps its buffers from one image to the next.
+///
+/// ```
+/// use dsconvert_jpeg::{PixelFormat, PlaneConverter, Region, StoredPlane, StoredPlanes};
+///
+/// let plane = |samples| StoredPlane { samples, stride: 2, left: 0, top: 0, width: 2, height: 1, spread: (1, 1) };
+/// let planes = StoredPlanes { luma: plane(&[76, 255]), chroma: Some([plane(&[85, 128]), plane(&[255, 128])]) };
+/// let mut pixels = [0; 6];
+/// PlaneConverter::default().convert(&planes, Region::whole(2, 1), PixelFormat::Rgb, &mut pixels)?;
+/// assert_eq!(pixels, [254, 0, 0, 255, 255, 255]);
+/// # Ok::<(), dsconvert_jpeg::Declined>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct PlaneConverter {
+    upsampled: UpsampledRows,
+}
+
+impl PlaneConverter {
+    /// Writes the pixels of `region` to `out`, row by row without gaps.
+    ///
+    /// # Errors
+    ///
+    /// [`Declined`] if `planes` are not those of a whole image, if the region is not inside it, if `out` has another
+    /// length than the region needs, or if `format` is CMYK.
+    pub fn convert(
+        &mut self,
+        planes: &StoredPlanes<'_>,
+        region: Region,
+        format: PixelFormat,
+        out: &mut [u8],
+    ) -> Result<(), Declined> {
+        let StoredPlane { width, height, .. } = planes.luma;
+        let samples = memory::product(&[region.width, region.height, format.channels()]);
+        let is_sound = format != PixelFormat::Cmyk
+            && planes.luma.spread == (1, 1)
+            && planes.luma.is_whole()
+            && region.fits(width, height)
+            && samples.is_ok_and(|samples| samples == out.len())
+            && planes.chroma.iter().flatten().all(|plane| {
+                let (across, down) = plane.spread;
+                plane.is_whole()
+                    && matches!(plane.spread, (1, 1) | (2, 1 | 2))
+                    && (plane.width, plane.height) == (width.div_ceil(across), height.div_ceil(down))
+            });
+        if !is_sound {
+            return Err(Declined);
+        }
+        let is_fancy = planes.chroma.is_some_and(|[chroma, _]| chroma.width >= MIN_FANCY_WIDTH);
+        let (upsampled, stride) = (&mut self.upsampled, region.width);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(v3) = pulp::x86::V3::try_new() {
+            let backend = crate::idct::Avx2(v3);
+            backend.run(WritePixels { backend, planes, is_fancy, upsampled, region, stride, format, out });
+            return Ok(());
+        }
+        let backend = Portable;
+        backend.run(WritePixels { backend, planes, is_fancy, upsampled, region, stride, format, out });
+        Ok(())
+    }
+}
 
 /// The task of converting the planes to pixels.
 pub(super) struct WritePixels<'a, B> {
     pub(super) backend: B,
-    pub(super) is_gray: bool,
-    pub(super) planes: &'a mut Planes,
-    pub(super) request: FastRequest,
+    pub(super) planes: &'a StoredPlanes<'a>,
+    /// Whether upsampling is fancy (blends neighbors); otherwise it replicates samples.
+    pub(super) is_fancy: bool,
+    pub(super) upsampled: &'a mut UpsampledRows,
+    pub(super) region: Region,
+    /// Pixels from the start of one output row to the start of the next.
+    pub(super) stride: usize,
+    pub(super) format: PixelFormat,
     pub(super) out: &'a mut [u8],
 }
 
-impl<B: Backend> NullaryFnOnce for WritePixels<'_, B> {
+impl<'a, B: Backend> NullaryFnOnce for WritePixels<'a, B> {
     type Output = ();
 
     #[inline(always)]
     fn call(self) {
-        write(self.backend, self.is_gray, self.planes, self.request, self.out);
-    }
-}
-
-/// Writes the requested pixels to `out`.
-#[inline(always)]
-fn write(backend: impl Backend, is_gray: bool, planes: &mut Planes, request: FastRequest, out: &mut [u8]) {
-    let FastRequest { region, stride, format, .. } = request;
-    let channels = format.channels();
-    let chroma = planes.shape(1);
-    let mut upsampled = std::mem::take(&mut planes.upsampled);
-    for row in &mut upsampled {
-        // Wider than the region, because upsampling works on pairs.
-        row.resize(region.width + 2 * GROUP, 128);
-    }
-    for (n, out) in out.chunks_mut(stride * channels).enumerate() {
-        let out = &mut out[..region.width * channels];
-        let y = region.top + n;
-        let luma = &planes.row(0, y)[region.left - planes.origins[0].0..][..region.width];
-        match (format, chroma.spread) {
-            (PixelFormat::Gray, _) => out.copy_from_slice(luma),
-            _ if is_gray => {
-                for (pixel, &v) in out.as_chunks_mut::<3>().0.iter_mut().zip(luma) {
-                    *pixel = [v; 3];
-                }
-            }
-            (_, (1, 1)) => {
-                let [cb, cr] =
-                    [1, 2].map(|c| &planes.row(c, y)[region.left - planes.origins[c].0..][..region.width]);
-                to_rgb(backend, luma, cb, cr, out);
-            }
-            (_, spread) => {
-                // An odd column is the second of a pair.
-                let odd = region.left % 2;
-                for (c, out) in (1..).zip(&mut upsampled) {
-                    match (spread, chroma.is_fancy) {
-                        ((_, 1), false) => replicate(planes, c, y, region, out),
-                        ((_, 1), true) => fancy_h2v1(chroma, planes, c, y, region, out),
-                        _ => fancy_h2v2(chroma, planes, c, y, region, out),
+        let Self { backend, planes, is_fancy, upsampled, region, stride, format, out } = self;
+        let channels = format.channels();
+        for row in upsampled.iter_mut() {
+            // Wider than the region, because upsampling works on pairs.
+            row.resize(region.width + 2 * GROUP, 128);
+        }
+        for (n, out) in out.chunks_mut(stride * channels).enumerate() {
+            let out = &mut out[..region.width * channels];
+            let y = region.top + n;
+            let columns = |plane: &StoredPlane<'a>| &plane.row(y)[region.left - plane.left..][..region.width];
+            let luma = columns(&planes.luma);
+            match (format, &planes.chroma) {
+                (PixelFormat::Gray, _) => out.copy_from_slice(luma),
+                (_, None) => {
+                    for (pixel, &v) in out.as_chunks_mut::<3>().0.iter_mut().zip(luma) {
+                        *pixel = [v; 3];
                     }
                 }
-                let [cb, cr] = &upsampled;
-                to_rgb(backend, luma, &cb[odd..][..region.width], &cr[odd..][..region.width], out);
+                (_, Some([cb, cr])) if cb.spread == (1, 1) => {
+                    to_rgb(backend, luma, columns(cb), columns(cr), out);
+                }
+                (_, Some(chroma)) => {
+                    // An odd column is the second of a pair.
+                    let odd = region.left % 2;
+                    for (plane, out) in chroma.iter().zip(upsampled.iter_mut()) {
+                        match (plane.spread, is_fancy) {
+                            ((_, down), false) => replicate(plane, y / down, region, out),
+                            ((_, 1), true) => fancy_h2v1(plane, y, region, out),
+                            _ => fancy_h2v2(plane, y, region, out),
+                        }
+                    }
+                    let [cb, cr] = &*upsampled;
+                    to_rgb(backend, luma, &cb[odd..][..region.width], &cr[odd..][..region.width], out);
+                }
             }
         }
     }
-    planes.upsampled = upsampled;
 }
 
-/// Doubles the resolution of component `c` for row `y` in both directions: each sample is 9/16 of the nearest sample,
+/// Doubles the resolution of `plane` for row `y` of the image in both directions: each sample is 9/16 of the nearest sample,
 /// 3/16 of the next ones in its row and column, and 1/16 of the diagonal one. Starts at the even column at or left of
 /// the region.
 #[inline(always)]
-fn fancy_h2v2(shape: PlaneShape, planes: &Planes, c: usize, y: usize, region: Region, out: &mut [u8]) {
-    let PlaneShape { width, height, .. } = shape;
+fn fancy_h2v2(plane: &StoredPlane<'_>, y: usize, region: Region, out: &mut [u8]) {
+    let StoredPlane { width, height, left: origin, .. } = *plane;
     let near = y / 2;
     let far = if y.is_multiple_of(2) { near.saturating_sub(1) } else { (near + 1).min(height - 1) };
-    let (near, far) = (planes.row(c, near), planes.row(c, far));
-    let origin = planes.origins[c].0;
+    let (near, far) = (plane.row(near), plane.row(far));
     let first = region.left / 2 - origin;
     let count = (region.left + region.width).div_ceil(2) - region.left / 2;
     let last = width - 1 - origin;
@@ -111,11 +171,11 @@ fn fancy_h2v2(shape: PlaneShape, planes: &Planes, c: usize, y: usize, region: Re
 
 /// Doubles the resolution horizontally only: each sample is 3/4 of the nearest and 1/4 of the next one.
 #[inline(always)]
-fn fancy_h2v1(shape: PlaneShape, planes: &Planes, c: usize, y: usize, region: Region, out: &mut [u8]) {
-    let row = planes.row(c, y);
-    let origin = planes.origins[c].0;
+fn fancy_h2v1(plane: &StoredPlane<'_>, y: usize, region: Region, out: &mut [u8]) {
+    let row = plane.row(y);
+    let origin = plane.left;
     let (first, end) = (region.left / 2 - origin, (region.left + region.width).div_ceil(2) - origin);
-    let last = shape.width - 1 - origin;
+    let last = plane.width - 1 - origin;
     for (pair, x) in out.as_chunks_mut::<2>().0.iter_mut().zip(first..end) {
         let at = |x: usize| u16::from(row[x]);
         // At the edges of the image, a sample is its own neighbor.
@@ -125,11 +185,11 @@ fn fancy_h2v1(shape: PlaneShape, planes: &Planes, c: usize, y: usize, region: Re
     }
 }
 
-/// Repeats each sample horizontally. Starts at the even column at or left of the region.
+/// Repeats each sample of row `y` of `plane` horizontally. Starts at the even column at or left of the region.
 #[inline(always)]
-fn replicate(planes: &Planes, c: usize, y: usize, region: Region, out: &mut [u8]) {
-    let row = planes.row(c, y);
-    let origin = planes.origins[c].0;
+fn replicate(plane: &StoredPlane<'_>, y: usize, region: Region, out: &mut [u8]) {
+    let row = plane.row(y);
+    let origin = plane.left;
     let columns = region.left / 2 - origin..(region.left + region.width).div_ceil(2) - origin;
     for (pair, &v) in out.as_chunks_mut::<2>().0.iter_mut().zip(&row[columns]) {
         *pair = [v; 2];

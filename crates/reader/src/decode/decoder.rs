@@ -7,12 +7,14 @@ use image::ImageDecoder;
 
 use super::jpeg_engine::JpegEngine;
 use super::pixels::{Pixels, Rect, Size};
+use super::plane_scaler::{PlaneScaler, is_resampled_by_planes};
+use super::planes_file::{PlanesChroma, PlanesFile};
 use super::resize::{SourceRegion, resize};
 use super::resize::{is_reducible, reduction, scale};
 use super::samples::{divide_by_alpha, to_8_bits};
 use super::sniff::{ImageType, sniff};
 use super::tiff_tags::TiffTags;
-use super::{corrupt, of_jpeg};
+use super::{corrupt, of_jpeg, unsupported};
 use super::{luma, other, turbo};
 
 /// Filter for parts whose size differs from the target; antialiased, as in PIL and torchvision.
@@ -33,6 +35,7 @@ pub struct Stored<'a> {
 #[derive(Default)]
 pub struct Decoder {
     jpeg: FastDecoder,
+    planes: PlaneScaler,
     /// The whole image, for formats that need it.
     whole: Pixels,
     /// The part that is resampled.
@@ -70,8 +73,12 @@ impl Decoder {
         if unmoved && (part.width, part.height) == (target.width.into(), target.height.into()) {
             return self.rect(image, 1, Rect { left, top, size: target }, channels, out);
         }
-        let is_jpeg = image.raw_channels.is_none() && sniff(image.bytes) == Some(ImageType::Jpeg);
-        let reduction = if is_jpeg { reduction(part.width, part.height, target) } else { 1 };
+        let image_type = if image.raw_channels.is_none() { sniff(image.bytes) } else { None };
+        if image_type == Some(ImageType::Planes) && is_resampled_by_planes(part, target) {
+            return self.planes.resize(&planes_of(image)?, part, target, channels, out);
+        }
+        let reduction =
+            if image_type == Some(ImageType::Jpeg) { reduction(part.width, part.height, target) } else { 1 };
         let reduction = if reduction == 1 || is_reducible(image.bytes) { reduction } else { 1 };
         let part = part.reduced(reduction);
         let whole = image.size.reduced(reduction);
@@ -88,6 +95,34 @@ impl Decoder {
             .and_then(|()| resize(&mut self.resizer, FILTER, &mut source, part, target, out));
         self.part = source;
         done
+    }
+
+    /// Writes `part` of `image`, resampled to `target` pixels, to `out` as planes: luma, then Cb and Cr, each without gaps.
+    /// The image must be stored as planes with the chroma planes `chroma`. If `is_mirrored`, columns are in reverse order.
+    ///
+    /// # Errors
+    ///
+    /// When the image is not stored so, its size differs from the record, or the part lies outside the image. The content
+    /// of `out` is then unspecified.
+    pub fn planes(
+        &mut self,
+        image: Stored<'_>,
+        (part, is_mirrored): (SourceRegion, bool),
+        target: Size,
+        chroma: PlanesChroma,
+        out: &mut [u8],
+    ) -> Result<(), Reject> {
+        let image_type = if image.raw_channels.is_none() { sniff(image.bytes) } else { Some(ImageType::Raw) };
+        if let Some(image_type) = image_type.filter(|image_type| *image_type != ImageType::Planes) {
+            return Err(unsupported(format!(
+                "it is stored as {image_type}, and only images converted with encode yuv420 or yuv444 have planes"
+            )));
+        }
+        let file = planes_of(image)?;
+        if file.chroma != chroma {
+            return Err(unsupported("its planes have another subsampling than the first image of its batch"));
+        }
+        self.planes.planes(&file, part, target, is_mirrored, out)
     }
 
     /// Decodes `rect` of `image` into `out`. JPEGs are decoded at 1/`reduction` of their size; `rect` is at that scale.
@@ -124,6 +159,7 @@ impl Decoder {
                 }
                 self.whole_jpeg(image, reduction, channels)?;
             }
+            Some(ImageType::Planes) => return self.planes.crop(&planes_of(image)?, rect, channels, out),
             Some(image_type) => self.whole_other(image, image_type)?,
             None => {
                 return Err(Reject::new(
@@ -200,6 +236,13 @@ impl Decoder {
         }
         to_8_bits(&self.samples, color_type, image.size, &mut self.whole)
     }
+}
+
+/// Returns the planes of `image`.
+fn planes_of(image: Stored<'_>) -> Result<PlanesFile<'_>, Reject> {
+    let file = PlanesFile::read(image.bytes)?;
+    check_size(image, image.size, (file.size.width.into(), file.size.height.into()))?;
+    Ok(file)
 }
 
 /// Returns the pixel format for gray or RGB output.

@@ -12,6 +12,7 @@ use image::error::{DecodingError, ImageFormatHint, LimitError, LimitErrorKind};
 use image::{ColorType, ImageDecoder, ImageError, ImageFormat, ImageResult, Limits};
 
 use super::pixels::Size;
+use super::planes_file::PlanesReader;
 use super::sniff::{ImageType, sniff};
 use super::tiff_tags::TiffTags;
 use super::{corrupt, truncated, unsupported};
@@ -38,6 +39,7 @@ pub fn open(
         ImageType::Webp => Box::new(WebPDecoder::new(Cursor::new(without_blending(bytes)))?),
         ImageType::Gif => Box::new(GifDecoder::new(reader)?),
         ImageType::Bmp => Box::new(BmpDecoder::new(reader)?),
+        ImageType::Planes => Box::new(PlanesReader::new(bytes)?),
         ImageType::Tiff | ImageType::Raw | ImageType::Jpeg => {
             Box::new(TiffDecoder::new(Cursor::new(with_high_bits_first(bytes)))?)
         }

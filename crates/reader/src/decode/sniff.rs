@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::planes_file::MAGIC;
+
 /// A type of image file, or `Raw` for raw pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -20,6 +22,8 @@ pub enum ImageType {
     Bmp,
     /// TIFF and BigTIFF.
     Tiff,
+    /// Planes of luma and chroma, see [`PlanesFile`](super::PlanesFile).
+    Planes,
     /// 8-bit samples, interleaved, rows from top to bottom, no header; only used for output.
     Raw,
 }
@@ -34,6 +38,7 @@ impl ImageType {
             ImageType::Gif => "gif",
             ImageType::Bmp => "bmp",
             ImageType::Tiff => "tiff",
+            ImageType::Planes => "planes",
             ImageType::Raw => "raw",
         }
     }
@@ -52,6 +57,7 @@ impl ImageType {
             ImageType::Gif => &["gif"],
             ImageType::Bmp => &["bmp", "dib"],
             ImageType::Tiff => &["tif", "tiff"],
+            ImageType::Planes => &["planes"],
             ImageType::Raw => &["raw"],
         }
     }
@@ -74,7 +80,7 @@ impl ImageType {
             ImageType::Gif => "image/gif",
             ImageType::Bmp => "image/bmp",
             ImageType::Tiff => "image/tiff",
-            ImageType::Raw => "application/octet-stream",
+            ImageType::Planes | ImageType::Raw => "application/octet-stream",
         }
     }
 }
@@ -86,8 +92,15 @@ impl std::fmt::Display for ImageType {
 }
 
 /// The types that are read.
-const READABLE: [ImageType; 6] =
-    [ImageType::Jpeg, ImageType::Png, ImageType::Webp, ImageType::Gif, ImageType::Bmp, ImageType::Tiff];
+const READABLE: [ImageType; 7] = [
+    ImageType::Jpeg,
+    ImageType::Png,
+    ImageType::Webp,
+    ImageType::Gif,
+    ImageType::Bmp,
+    ImageType::Tiff,
+    ImageType::Planes,
+];
 
 /// Sizes of the DIB header that follows the 14-byte BMP file header.
 const DIB_HEADER_BYTES: [u32; 8] = [12, 16, 40, 52, 56, 64, 108, 124];
@@ -102,6 +115,7 @@ pub fn sniff(bytes: &[u8]) -> Option<ImageType> {
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some(ImageType::Webp),
         [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some(ImageType::Gif),
         [b'I', b'I', 42 | 43, 0, ..] | [b'M', b'M', 0, 42 | 43, ..] => Some(ImageType::Tiff),
+        [m0, m1, m2, m3, ..] if [*m0, *m1, *m2, *m3] == MAGIC => Some(ImageType::Planes),
         [b'B', b'M', rest @ ..] => {
             let size = rest.get(12..16)?;
             let size = u32::from_le_bytes([size[0], size[1], size[2], size[3]]);

@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::options::{Crop, ImageBatchOptions};
+use super::options::{Channels, Crop, ImageBatchOptions};
 use crate::split_mix;
 
 /// Attempts before the random crop falls back to the center, as in torchvision.
@@ -38,7 +38,13 @@ impl View {
             Crop::None => (0.0, 0.0, f64::from(width), f64::from(height), height, width),
             Crop::Center { height: h, width: w } => {
                 let (left, top, tw, th) = center(width, height, w, h);
-                (left, top, tw, th, h, w)
+                match options.channels {
+                    // At a chroma sample, so that planes are copied.
+                    Channels::Yuv if (tw, th) == (w.into(), h.into()) => {
+                        (left - left % 2.0, top - top % 2.0, tw, th, h, w)
+                    }
+                    _ => (left, top, tw, th, h, w),
+                }
             }
             Crop::RandomResized { height: h, width: w, scale, ratio } => {
                 let (left, top, tw, th) = random_part(width, height, scale, ratio, random);

@@ -165,7 +165,7 @@ pub enum ImageLayout {
     Chw,
 }
 
-/// Samples per pixel.
+/// The samples of a pixel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Channels {
     /// 3: red, green, blue. Gray images have three equal samples; an alpha channel is dropped.
@@ -173,14 +173,17 @@ pub enum Channels {
     Rgb,
     /// 1: luma (BT.601).
     Gray,
+    /// Planes of luma and chroma, as they are stored: for images converted with `--encode yuv420` or `yuv444`.
+    Yuv,
 }
 
 impl Channels {
-    /// Returns the number of samples per pixel.
-    pub fn count(self) -> usize {
+    /// Returns the number of interleaved samples per pixel; `None` for planes.
+    pub fn count(self) -> Option<usize> {
         match self {
-            Channels::Rgb => 3,
-            Channels::Gray => 1,
+            Channels::Rgb => Some(3),
+            Channels::Gray => Some(1),
+            Channels::Yuv => None,
         }
     }
 }
@@ -253,7 +256,7 @@ pub struct ImageBatchOptions {
     pub hflip: f64,
     /// Order of the dimensions.
     pub layout: ImageLayout,
-    /// Samples per pixel.
+    /// The samples of a pixel.
     pub channels: Channels,
     /// What happens to images that do not decode.
     pub undecodable: Undecodable,
@@ -280,6 +283,9 @@ impl ImageBatchOptions {
 
     fn check(&self) -> Result<()> {
         check_in_range("hflip", self.hflip, 0.0..=1.0)?;
+        if self.channels == Channels::Yuv && self.layout == ImageLayout::Chw {
+            return Err(Error::usage("layout \"chw\" does not apply: planes have a layout of their own"));
+        }
         match self.crop {
             Crop::None => Ok(()),
             Crop::Center { height, width } => check_sides("center_crop", height, width),

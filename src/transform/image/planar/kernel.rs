@@ -4,8 +4,9 @@ use std::sync::LazyLock;
 
 use super::super::filters::{SUPPORT, box_filter, lanczos3};
 use super::super::option_values::Filter;
+use crate::decode::resample::{Kernel, nearest};
 
-/// A filter kernel: the weight of a sample by its distance, in samples of the smaller of the two images.
+/// The kernel of a filter.
 ///
 /// The weights of a row take thousands of evaluations of the kernel. Lanczos is therefore interpolated between
 /// precomputed points, so close together that the error is a hundredth of the rounding error of a weight. All
@@ -24,32 +25,23 @@ const POINTS: usize = SUPPORT as usize * RESOLUTION + 2;
 static LANCZOS: LazyLock<[f32; POINTS]> =
     LazyLock::new(|| std::array::from_fn(|n| lanczos3(n as f64 / RESOLUTION as f64) as f32));
 
-/// Rounds `x` to the nearest integer, ties to even, for results of at most 22 bits. Adding `x` to a number whose last
-/// bit has the value one rounds it. A conversion would also check for values out of range.
-#[inline]
-pub(super) fn nearest(x: f32) -> i32 {
-    const LARGE: f32 = 1.5 * (1 << 23) as f32;
-    (x + LARGE).to_bits().wrapping_sub(LARGE.to_bits()).cast_signed()
-}
-
 impl FilterKernel {
     pub(super) fn of(filter: Filter) -> Self {
         Self { filter, points: &LANCZOS }
     }
+}
 
-    /// Returns the distance from which on the kernel is zero.
-    pub(super) fn support(self) -> f64 {
+impl Kernel for FilterKernel {
+    fn support(self) -> f64 {
         self.filter.support()
     }
 
-    /// Returns whether this is the box, which has edges: there, 32 bits are too few for a distance.
-    pub(super) fn is_box(self) -> bool {
-        self.filter == Filter::Box
+    fn with_edges(self) -> Option<fn(f64) -> f64> {
+        (self.filter == Filter::Box).then_some(box_filter)
     }
 
-    /// Returns the value of the kernel at the distance `x`.
     #[inline]
-    pub(super) fn at(self, x: f32) -> f32 {
+    fn at(self, x: f32) -> f32 {
         let distance = x.abs();
         match self.filter {
             Filter::Lanczos3 => {

@@ -1,37 +1,23 @@
-//! Resizing from JPEG to JPEG without converting to RGB.
+//! Resizing from JPEG to JPEG or to planes without converting to RGB.
 //!
-//! Through RGB, converting a JPEG with half-resolution chroma to another such JPEG means upsampling, conversion to RGB,
+//! Through RGB, converting a JPEG with half-resolution chroma to another such image means upsampling, conversion to RGB,
 //! resizing, conversion back and downsampling. Here, each component is resized directly from its stored resolution to
 //! its output resolution. That is half the work, and rounds once instead of five times.
 
-#[cfg(target_arch = "x86_64")]
-mod avx2;
-mod backend;
 mod kernel;
 mod placement;
-mod portable;
-mod resample;
-#[cfg(test)]
-mod tests;
-mod weights;
 
 use dsconvert_jpeg::{FastDecoder, PlanesRequest, Scale, StoredPlane};
 
 use self::kernel::FilterKernel;
 use self::placement::Placement;
-use self::resample::{Plane, resample};
-use self::weights::Weights;
 use super::exif::Orientation;
 use super::geometry::{Size, SizePlan};
 use super::option_values::Filter;
 use super::pixels::{self, Pixels};
 use super::source::CheckedImage;
+use crate::decode::resample::{Kernel, MAX_STEP, Plane, Weights, resample};
 
-/// Pixels per chroma sample of the output, in each direction.
-const CHROMA_SPREAD: u32 = 2;
-/// Maximum number of stored samples per sample of the output, in one direction. The rounding errors of more weights
-/// would be visible.
-const MAX_STEP: f64 = 256.0;
 /// The value of a chroma sample without color.
 const NO_COLOR: u8 = 128;
 
@@ -50,17 +36,17 @@ impl Planar {
         planes.map(|plane| plane.data.capacity()).sum::<usize>() + self.row.capacity() * size_of::<i16>()
     }
 
-    /// Decodes the file of `source`, resizes, crops and rotates it by `plan`, and encodes it with half-resolution
-    /// chroma. Returns `None` if the file cannot be converted this way.
+    /// Decodes the file of `source`, and resizes, crops and rotates it by `plan`, to planes with one chroma sample per
+    /// `spread` pixels in each direction. Returns `None` if the file cannot be converted this way.
     pub(super) fn convert(
         &mut self,
         source: &CheckedImage<'_>,
         plan: &SizePlan,
         reduction: u32,
         filter: Filter,
-        quality: u8,
+        spread: u32,
         decoder: &mut FastDecoder,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<&[Pixels; 3]> {
         let (size, orientation) = (source.structure.size, source.structure.orientation);
         let placement = Placement {
             source: size,
@@ -81,10 +67,10 @@ impl Planar {
         let [luma, chroma @ ..] = planes;
         fill(&[stored.luma], 1, &placement, kernel, row, std::slice::from_mut(luma))?;
         match stored.chroma {
-            Some(stored) => fill(&stored, CHROMA_SPREAD, &placement, kernel, row, chroma)?,
+            Some(stored) => fill(&stored, spread, &placement, kernel, row, chroma)?,
             None => {
                 for plane in chroma {
-                    plane.reshape(covering(placement.crop.size, CHROMA_SPREAD), 1);
+                    plane.reshape(covering(placement.crop.size, spread), 1);
                     plane.data.fill(NO_COLOR);
                 }
             }
@@ -95,7 +81,7 @@ impl Planar {
                 std::mem::swap(plane, transposed);
             }
         }
-        encode(planes, quality)
+        Some(planes)
     }
 }
 
@@ -124,19 +110,4 @@ fn fill(
 /// Returns the number of samples that cover `size` pixels, with one sample per `per_sample` pixels in each direction.
 fn covering(size: Size, per_sample: u32) -> Size {
     Size::new(size.width.div_ceil(per_sample), size.height.div_ceil(per_sample))
-}
-
-fn encode(planes: &[Pixels; 3], quality: u8) -> Option<Vec<u8>> {
-    let [width, height] = [planes[0].width as usize, planes[0].height as usize];
-    let samples = planes.each_ref().map(|plane| plane.data.as_slice());
-    libjpeg_turbo_rs::compress_raw(
-        &samples,
-        &planes.each_ref().map(|plane| plane.width as usize),
-        &planes.each_ref().map(|plane| plane.height as usize),
-        width,
-        height,
-        quality,
-        libjpeg_turbo_rs::Subsampling::S420,
-    )
-    .ok()
 }

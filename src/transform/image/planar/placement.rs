@@ -8,7 +8,7 @@ use dsconvert_jpeg::{Region, StoredPlane};
 
 use super::super::exif::Orientation;
 use super::super::geometry::{Rect, Size};
-use super::weights::SampleAxis;
+use crate::decode::resample::SampleAxis;
 
 /// The mapping from output pixels to pixels of the file.
 #[derive(Debug, Clone, Copy)]

@@ -5,6 +5,7 @@ mod hostile;
 mod masks;
 mod passthrough;
 mod planar;
+mod planes;
 mod policy;
 mod properties;
 mod quality;

@@ -10,7 +10,9 @@ use dsconvert_dataset::schema::{Field, FieldType, IMAGE};
 
 use super::ImageRows;
 use crate::Record;
-use crate::decode::{Decoder, Size, SourceRegion, Stored, stored_size as file_size};
+use crate::decode::{
+    Decoder, PlanesChroma, PlanesFile, Size, SourceRegion, Stored, stored_size as file_size,
+};
 use crate::loader::array::Array;
 use crate::loader::augment::{RecordRandom, View};
 use crate::loader::batch::{BlankRow, Column};
@@ -25,6 +27,27 @@ pub(in crate::loader) struct DecodeScratch {
     interleaved: Vec<u8>,
 }
 
+/// The samples of the images of a batch.
+struct BatchSamples {
+    pixels: SampleLayout,
+    /// Shape of the array.
+    shape: Vec<usize>,
+    /// Bytes of one image and of the batch.
+    bytes: (usize, usize),
+}
+
+/// How the samples of an image are laid out.
+#[derive(Debug, Clone, Copy)]
+enum SampleLayout {
+    /// Pixel by pixel, before channels are separated.
+    Interleaved {
+        /// Samples per pixel.
+        channels: usize,
+    },
+    /// Plane by plane.
+    Planes(PlanesChroma),
+}
+
 impl ImageRows<'_> {
     /// Returns the array of all images, and the rows that stayed blank. If `stop` is set, it ends early with an error
     /// that is never returned to a caller.
@@ -33,9 +56,9 @@ impl ImageRows<'_> {
         scratch: &mut DecodeScratch,
         stop: &AtomicBool,
     ) -> Result<(Column, Vec<BlankRow>)> {
-        let channels = self.options.channels.count();
         let (height, width) = self.size()?;
-        let (bytes, total) = self.bytes(height, width, channels)?;
+        let samples = self.samples(height, width)?;
+        let (bytes, total) = samples.bytes;
         let mut out = self.pool.take_many::<u8>(total)?;
         let mut blank = Vec::new();
         for (row, (record, pixels)) in self.records.iter().zip(out.chunks_exact_mut(bytes.max(1))).enumerate()
@@ -43,7 +66,7 @@ impl ImageRows<'_> {
             if stop.load(Ordering::Relaxed) {
                 return Err(Error::new(ErrorKind::Interrupted(0), "the loader was stopped"));
             }
-            if let Err(reject) = self.decode(record, (height, width), scratch, pixels)? {
+            if let Err(reject) = self.decode(record, &samples, (height, width), scratch, pixels)? {
                 let error = self.undecodable(record, &reject);
                 if !self.options.may_be_blank() {
                     return Err(error);
@@ -53,11 +76,37 @@ impl ImageRows<'_> {
             }
         }
         fill_rest(&mut out, self.records.len() * bytes, total, 0);
-        let shape = match self.options.layout {
-            ImageLayout::Hwc => vec![self.rows, height, width, channels],
-            ImageLayout::Chw => vec![self.rows, channels, height, width],
-        };
+        let shape = samples.shape;
         Ok((Column::Array(Array::new(shape, out, Some(Arc::clone(self.pool)))), blank))
+    }
+
+    /// Returns how the samples of images of `height` × `width` pixels are laid out.
+    fn samples(&self, height: usize, width: usize) -> Result<BatchSamples> {
+        if let Some(channels) = self.options.channels.count() {
+            let shape = match self.options.layout {
+                ImageLayout::Hwc => vec![self.rows, height, width, channels],
+                ImageLayout::Chw => vec![self.rows, channels, height, width],
+            };
+            let bytes = self.bytes(height, width, channels)?;
+            return Ok(BatchSamples { pixels: SampleLayout::Interleaved { channels }, shape, bytes });
+        }
+        let mut files = self.records.iter().filter_map(|record| self.encoded(record).ok().flatten());
+        let file = files.next().and_then(|file| PlanesFile::read(file).ok());
+        let chroma = file.map_or(PlanesChroma::S420, |file| file.chroma);
+        let shape = match chroma {
+            PlanesChroma::None => vec![self.rows, 1, height, width],
+            PlanesChroma::S444 => vec![self.rows, 3, height, width],
+            PlanesChroma::S420 if height % 2 + width % 2 > 0 => {
+                let what = format!(
+                    "planes of {width}×{height} pixels have no place in one array: sides must be even"
+                );
+                return Err(Error::usage(what).help("crop to even sides, or load RGB"));
+            }
+            PlanesChroma::S420 => vec![self.rows, height + height / 2, width],
+        };
+        let (rows, columns) = (shape[shape.len() - 2], shape[shape.len() - 1]);
+        let bytes = self.bytes(rows, columns, if shape.len() == 4 { shape[1] } else { 1 })?;
+        Ok(BatchSamples { pixels: SampleLayout::Planes(chroma), shape, bytes })
     }
 
     /// Returns the number of bytes of one image and of the whole batch, with `pixel` bytes per pixel. The sizes come
@@ -109,6 +158,7 @@ impl ImageRows<'_> {
     fn decode(
         &self,
         record: &Record,
+        samples: &BatchSamples,
         (height, width): (usize, usize),
         scratch: &mut DecodeScratch,
         row: &mut [u8],
@@ -118,11 +168,22 @@ impl ImageRows<'_> {
             return Ok(Ok(()));
         };
         let (size, view) = self.view(record, (height, width))?;
-        let channels = self.options.channels.count();
         let part = SourceRegion { left: view.left, top: view.top, width: view.width, height: view.height };
         let target = Size { width: view.out_width, height: view.out_height };
         let image = Stored { bytes: encoded, size, raw_channels: self.raw_channels };
         let DecodeScratch { decoder, interleaved } = scratch;
+        let channels = match samples.pixels {
+            SampleLayout::Interleaved { channels } => channels,
+            SampleLayout::Planes(chroma) => {
+                let view = (part, view.mirrored);
+                return Ok(caught(|| decoder.planes(image, view, target, chroma, row)).unwrap_or_else(
+                    |panic| {
+                        *scratch = DecodeScratch::default();
+                        Err(panic.into_reject())
+                    },
+                ));
+            }
+        };
         let separate = self.options.layout == ImageLayout::Chw && channels > 1;
         if separate {
             interleaved.resize(row.len(), 0);

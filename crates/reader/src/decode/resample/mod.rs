@@ -1,26 +1,41 @@
-//! Resampling of a plane. For each output row, the vertical sums, which are cheaper, come first; the horizontal sums
+//! Resampling of single planes, with the weights of any filter. For each output row, the vertical sums, which are cheaper, come first; the horizontal sums
 //! follow while the row is in the cache.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod backend;
+mod portable;
+#[cfg(test)]
+mod tests;
+mod weights;
 
 use std::ops::Range;
 
-use super::backend::Backend;
-use super::portable::Portable;
-use super::weights::Weights;
+use self::backend::Backend;
+use self::portable::Portable;
+pub(crate) use self::weights::Triangle;
+pub use self::weights::{Kernel, SampleAxis, Weights, nearest};
+
+/// Maximum number of source samples per output sample, in one direction. The rounding errors of more weights would be
+/// visible.
+pub const MAX_STEP: f64 = 256.0;
 
 /// A plane of samples, or a part of one.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plane<'a> {
+pub struct Plane<'a> {
     /// Rows of `stride` samples. The first one need not be at the start of the plane.
-    pub(super) samples: &'a [u8],
-    pub(super) stride: usize,
-    /// Column of the first of `samples` in the plane; `top` is its row.
-    pub(super) left: usize,
-    pub(super) top: usize,
+    pub samples: &'a [u8],
+    /// Samples from the start of one row to the start of the next.
+    pub stride: usize,
+    /// Column of the first of `samples` in the plane.
+    pub left: usize,
+    /// Row of the first of `samples` in the plane.
+    pub top: usize,
 }
 
 /// Writes the weighted sums that `across` and `down` describe to `out`, row by row without gaps. `row` is a reusable
 /// buffer. Returns `None` if `plane` lacks samples that they need.
-pub(super) fn resample(
+pub fn resample(
     plane: Plane<'_>,
     across: &Weights,
     down: &Weights,
@@ -29,13 +44,13 @@ pub(super) fn resample(
 ) -> Option<()> {
     #[cfg(target_arch = "x86_64")]
     if let Some(v3) = pulp::x86::V3::try_new() {
-        return resample_with(super::avx2::Avx2(v3), plane, across, down, row, out);
+        return resample_with(avx2::Avx2(v3), plane, across, down, row, out);
     }
     resample_with(Portable, plane, across, down, row, out)
 }
 
 /// Implements [`resample`] with one backend.
-pub(super) fn resample_with<B: Backend>(
+fn resample_with<B: Backend>(
     backend: B,
     plane: Plane<'_>,
     across: &Weights,

@@ -2,7 +2,7 @@
 //! products.
 //! Integer sums do not depend on their order, so the results equal those of [`Portable`].
 
-use std::arch::x86_64::__m256i;
+use std::arch::x86_64::{__m128i, __m256i};
 
 use pulp::x86::V3;
 
@@ -14,6 +14,9 @@ use super::weights::{GROUP, Weights};
 const COLUMNS: usize = 32;
 /// Samples per step of the horizontal pass.
 const SAMPLES: usize = 8;
+/// Weights per sample, if the weights of four samples or of two samples fill a group.
+const QUARTER: usize = GROUP / 4;
+const HALF: usize = GROUP / 2;
 
 /// The backend for processors with AVX2.
 #[derive(Debug, Clone, Copy)]
@@ -46,10 +49,12 @@ impl Backend for Avx2 {
 
     #[inline(always)]
     fn horizontal(self, row: &[i16], weights: &Weights, out: &mut [u8]) {
-        match weights.stride / GROUP {
-            1 => self.sums::<1>(row, weights, out),
-            2 => self.sums::<2>(row, weights, out),
-            3 => self.sums::<3>(row, weights, out),
+        match weights.stride {
+            QUARTER => self.few_taps::<QUARTER, { QUARTER * SAMPLES / GROUP }>(row, weights, out),
+            HALF => self.few_taps::<HALF, { HALF * SAMPLES / GROUP }>(row, weights, out),
+            GROUP => self.sums::<1>(row, weights, out),
+            stride if stride == 2 * GROUP => self.sums::<2>(row, weights, out),
+            stride if stride == 3 * GROUP => self.sums::<3>(row, weights, out),
             _ => Portable.horizontal(row, weights, out),
         }
     }
@@ -60,6 +65,18 @@ impl Backend for Avx2 {
 fn columns_at(row: &[u8], x: usize) -> Option<__m256i> {
     let row = row.get(x..x + COLUMNS)?.first_chunk::<COLUMNS>()?;
     Some(pulp::cast(*row))
+}
+
+/// Loads four values from `start` on.
+#[inline(always)]
+fn four_at(row: &[i16], start: usize) -> i64 {
+    row.get(start..).and_then(<[i16]>::first_chunk::<4>).map_or(0, |values| pulp::cast(*values))
+}
+
+/// Loads eight values from `start` on.
+#[inline(always)]
+fn eight_at(row: &[i16], start: usize) -> __m128i {
+    pulp::cast(row.get(start..).and_then(<[i16]>::first_chunk::<8>).copied().unwrap_or_default())
 }
 
 impl Avx2 {
@@ -94,6 +111,81 @@ impl Avx2 {
             avx2._mm256_permute2x128_si256::<0x20>(first, second),
             avx2._mm256_permute2x128_si256::<0x31>(first, second),
         ])
+    }
+
+    /// Computes the horizontal pass with `TAPS` weights per sample, [`QUARTER`] or [`HALF`]. The weights of [`SAMPLES`]
+    /// samples fill `GROUPS` groups.
+    #[inline(always)]
+    fn few_taps<const TAPS: usize, const GROUPS: usize>(
+        self,
+        row: &[i16],
+        weights: &Weights,
+        out: &mut [u8],
+    ) {
+        let (out_chunks, out_rest) = out.as_chunks_mut::<SAMPLES>();
+        let (start_chunks, start_rest) = weights.starts.as_chunks::<SAMPLES>();
+        let groups = weights.values.as_chunks::<GROUP>().0.as_chunks::<GROUPS>().0;
+        for ((out, starts), groups) in out_chunks.iter_mut().zip(start_chunks).zip(groups) {
+            *out = self.few_tap_samples::<TAPS, GROUPS>(row, starts, groups);
+        }
+        let rest = weights.values.as_chunks::<TAPS>().0.iter().skip(out_chunks.len() * SAMPLES);
+        for ((out, &start), weights) in out_rest.iter_mut().zip(start_rest).zip(rest) {
+            let mut sum = 1 << (HORIZONTAL_SHIFT - 1);
+            for (&value, &weight) in row[start..].iter().zip(weights) {
+                sum += i32::from(value) * i32::from(weight);
+            }
+            *out = (sum >> HORIZONTAL_SHIFT).clamp(0, 255) as u8;
+        }
+    }
+
+    /// Computes [`SAMPLES`] samples like [`Self::few_taps`].
+    #[inline(always)]
+    fn few_tap_samples<const TAPS: usize, const GROUPS: usize>(
+        self,
+        row: &[i16],
+        starts: &[usize; SAMPLES],
+        groups: &[[i16; GROUP]; GROUPS],
+    ) -> [u8; SAMPLES] {
+        let V3 { avx, avx2, .. } = self.0;
+        let mut sums = [avx._mm256_setzero_si256(); GROUPS];
+        for k in 0..GROUPS {
+            let values = if TAPS == QUARTER {
+                let at = &starts[(4 * k).min(4)..];
+                avx._mm256_set_epi64x(
+                    four_at(row, at[3]),
+                    four_at(row, at[2]),
+                    four_at(row, at[1]),
+                    four_at(row, at[0]),
+                )
+            } else {
+                avx._mm256_set_m128i(eight_at(row, starts[2 * k + 1]), eight_at(row, starts[2 * k]))
+            };
+            sums[k] = avx2._mm256_madd_epi16(values, pulp::cast(groups[k]));
+        }
+        let sum = match sums.as_slice() {
+            // Lanes of 64 bits: samples 0 and 1, 4 and 5, 2 and 3, 6 and 7.
+            [a, b] => avx2._mm256_permute4x64_epi64::<0b11_01_10_00>(avx2._mm256_hadd_epi32(*a, *b)),
+            // Samples 0, 2, 4, 6, then 1, 3, 5, 7.
+            [a, b, c, d] => {
+                let even_and_odd =
+                    avx2._mm256_hadd_epi32(avx2._mm256_hadd_epi32(*a, *b), avx2._mm256_hadd_epi32(*c, *d));
+                avx2._mm256_permutevar8x32_epi32(even_and_odd, pulp::cast([0i32, 4, 1, 5, 2, 6, 3, 7]))
+            }
+            _ => avx._mm256_setzero_si256(),
+        };
+        self.rounded(sum)
+    }
+
+    /// Rounds the sums of [`SAMPLES`] samples.
+    #[inline(always)]
+    fn rounded(self, sum: __m256i) -> [u8; SAMPLES] {
+        let V3 { avx, avx2, .. } = self.0;
+        let sum = avx2._mm256_add_epi32(sum, avx._mm256_set1_epi32(1 << (HORIZONTAL_SHIFT - 1)));
+        let values = avx2._mm256_srai_epi32::<{ HORIZONTAL_SHIFT as i32 }>(sum);
+        // Clamped to 16 bits, then to 8.
+        let words = avx2._mm256_packs_epi32(values, values);
+        let bytes: [[u8; 4]; 8] = pulp::cast(avx2._mm256_packus_epi16(words, words));
+        pulp::cast([bytes[0], bytes[4]])
     }
 
     /// Computes the horizontal pass, with weights in `GROUPS` groups.
@@ -161,11 +253,6 @@ impl Avx2 {
             avx2._mm256_permute2x128_si256::<0x20>(first, second),
             avx2._mm256_permute2x128_si256::<0x31>(first, second),
         );
-        let sum = avx2._mm256_add_epi32(sum, avx._mm256_set1_epi32(1 << (HORIZONTAL_SHIFT - 1)));
-        let values = avx2._mm256_srai_epi32::<{ HORIZONTAL_SHIFT as i32 }>(sum);
-        // Clamped to 16 bits, then to 8.
-        let words = avx2._mm256_packs_epi32(values, values);
-        let bytes: [[u8; 4]; 8] = pulp::cast(avx2._mm256_packus_epi16(words, words));
-        pulp::cast([bytes[0], bytes[4]])
+        self.rounded(sum)
     }
 }
