@@ -23,9 +23,7 @@ use common::{convert_images, convert_text, path_or_fixture, tokenizer};
 use dsconvert::decode::{Size, SourceRegion, Stored};
 use dsconvert::format::Format;
 use dsconvert::reader::batch::{BatchOptions, BatchSize, Oversize, PackOptions};
-use dsconvert::reader::loader::{
-    Batching, Channels, Crop, ImageBatchOptions, ImageLayout, Loader, LoaderOptions,
-};
+use dsconvert::reader::loader::{Batching, Crop, ImageBatchOptions, Loader, LoaderOptions};
 use dsconvert::reader::{Dataset, Split};
 use dsconvert::transform::image::ImageOptions;
 use dsconvert::transform::text::{Tokenizer, TokenizerOptions};
@@ -38,7 +36,6 @@ fn main() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let dir = tempfile::tempdir().unwrap();
     images(dir.path(), threads);
-    planes(dir.path(), threads);
     tokens(dir.path(), threads);
 }
 
@@ -124,74 +121,6 @@ fn images(dir: &Path, threads: usize) {
         ],
         "images",
     );
-}
-
-/// Loads the same images from JPEG and from planes: center crops of images whose shorter side has 256 pixels, and random
-/// resized crops of images whose longer side has 512. *copy* is a copy of as many bytes as the planes of a center crop, from
-/// memory that is not in the cache, by as many threads.
-fn planes(dir: &Path, threads: usize) {
-    let path = path_or_fixture("DSCONVERT_BENCH_IMAGES", "photos");
-    let side = CROP as u32;
-    for (resize, crop, hflip) in [
-        ("shorter:256", Crop::center(side, side), 0.0),
-        ("longer:512", Crop::random_resized(side, side), 0.5),
-    ] {
-        let (mut splits, mut seconds) = (Vec::new(), Vec::new());
-        for encode in ["jpeg:90", "yuv420"] {
-            let out = dir.join(format!("{encode}-{resize}").replace(':', "-"));
-            let options = ImageOptions {
-                resize: resize.parse().unwrap(),
-                encode: encode.parse().unwrap(),
-                ..ImageOptions::default()
-            };
-            let start = Instant::now();
-            drop(convert_images(&path, options, Format::Arrow, &out, threads));
-            seconds.push(start.elapsed().as_secs_f64());
-            splits.push(Dataset::open(&out).unwrap().split("train").unwrap());
-        }
-        let records = splits[0].len();
-        println!(
-            "{resize}: {records} images converted to jpeg:90 in {:.2} s, to yuv420 in {:.2} s",
-            seconds[0], seconds[1]
-        );
-        let loader = |split: &Split, channels, layout| {
-            let image = ImageBatchOptions { crop, hflip, channels, layout, ..ImageBatchOptions::default() };
-            let batching = BatchOptions::new(BatchSize::BatchSize(64));
-            Loader::new(split.clone(), LoaderOptions { threads, image, ..LoaderOptions::new(batching) })
-                .unwrap()
-        };
-        let mut jpeg = loader(&splits[0], Channels::Rgb, ImageLayout::Hwc);
-        let mut rgb = loader(&splits[1], Channels::Rgb, ImageLayout::Hwc);
-        let mut separate = loader(&splits[1], Channels::Rgb, ImageLayout::Chw);
-        let mut yuv = loader(&splits[1], Channels::Yuv, ImageLayout::Hwc);
-        let bytes = CROP * CROP * 3 / 2;
-        let source = vec![1u8; bytes * records as usize];
-        let copy = || {
-            let part = (records as usize).div_ceil(threads) * bytes;
-            std::thread::scope(|scope| {
-                for source in source.chunks(part) {
-                    scope.spawn(move || {
-                        let mut batch = vec![0; bytes * 64];
-                        for from in source.chunks(bytes * 64) {
-                            batch[..from.len()].copy_from_slice(from);
-                            black_box(&batch);
-                        }
-                    });
-                }
-            });
-            records
-        };
-        best_of(
-            &mut [
-                ("JPEG", Box::new(|| epoch(&mut jpeg))),
-                ("planes to RGB", Box::new(|| epoch(&mut rgb))),
-                ("planes to RGB, chw", Box::new(|| epoch(&mut separate))),
-                ("planes", Box::new(|| epoch(&mut yuv))),
-                ("copy", Box::new(copy)),
-            ],
-            "images",
-        );
-    }
 }
 
 /// Decodes a whole file, then copies the center crop.

@@ -9,7 +9,7 @@ use super::request::{Declined, FastRequest, PlanesRequest, StoredPlanes};
 use super::rows::{McuPlan, McuStream, Needs};
 use super::scan::ScanData;
 use super::step_table::StepTables;
-use super::upsample::WritePixels;
+use super::upsample::{PixelSink, WritePixels};
 use crate::idct::{Backend, Portable};
 use crate::options::PixelFormat;
 use crate::structure::JpegLayout;
@@ -117,17 +117,8 @@ impl FastDecoder {
         let is_gray = self.decode_samples(backend, bytes, size, needs, reads_to_end)?;
         let mut upsampled = std::mem::take(&mut self.planes.upsampled);
         let (planes, is_fancy) = (&self.planes.stored(is_gray), self.planes.is_fancy());
-        let upsampled_rows = &mut upsampled;
-        backend.run(WritePixels {
-            backend,
-            planes,
-            is_fancy,
-            upsampled: upsampled_rows,
-            region,
-            stride,
-            format,
-            out,
-        });
+        let sink = PixelSink { backend, region, stride, format, is_planar: false, out };
+        backend.run(WritePixels { planes, is_fancy, upsampled: &mut upsampled, sink });
         self.planes.upsampled = upsampled;
         Ok(())
     }

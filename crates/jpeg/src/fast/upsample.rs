@@ -44,6 +44,31 @@ impl PlaneConverter {
         format: PixelFormat,
         out: &mut [u8],
     ) -> Result<(), Declined> {
+        self.write(planes, region, format, false, out)
+    }
+
+    /// Writes the RGB pixels of `region` to `out` like [`convert`](Self::convert), but as three planes: red, green, blue.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`convert`](Self::convert).
+    pub fn convert_to_planes(
+        &mut self,
+        planes: &StoredPlanes<'_>,
+        region: Region,
+        out: &mut [u8],
+    ) -> Result<(), Declined> {
+        self.write(planes, region, PixelFormat::Rgb, true, out)
+    }
+
+    fn write(
+        &mut self,
+        planes: &StoredPlanes<'_>,
+        region: Region,
+        format: PixelFormat,
+        is_planar: bool,
+        out: &mut [u8],
+    ) -> Result<(), Declined> {
         let StoredPlane { width, height, .. } = planes.luma;
         let samples = memory::product(&[region.width, region.height, format.channels()]);
         let is_sound = format != PixelFormat::Cmyk
@@ -65,26 +90,35 @@ impl PlaneConverter {
         #[cfg(target_arch = "x86_64")]
         if let Some(v3) = pulp::x86::V3::try_new() {
             let backend = crate::idct::Avx2(v3);
-            backend.run(WritePixels { backend, planes, is_fancy, upsampled, region, stride, format, out });
+            let sink = PixelSink { backend, region, stride, format, is_planar, out };
+            backend.run(WritePixels { planes, is_fancy, upsampled, sink });
             return Ok(());
         }
         let backend = Portable;
-        backend.run(WritePixels { backend, planes, is_fancy, upsampled, region, stride, format, out });
+        let sink = PixelSink { backend, region, stride, format, is_planar, out };
+        backend.run(WritePixels { planes, is_fancy, upsampled, sink });
         Ok(())
     }
 }
 
 /// The task of converting the planes to pixels.
 pub(super) struct WritePixels<'a, B> {
-    pub(super) backend: B,
     pub(super) planes: &'a StoredPlanes<'a>,
     /// Whether upsampling is fancy (blends neighbors); otherwise it replicates samples.
     pub(super) is_fancy: bool,
     pub(super) upsampled: &'a mut UpsampledRows,
+    pub(super) sink: PixelSink<'a, B>,
+}
+
+/// The pixels to write.
+pub(super) struct PixelSink<'a, B> {
+    pub(super) backend: B,
     pub(super) region: Region,
     /// Pixels from the start of one output row to the start of the next.
     pub(super) stride: usize,
     pub(super) format: PixelFormat,
+    /// Whether red, green and blue are separate planes, of rows without gaps.
+    pub(super) is_planar: bool,
     pub(super) out: &'a mut [u8],
 }
 
@@ -93,28 +127,21 @@ impl<'a, B: Backend> NullaryFnOnce for WritePixels<'a, B> {
 
     #[inline(always)]
     fn call(self) {
-        let Self { backend, planes, is_fancy, upsampled, region, stride, format, out } = self;
-        let channels = format.channels();
+        let Self { planes, is_fancy, upsampled, mut sink } = self;
+        let region = sink.region;
         for row in upsampled.iter_mut() {
             // Wider than the region, because upsampling works on pairs.
             row.resize(region.width + 2 * GROUP, 128);
         }
-        for (n, out) in out.chunks_mut(stride * channels).enumerate() {
-            let out = &mut out[..region.width * channels];
+        for n in 0..region.height {
             let y = region.top + n;
             let columns = |plane: &StoredPlane<'a>| &plane.row(y)[region.left - plane.left..][..region.width];
             let luma = columns(&planes.luma);
-            match (format, &planes.chroma) {
-                (PixelFormat::Gray, _) => out.copy_from_slice(luma),
-                (_, None) => {
-                    for (pixel, &v) in out.as_chunks_mut::<3>().0.iter_mut().zip(luma) {
-                        *pixel = [v; 3];
-                    }
+            match &planes.chroma {
+                Some([cb, cr]) if sink.format == PixelFormat::Rgb && cb.spread == (1, 1) => {
+                    sink.write_colors(n, luma, columns(cb), columns(cr));
                 }
-                (_, Some([cb, cr])) if cb.spread == (1, 1) => {
-                    to_rgb(backend, luma, columns(cb), columns(cr), out);
-                }
-                (_, Some(chroma)) => {
+                Some(chroma) if sink.format == PixelFormat::Rgb => {
                     // An odd column is the second of a pair.
                     let odd = region.left % 2;
                     for (plane, out) in chroma.iter().zip(upsampled.iter_mut()) {
@@ -125,10 +152,53 @@ impl<'a, B: Backend> NullaryFnOnce for WritePixels<'a, B> {
                         }
                     }
                     let [cb, cr] = &*upsampled;
-                    to_rgb(backend, luma, &cb[odd..][..region.width], &cr[odd..][..region.width], out);
+                    sink.write_colors(n, luma, &cb[odd..][..region.width], &cr[odd..][..region.width]);
+                }
+                _ => sink.write_gray(n, luma),
+            }
+        }
+    }
+}
+
+impl<B: Backend> PixelSink<'_, B> {
+    /// Writes row `n` from luma and chroma.
+    #[inline(always)]
+    fn write_colors(&mut self, n: usize, luma: &[u8], cb: &[u8], cr: &[u8]) {
+        let width = self.region.width;
+        if self.is_planar {
+            let [r, g, b] = self.planar_rows(n);
+            to_planar_rgb(luma, cb, cr, r, g, b);
+        } else {
+            to_rgb(self.backend, luma, cb, cr, &mut self.out[n * self.stride * 3..][..width * 3]);
+        }
+    }
+
+    /// Writes row `n` without chroma.
+    #[inline(always)]
+    fn write_gray(&mut self, n: usize, luma: &[u8]) {
+        let (width, channels) = (self.region.width, self.format.channels());
+        if self.is_planar {
+            self.planar_rows(n).into_iter().for_each(|out| out.copy_from_slice(luma));
+            return;
+        }
+        let out = &mut self.out[n * self.stride * channels..][..width * channels];
+        match self.format {
+            PixelFormat::Gray => out.copy_from_slice(luma),
+            _ => {
+                for (pixel, &v) in out.as_chunks_mut::<3>().0.iter_mut().zip(luma) {
+                    *pixel = [v; 3];
                 }
             }
         }
+    }
+
+    /// Returns row `n` of red, green and blue.
+    #[inline(always)]
+    fn planar_rows(&mut self, n: usize) -> [&mut [u8]; 3] {
+        let (width, area) = (self.region.width, self.out.len() / 3);
+        let (red, rest) = self.out.split_at_mut(area);
+        let (green, blue) = rest.split_at_mut(area);
+        [red, green, blue].map(|plane| &mut plane[n * width..][..width])
     }
 }
 
@@ -217,5 +287,29 @@ fn to_rgb(backend: impl Backend, luma: &[u8], cb: &[u8], cr: &[u8], out: &mut [u
         out_rest.as_chunks_mut::<3>().0.iter_mut().zip(rest).zip(cb_rest).zip(cr_rest)
     {
         *pixel = ycbcr_to_rgb(y, cb, cr);
+    }
+}
+
+/// Converts a row from YCbCr to separate red, green and blue.
+#[inline(always)]
+fn to_planar_rgb(luma: &[u8], cb: &[u8], cr: &[u8], r: &mut [u8], g: &mut [u8], b: &mut [u8]) {
+    let groups = |row| <[u8]>::as_chunks::<GROUP>(row);
+    let ((y_groups, y_rest), (cb_groups, cb_rest), (cr_groups, cr_rest)) =
+        (groups(luma), groups(cb), groups(cr));
+    let (r_groups, r_rest) = r.as_chunks_mut::<GROUP>();
+    let (g_groups, g_rest) = g.as_chunks_mut::<GROUP>();
+    let (b_groups, b_rest) = b.as_chunks_mut::<GROUP>();
+    let inputs = y_groups.iter().zip(cb_groups).zip(cr_groups);
+    for ((((y, cb), cr), r), (g, b)) in inputs.zip(r_groups).zip(g_groups.iter_mut().zip(b_groups)) {
+        let mut planes = [[0u8; GROUP]; 3];
+        for i in 0..GROUP {
+            let pixel = ycbcr_to_rgb(y[i], cb[i], cr[i]);
+            (planes[0][i], planes[1][i], planes[2][i]) = (pixel[0], pixel[1], pixel[2]);
+        }
+        [*r, *g, *b] = planes;
+    }
+    let inputs = y_rest.iter().zip(cb_rest).zip(cr_rest);
+    for ((((&y, &cb), &cr), r), (g, b)) in inputs.zip(r_rest).zip(g_rest.iter_mut().zip(b_rest)) {
+        [*r, *g, *b] = ycbcr_to_rgb(y, cb, cr);
     }
 }

@@ -31,6 +31,24 @@ pub struct Stored<'a> {
     pub raw_channels: Option<usize>,
 }
 
+/// The order of the samples of a decoded image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PixelOrder {
+    /// Samples per pixel: 1 for gray, 3 for RGB.
+    pub channels: usize,
+    /// Whether columns are in reverse order.
+    pub is_mirrored: bool,
+    /// Whether channels are separate planes.
+    pub is_planar: bool,
+}
+
+impl PixelOrder {
+    /// Returns the order of interleaved samples, `channels` per pixel.
+    pub fn interleaved(channels: usize) -> Self {
+        Self { channels, is_mirrored: false, is_planar: false }
+    }
+}
+
 /// Decodes images, reusing buffers and tables from one to the next.
 #[derive(Default)]
 pub struct Decoder {
@@ -42,6 +60,8 @@ pub struct Decoder {
     part: Pixels,
     /// Samples as stored in the file.
     samples: Vec<u8>,
+    /// One image, before its channels are separated.
+    interleaved: Vec<u8>,
     resizer: Resizer,
 }
 
@@ -68,14 +88,13 @@ impl Decoder {
         channels: usize,
         out: &mut [u8],
     ) -> Result<(), Reject> {
-        let (left, top) = (part.left as u32, part.top as u32);
-        let unmoved = (part.left, part.top) == (left.into(), top.into());
-        if unmoved && (part.width, part.height) == (target.width.into(), target.height.into()) {
-            return self.rect(image, 1, Rect { left, top, size: target }, channels, out);
+        if let Some(rect) = whole_pixels(part, target) {
+            return self.rect(image, 1, rect, channels, out);
         }
         let image_type = if image.raw_channels.is_none() { sniff(image.bytes) } else { None };
         if image_type == Some(ImageType::Planes) && is_resampled_by_planes(part, target) {
-            return self.planes.resize(&planes_of(image)?, part, target, channels, out);
+            let order = PixelOrder::interleaved(channels);
+            return self.planes.resize(&planes_of(image)?, part, target, order, out);
         }
         let reduction =
             if image_type == Some(ImageType::Jpeg) { reduction(part.width, part.height, target) } else { 1 };
@@ -94,6 +113,54 @@ impl Decoder {
             .rect(image, reduction, Rect { left, top, size }, channels, &mut source.data)
             .and_then(|()| resize(&mut self.resizer, FILTER, &mut source, part, target, out));
         self.part = source;
+        done
+    }
+
+    /// Decodes like [`decode`](Self::decode), with samples in `order`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`decode`](Self::decode).
+    pub fn arranged(
+        &mut self,
+        image: Stored<'_>,
+        part: SourceRegion,
+        target: Size,
+        order: PixelOrder,
+        out: &mut [u8],
+    ) -> Result<(), Reject> {
+        let PixelOrder { channels, is_mirrored, is_planar } = order;
+        let is_planar = is_planar && channels > 1;
+        if image.raw_channels.is_none() && sniff(image.bytes) == Some(ImageType::Planes) {
+            // Mirrored and separated for free.
+            match whole_pixels(part, target) {
+                Some(rect) if is_planar && !is_mirrored => {
+                    return self.planes.crop_to_planes(&planes_of(image)?, rect, out);
+                }
+                None if is_resampled_by_planes(part, target) => {
+                    let order = PixelOrder { is_planar, ..order };
+                    return self.planes.resize(&planes_of(image)?, part, target, order, out);
+                }
+                _ => {}
+            }
+        }
+        if !is_planar {
+            self.decode(image, part, target, channels, out)?;
+            if is_mirrored {
+                mirror(out, target.width as usize, channels);
+            }
+            return Ok(());
+        }
+        let mut interleaved = std::mem::take(&mut self.interleaved);
+        interleaved.resize(out.len(), 0);
+        let done = self.decode(image, part, target, channels, &mut interleaved);
+        if done.is_ok() {
+            if is_mirrored {
+                mirror(&mut interleaved, target.width as usize, channels);
+            }
+            deinterleave(&interleaved, out);
+        }
+        self.interleaved = interleaved;
         done
     }
 
@@ -238,6 +305,35 @@ impl Decoder {
     }
 }
 
+/// Returns `part` if it consists of whole pixels and has the size of the target, so that it is not resampled.
+fn whole_pixels(part: SourceRegion, target: Size) -> Option<Rect> {
+    let (left, top) = (part.left as u32, part.top as u32);
+    let is_whole = (part.left, part.top) == (left.into(), top.into())
+        && (part.width, part.height) == (target.width.into(), target.height.into());
+    is_whole.then_some(Rect { left, top, size: target })
+}
+
+/// Reverses each row of `width` pixels.
+fn mirror(pixels: &mut [u8], width: usize, channels: usize) {
+    for row in pixels.chunks_exact_mut((width * channels).max(1)) {
+        match channels {
+            3 => row.as_chunks_mut::<3>().0.reverse(),
+            _ => row.reverse(),
+        }
+    }
+}
+
+/// Separates RGBRGB… into R…G…B….
+fn deinterleave(interleaved: &[u8], planes: &mut [u8]) {
+    let area = interleaved.len() / 3;
+    let (red, rest) = planes.split_at_mut(area);
+    let (green, blue) = rest.split_at_mut(area);
+    let pixels = interleaved.as_chunks::<3>().0;
+    for (((r, g), b), pixel) in red.iter_mut().zip(green).zip(blue).zip(pixels) {
+        (*r, *g, *b) = (pixel[0], pixel[1], pixel[2]);
+    }
+}
+
 /// Returns the planes of `image`.
 fn planes_of(image: Stored<'_>) -> Result<PlanesFile<'_>, Reject> {
     let file = PlanesFile::read(image.bytes)?;
@@ -314,6 +410,19 @@ mod tests {
     use super::*;
 
     const SIZE: Size = Size { width: 20, height: 12 };
+
+    #[test]
+    fn pixels_are_mirrored_and_deinterleaved() {
+        let mut pixels = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+        mirror(&mut pixels, 2, 3);
+        assert_eq!(pixels, [4, 5, 6, 1, 2, 3, 10, 11, 12, 7, 8, 9]);
+        let mut planes = [0; 12];
+        deinterleave(&pixels, &mut planes);
+        assert_eq!(planes, [4, 1, 10, 7, 5, 2, 11, 8, 6, 3, 12, 9]);
+        let mut gray = [1, 2, 3, 4];
+        mirror(&mut gray, 2, 1);
+        assert_eq!(gray, [2, 1, 4, 3]);
+    }
 
     fn pixels(channels: usize) -> Vec<u8> {
         (0..20 * 12 * channels).map(|n| (n * 7 % 251) as u8).collect()

@@ -20,7 +20,7 @@ pub mod turbo;
 use dsconvert_dataset::sample::{Reject, RejectCode};
 use dsconvert_jpeg::ErrorKind;
 
-pub use decoder::{Decoder, Stored};
+pub use decoder::{Decoder, PixelOrder, Stored};
 pub use dsconvert_jpeg::luma;
 pub use mask::{Mask, Palette};
 pub use other::stored_size;

@@ -8,6 +8,7 @@ use dsconvert_dataset::sample::Reject;
 use dsconvert_jpeg::{PixelFormat, PlaneConverter, Region, StoredPlane, StoredPlanes};
 
 use super::corrupt;
+use super::decoder::PixelOrder;
 use super::pixels::{Rect, Size};
 use super::planes_file::{PlanesChroma, PlanesFile};
 use super::resample::{MAX_STEP, Plane, SampleAxis, Triangle, Weights, resample};
@@ -88,19 +89,33 @@ impl PlaneScaler {
         file.convert(rect, channels, &mut self.converter, out)
     }
 
-    /// Writes `part`, resampled to `target` pixels, to `out`, as gray (1 channel) or RGB (3).
+    /// Writes the RGB pixels of `rect` to `out` as three planes: red, green, blue.
+    pub(super) fn crop_to_planes(
+        &mut self,
+        file: &PlanesFile<'_>,
+        rect: Rect,
+        out: &mut [u8],
+    ) -> Result<(), Reject> {
+        let converted = self.converter.convert_to_planes(&file.planes(), Region::from(rect), out);
+        converted.map_err(|_| corrupt("the requested part lies outside the image"))
+    }
+
+    /// Writes `part`, resampled to `target` pixels, to `out` in `order`.
     pub(super) fn resize(
         &mut self,
         file: &PlanesFile<'_>,
         part: SourceRegion,
         target: Size,
-        channels: usize,
+        order: PixelOrder,
         out: &mut [u8],
     ) -> Result<(), Reject> {
         let Self { converter, row, planes } = self;
         let StoredPlanes { luma, chroma } = file.planes();
-        let weights = PlaneWeights::new(part, file.size, target)?;
-        if channels == 1 {
+        let mut weights = PlaneWeights::new(part, file.size, target)?;
+        if order.is_mirrored {
+            weights.across = weights.across.mirrored();
+        }
+        if order.channels == 1 {
             return weights.resample(&luma, row, out);
         }
         let [y, colors @ ..] = planes;
@@ -126,7 +141,11 @@ impl PlaneScaler {
             |samples| StoredPlane { samples, stride: width, left: 0, top: 0, width, height, spread: (1, 1) };
         let [cb, cr] = colors;
         let resized = StoredPlanes { luma: plane(y), chroma: chroma.map(|_| [plane(cb), plane(cr)]) };
-        let converted = converter.convert(&resized, Region::whole(width, height), PixelFormat::Rgb, out);
+        let whole = Region::whole(width, height);
+        let converted = match order.is_planar {
+            true => converter.convert_to_planes(&resized, whole, out),
+            false => converter.convert(&resized, whole, PixelFormat::Rgb, out),
+        };
         converted.map_err(|_| corrupt("its planes are smaller than its header says"))
     }
 }
@@ -277,6 +296,15 @@ mod tests {
             let worst = found.iter().zip(&expected).map(|(a, b)| a.abs_diff(*b)).max();
             prop_assert!(worst <= Some(4), "{worst:?}");
             prop_assert!(psnr(&found, &expected) >= 49.0, "{}", psnr(&found, &expected));
+            let mut arranged = vec![0; expected.len()];
+            let order = PixelOrder { channels: 3, is_mirrored: true, is_planar: true };
+            Decoder::default().arranged(image, part, target, order, &mut arranged).unwrap();
+            let area = target.pixels() as usize;
+            for (n, pixel) in found.as_chunks::<3>().0.iter().enumerate() {
+                let mirrored = n / out_width as usize * out_width as usize + (out_width as usize - 1 - n % out_width as usize);
+                let separate = [0, 1, 2].map(|c| arranged[c * area + mirrored]);
+                prop_assert!(separate == *pixel);
+            }
         }
     }
 
@@ -294,7 +322,9 @@ mod tests {
             let (part, target) = (SourceRegion { left, top, width, height }, Size::new(target, target));
             let expected = through_rgb(&file, part, target);
             let mut found = vec![0; expected.len()];
-            PlaneScaler::default().resize(&file, part, target, 3, &mut found).unwrap();
+            PlaneScaler::default()
+                .resize(&file, part, target, PixelOrder::interleaved(3), &mut found)
+                .unwrap();
             let psnr = psnr(&found, &expected);
             assert!(psnr >= 50.0, "{size:?}: {psnr}");
         }
@@ -306,7 +336,8 @@ mod tests {
         let file = PlanesFile::read(&bytes).unwrap();
         let refused = |left, top, width, height| {
             let part = SourceRegion { left, top, width, height };
-            PlaneScaler::default().resize(&file, part, Size::new(4, 4), 3, &mut [0; 48]).is_err()
+            let order = PixelOrder::interleaved(3);
+            PlaneScaler::default().resize(&file, part, Size::new(4, 4), order, &mut [0; 48]).is_err()
         };
         assert!(!refused(0.0, 0.0, 20.0, 10.0));
         assert!(

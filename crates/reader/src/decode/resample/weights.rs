@@ -137,6 +137,17 @@ impl Weights {
         weights
     }
 
+    /// Returns the same weights for samples in reverse order.
+    pub(crate) fn mirrored(mut self) -> Self {
+        self.starts.reverse();
+        let mut values = Vec::with_capacity(self.values.len());
+        for weights in self.values.chunks_exact(self.stride).rev() {
+            values.extend_from_slice(weights);
+        }
+        self.values = values;
+        self
+    }
+
     /// Returns the same weights for a source in which each sample is `by` samples further on.
     pub(crate) fn moved(mut self, by: usize) -> Self {
         self.starts.iter_mut().for_each(|start| *start += by);

@@ -11,7 +11,7 @@ use dsconvert_dataset::schema::{Field, FieldType, IMAGE};
 use super::ImageRows;
 use crate::Record;
 use crate::decode::{
-    Decoder, PlanesChroma, PlanesFile, Size, SourceRegion, Stored, stored_size as file_size,
+    Decoder, PixelOrder, PlanesChroma, PlanesFile, Size, SourceRegion, Stored, stored_size as file_size,
 };
 use crate::loader::array::Array;
 use crate::loader::augment::{RecordRandom, View};
@@ -23,8 +23,6 @@ use crate::loader::stored::fill_rest;
 #[derive(Debug, Default)]
 pub(in crate::loader) struct DecodeScratch {
     decoder: Decoder,
-    /// One image, before its channels are separated.
-    interleaved: Vec<u8>,
 }
 
 /// The samples of the images of a batch.
@@ -171,41 +169,20 @@ impl ImageRows<'_> {
         let part = SourceRegion { left: view.left, top: view.top, width: view.width, height: view.height };
         let target = Size { width: view.out_width, height: view.out_height };
         let image = Stored { bytes: encoded, size, raw_channels: self.raw_channels };
-        let DecodeScratch { decoder, interleaved } = scratch;
-        let channels = match samples.pixels {
-            SampleLayout::Interleaved { channels } => channels,
-            SampleLayout::Planes(chroma) => {
-                let view = (part, view.mirrored);
-                return Ok(caught(|| decoder.planes(image, view, target, chroma, row)).unwrap_or_else(
-                    |panic| {
-                        *scratch = DecodeScratch::default();
-                        Err(panic.into_reject())
-                    },
-                ));
+        let decoder = &mut scratch.decoder;
+        let decoded = caught(|| match samples.pixels {
+            SampleLayout::Interleaved { channels } => {
+                let is_planar = self.options.layout == ImageLayout::Chw;
+                let order = PixelOrder { channels, is_mirrored: view.mirrored, is_planar };
+                decoder.arranged(image, part, target, order, row)
             }
-        };
-        let separate = self.options.layout == ImageLayout::Chw && channels > 1;
-        if separate {
-            interleaved.resize(row.len(), 0);
-        }
-        let pixels = if separate { interleaved.as_mut_slice() } else { &mut *row };
-        let decoded = caught(|| decoder.decode(image, part, target, channels, pixels));
-        match decoded {
-            Ok(Ok(())) => {}
-            Ok(Err(reject)) => return Ok(Err(reject)),
-            Err(panic) => {
-                // The panic may have left the buffers inconsistent.
-                *scratch = DecodeScratch::default();
-                return Ok(Err(panic.into_reject()));
-            }
-        }
-        if view.mirrored {
-            mirror(pixels, width, channels);
-        }
-        if separate {
-            deinterleave(interleaved, row);
-        }
-        Ok(Ok(()))
+            SampleLayout::Planes(chroma) => decoder.planes(image, (part, view.mirrored), target, chroma, row),
+        });
+        Ok(decoded.unwrap_or_else(|panic| {
+            // The panic may have left the buffers inconsistent.
+            *scratch = DecodeScratch::default();
+            Err(panic.into_reject())
+        }))
     }
 
     /// Returns the size of the image of `record` and its view, which is the same for all images and masks of one size in
@@ -282,44 +259,5 @@ fn stored_size(record: &Record) -> Result<Size> {
         _ => Err(Error::usage("the record has no width and height")
             .at_row(record.ordinal())
             .help("select the fields \"width\" and \"height\", too")),
-    }
-}
-
-/// Reverses each row of `width` pixels.
-fn mirror(pixels: &mut [u8], width: usize, channels: usize) {
-    for row in pixels.chunks_exact_mut((width * channels).max(1)) {
-        match channels {
-            3 => row.as_chunks_mut::<3>().0.reverse(),
-            _ => row.reverse(),
-        }
-    }
-}
-
-/// Separates RGBRGB… into R…G…B….
-fn deinterleave(interleaved: &[u8], planes: &mut [u8]) {
-    let area = interleaved.len() / 3;
-    let (red, rest) = planes.split_at_mut(area);
-    let (green, blue) = rest.split_at_mut(area);
-    let pixels = interleaved.as_chunks::<3>().0;
-    for (((r, g), b), pixel) in red.iter_mut().zip(green).zip(blue).zip(pixels) {
-        (*r, *g, *b) = (pixel[0], pixel[1], pixel[2]);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pixels_are_mirrored_and_deinterleaved() {
-        let mut pixels = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
-        mirror(&mut pixels, 2, 3);
-        assert_eq!(pixels, [4, 5, 6, 1, 2, 3, 10, 11, 12, 7, 8, 9]);
-        let mut planes = [0; 12];
-        deinterleave(&pixels, &mut planes);
-        assert_eq!(planes, [4, 1, 10, 7, 5, 2, 11, 8, 6, 3, 12, 9]);
-        let mut gray = [1, 2, 3, 4];
-        mirror(&mut gray, 2, 1);
-        assert_eq!(gray, [2, 1, 4, 3]);
     }
 }
