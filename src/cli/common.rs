@@ -2,14 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
+use super::print;
+use super::recipe::Like;
 use super::run_report::RunReportArgs;
 use super::values::{parse, size, source, threads};
 use super::verbosity::VerbosityArgs;
 use crate::error::{Error, Result};
+use crate::numbers::plural;
 use crate::options::{
     DEFAULT_MEMORY_BYTES, Existing, MIN_MEMORY_BYTES, MaxRejects, OutputOptions, ResumeCheck, RunOptions,
     SourceSpec,
 };
+use crate::printable::printable_path;
 
 /// Source argument for standard input.
 pub(super) const STDIN: &str = "-";
@@ -47,6 +51,13 @@ pub(super) struct CommonArgs {
     /// --tokenizer is given. Each replaced option is named. `dsconvert inspect DATASET --recipe` prints the options.
     #[arg(long, value_name = "DATASET")]
     pub(super) like: Option<PathBuf>,
+
+    /// Leave out the items that DATASET already has; may be repeated
+    ///
+    /// An item is left out if a record of DATASET has its key or, with --dedup, the content that would be stored. It is counted as
+    /// filtered, with the reason `excluded`.
+    #[arg(long, value_name = "DATASET")]
+    pub(super) exclude: Vec<PathBuf>,
 }
 
 /// Arguments common to both conversions that do not affect the dataset.
@@ -138,6 +149,17 @@ impl From<ResumeArg> for ResumeCheck {
 }
 
 impl CommonArgs {
+    /// Notes that the dataset of `--like` left out the items of other datasets, which are not left out here.
+    pub(super) fn note_exclude<R>(&self, like: &Like<'_, R>) {
+        let count = like.recorded.exclude.len() as u64;
+        if count > 0 && self.exclude.is_empty() {
+            let (dataset, others) = (printable_path(like.path), plural(count, "other dataset"));
+            print::note(format!(
+                "{dataset} was made without the items of {others}, which are not left out here; name datasets with --exclude"
+            ));
+        }
+    }
+
     /// Returns the sources with their labels.
     pub(super) fn sources(&self) -> Result<Vec<SourceSpec>> {
         self.sources.iter().map(|text| source(text)).collect()

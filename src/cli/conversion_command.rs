@@ -12,7 +12,7 @@ use super::{Ending, lengths, print, summary};
 use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec};
 use crate::panics;
-use crate::pipeline::{Conversion, Job, PlanSummary, check_inputs, check_output};
+use crate::pipeline::{Conversion, Job, PlanSummary, check_excluded, check_inputs, check_output};
 use crate::reader::batch::BatchSize;
 use crate::report::RunReport;
 use crate::storage::ObjectUrl;
@@ -29,6 +29,8 @@ pub(super) struct ConversionCommand<'a> {
     pub(super) walked: bool,
     /// Files that options name for the run to read: option and path.
     pub(super) inputs: Vec<(&'static str, PathBuf)>,
+    /// Datasets whose items are left out.
+    pub(super) excluded: Vec<PathBuf>,
     /// Batches whose padding is shown after the run, if records have lengths.
     pub(super) batches: Option<BatchSize>,
 }
@@ -44,7 +46,7 @@ impl ConversionCommand<'_> {
         let sources = std::mem::take(&mut self.sources);
         if !self.run.dry_run {
             check_output(&options, if self.walked { &sources } else { &[] })?;
-            check_inputs(&options, &self.inputs)?;
+            self.check_inputs(&options)?;
         }
         panic_point("plan");
         let started = Instant::now();
@@ -64,6 +66,12 @@ impl ConversionCommand<'_> {
         }
     }
 
+    /// Refuses files and datasets for the run to read that the run would replace.
+    fn check_inputs(&self, options: &RunOptions) -> Result<()> {
+        check_inputs(options, &self.inputs)?;
+        check_excluded(options, &self.excluded)
+    }
+
     /// Prints what would be done and, as a warning, why it would be refused. With `--sample`, prints a prediction.
     fn preview<C: Conversion>(
         &self,
@@ -73,13 +81,13 @@ impl ConversionCommand<'_> {
     ) -> Result<Ending> {
         print::out(&summary::plan(plan))?;
         if self.out.is_some()
-            && let Err(error) = check_inputs(options, &self.inputs).and_then(|()| job.check_start(options))
+            && let Err(error) = self.check_inputs(options).and_then(|()| job.check_start(options))
         {
             warn_of_refusal(&error);
         }
         if let Some(sample) = self.run.sample {
             let prediction = job.predict(sample, options, self.watch.stop())?;
-            print::out(&summary::prediction(&prediction, options.threads, plan.dedup))?;
+            print::out(&summary::prediction(&prediction, options.threads, plan))?;
         }
         Ok(Ending::Success)
     }

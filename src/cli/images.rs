@@ -93,6 +93,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     }
     if let (Some(like), false) = (&like, is_quiet) {
         notes(&input, &given, &recipe, &like.recorded.input, &printable_path(like.path));
+        common.note_exclude(like);
     }
     let recorded = like.map(|like| like.recorded.input);
     let (input, sources) = input.sources(&recipe, &given, recorded, common.sources()?)?;
@@ -101,7 +102,8 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     }
     let classes = classes_file.map(|path| ("classes", path));
     let inputs = input.table_or_list().into_iter().chain(classes).collect();
-    convert(ImagesOptions { sources, input, recipe }, common.out.as_deref(), &run, inputs, &watch)
+    let options = ImagesOptions { sources, input, exclude: common.exclude, recipe };
+    convert(options, common.out.as_deref(), &run, inputs, &watch)
 }
 
 /// Repairs the dataset in `dir` from `sources`.
@@ -115,7 +117,7 @@ pub(super) fn repair(
         RecordedInput::WalkOnly => ImageInput::WalkOnly,
         _ => ImageInput::Walk,
     };
-    let options = ImagesOptions { sources, input, recipe: recorded.recipe };
+    let options = ImagesOptions { sources, input, exclude: Vec::new(), recipe: recorded.recipe };
     convert(options, Some(dir), &RunArgs::repair(threads), Vec::new(), &signals::watch()?)
 }
 
@@ -127,10 +129,11 @@ fn convert(
     inputs: Vec<(&'static str, PathBuf)>,
     watch: &SignalWatch,
 ) -> Result<Ending> {
-    let ImagesOptions { sources, input, recipe } = options;
+    let ImagesOptions { sources, input, exclude, recipe } = options;
     let walked = input.walks();
-    let plan = |sources| ImagesJob::plan(ImagesOptions { sources, input, recipe });
-    ConversionCommand { out, run, watch, sources, walked, inputs, batches: None }.exec(plan)
+    let excluded = exclude.clone();
+    let plan = |sources| ImagesJob::plan(ImagesOptions { sources, input, exclude, recipe });
+    ConversionCommand { out, run, watch, sources, walked, inputs, excluded, batches: None }.exec(plan)
 }
 
 /// Says what is not taken over from the dataset of `--like`, whose files were found by `input`.

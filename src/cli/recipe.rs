@@ -199,9 +199,9 @@ pub(super) fn command_line(dir: &Path, manifest: &Manifest) -> Result<String> {
     before.push(format!(
         "# OUT: the new dataset; SRC…: the sources with the labels {labels} (LABEL=PATH sets a label)"
     ));
-    let input = match kind {
+    let (input, exclude) = match kind {
         Kind::Images => {
-            let Recorded { recipe, input } = Recorded::<ImagesRecipe>::of(manifest)?;
+            let Recorded { recipe, input, exclude } = Recorded::<ImagesRecipe>::of(manifest)?;
             if input == RecordedInput::WalkOnly {
                 words.extend(["--metadata".to_owned(), "none".to_owned()]);
             }
@@ -211,10 +211,10 @@ pub(super) fn command_line(dir: &Path, manifest: &Manifest) -> Result<String> {
                 words.extend(["--classes".to_owned(), "classes.txt".to_owned()]);
             }
             add_options(&recipe, &mut words);
-            input
+            (input, exclude)
         }
         Kind::Text => {
-            let Recorded { recipe, input } = Recorded::<TextRecipe>::of(manifest)?;
+            let Recorded { recipe, input, exclude } = Recorded::<TextRecipe>::of(manifest)?;
             let (flag, value) = match manifest.tokenizer_sha256() {
                 None => ("--tokenizer", "bytes".into()),
                 // A tokenizer is a local file, but the dataset of --like may be in object storage.
@@ -227,9 +227,13 @@ pub(super) fn command_line(dir: &Path, manifest: &Manifest) -> Result<String> {
             }
             words.extend([flag.to_owned(), value]);
             add_options(&recipe, &mut words);
-            input
+            (input, exclude)
         }
     };
+    for (number, fingerprint) in (1..).zip(&exclude) {
+        before.push(format!("# OLD{number}: the dataset with the fingerprint {fingerprint}"));
+        words.extend(["--exclude".to_owned(), format!("OLD{number}")]);
+    }
     match input {
         RecordedInput::Walk | RecordedInput::WalkOnly => words.push("SRC…".to_owned()),
         RecordedInput::FilesFrom => {

@@ -26,7 +26,7 @@ images text: output output-dir output-folder output-path output-prefix out-root 
 images text: input input-dir input-folder in-root src data-dir data-files path = !name sources without an option, \
 as in `dsconvert images photos --out photos-data`
 images text: recursive = !folders are always read recursively
-images text: exclude ignore skip = !name what to convert with a pattern, as in 'photos/**/*.jpg', or in a list with \
+images text: ignore skip = !name what to convert with a pattern, as in 'photos/**/*.jpg', or in a list with \
 `--files-from FILE`
 images text: val-split validation-split test-split val-ratio val-size test-size train-split = --split train=0.9,validation=0.1
 images text: limit max-samples max-records = --dry-run --sample {N}

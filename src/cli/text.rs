@@ -103,6 +103,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     }
     recipe.check()?;
     let (input, sources) = input.sources(common.sources()?)?;
+    like.iter().filter(|_| !is_quiet).for_each(|like| common.note_exclude(like));
     if let (Some(like), false) = (&like, is_quiet)
         && like.recorded.input == RecordedInput::FilesFrom
         && input == TextInput::Walk
@@ -135,8 +136,8 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     }
     let list = if let TextInput::FilesFrom(from) = &input { from.input() } else { None };
     let inputs = list.into_iter().chain(path.map(|path| ("tokenizer", path))).collect();
-    let options = TextOptions { sources, input, tokenizer, recipe };
-    convert(options, out, &run, inputs, Some(batches), &watch)
+    let options = TextOptions { sources, input, tokenizer, exclude: common.exclude, recipe };
+    convert(options, common.out.as_deref(), &run, inputs, Some(batches), &watch)
 }
 
 /// Repairs the dataset in `dir` from `sources`. `tokenizer` is the stored one; `None` for bytes.
@@ -150,7 +151,7 @@ pub(super) fn repair(
     let recipe = recorded.recipe;
     let json = tokenizer.map(read_file).transpose()?;
     let tokenizer = Tokenizer::stored(json, recipe.tokenization.clone()).map_err(usage_error)?;
-    let options = TextOptions { sources, input: TextInput::Walk, tokenizer, recipe };
+    let options = TextOptions { sources, input: TextInput::Walk, tokenizer, exclude: Vec::new(), recipe };
     let batches = Some(BatchSize::BatchSize(DEFAULT_REPORT_BATCH));
     convert(options, Some(dir), &RunArgs::repair(threads), Vec::new(), batches, &signals::watch()?)
 }
@@ -164,10 +165,11 @@ fn convert(
     batches: Option<BatchSize>,
     watch: &SignalWatch,
 ) -> Result<Ending> {
-    let TextOptions { sources, input, tokenizer, recipe } = options;
+    let TextOptions { sources, input, tokenizer, exclude, recipe } = options;
     let walked = input == TextInput::Walk;
-    let plan = |sources| TextJob::plan(TextOptions { sources, input, tokenizer, recipe });
-    ConversionCommand { out, run, watch, sources, walked, inputs, batches }.exec(plan)
+    let excluded = exclude.clone();
+    let plan = |sources| TextJob::plan(TextOptions { sources, input, tokenizer, exclude, recipe });
+    ConversionCommand { out, run, watch, sources, walked, inputs, excluded, batches }.exec(plan)
 }
 
 /// Fails if the run shows no padding, to which `option` applies.

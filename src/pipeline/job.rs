@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::OnceLock;
 
+use super::exclude::{EXCLUDED, ExcludedItems};
 use super::job_file::{JobHeader, JobReader, JobWriter};
 use super::memory::{MemoryPool, Shares};
-use super::outcome::Outcomes;
+use super::outcome::{ItemOutcome, Outcomes};
 use super::plan::PlanSummary;
 use super::predict::{Prediction, SampleRun};
 use super::stage::Stages;
@@ -33,6 +35,9 @@ pub struct Job<C> {
     /// What the plan shows. Without what planning has found if the job was stored.
     pub(super) summary: PlanSummary,
     pub(super) conversion: C,
+    /// The items that are left out because another dataset has them: set before the first unit is converted, if there are
+    /// such datasets.
+    pub(super) excluded: OnceLock<ExcludedItems>,
 }
 
 /// The split of the items of a file.
@@ -96,7 +101,7 @@ impl<C: Conversion> Job<C> {
             split_folders: if is_named { named_splits.folders.clone() } else { Vec::new() },
             ..summary
         };
-        Self { header, files, units, named_splits, summary, conversion }
+        Self { header, files, units, named_splits, summary, conversion, excluded: OnceLock::new() }
     }
 
     /// Returns what a run would do.
@@ -119,6 +124,11 @@ impl<C: Conversion> Job<C> {
         file.planned(&self.header.sources, self.header.follow_symlinks)
     }
 
+    /// Returns whether an excluded dataset has the key, and keys are compared.
+    pub(super) fn excludes_key(&self, key: &str) -> bool {
+        self.excluded.get().is_some_and(|items| items.has_key(key))
+    }
+
     /// Requests the bytes of `file` in advance, if it is in object storage.
     pub(super) fn open_ahead(&self, file: &SourceFile) -> Option<OpenedFile> {
         file.open_ahead(&self.header.sources, self.header.follow_symlinks)
@@ -132,6 +142,12 @@ impl<C: Conversion> Job<C> {
             None => ItemSplit::OfFile(self.named_splits.of(file) as u16),
         }
     }
+}
+
+/// Returns the outcome of an item that an excluded dataset has, and counts it.
+pub(super) fn excluded(origin: &str, split: u16, out: &mut Outcomes) -> ItemOutcome {
+    out.note(EXCLUDED);
+    ItemOutcome::Filtered { split, origin: origin.to_owned(), reason: EXCLUDED.to_owned() }
 }
 
 /// A kind of conversion: provides the tasks of a unit and converts them to outcomes. Outcomes refer to splits by ordinal.

@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::exclude::Exclusion;
 use super::job::{Conversion, Job};
 use super::layout::PLAN_NAME;
 use super::output::OutputDir;
@@ -73,6 +74,8 @@ pub(super) struct JobHeader {
     pub tokenizer: Option<serde_json::Value>,
     pub schema: Schema,
     pub splits: Vec<String>,
+    /// The datasets whose items are left out.
+    pub exclude: Exclusion,
 }
 
 impl JobHeader {
@@ -95,6 +98,7 @@ impl JobHeader {
             tokenizer: None,
             schema,
             splits: Vec::new(),
+            exclude: Exclusion::default(),
         }
     }
 
@@ -195,6 +199,7 @@ pub(super) fn store<C: Conversion>(job: &Job<C>, plan: &str, work: &Path) -> Res
         source.path =
             std::path::absolute(&source.path).map_err(|e| Error::io("resolve the path", &source.path, e))?;
     }
+    header.exclude.make_absolute()?;
     let path = work.join(JOB_NAME);
     let mut file = JobWriter { file: NewFile::create_shared(&path)?, path, hash: Sha256::new() };
     file.line(&header)?;

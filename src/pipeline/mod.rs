@@ -12,6 +12,7 @@
 mod dedup;
 mod estimate;
 mod events;
+mod exclude;
 mod images;
 mod job;
 mod job_file;
@@ -37,6 +38,7 @@ use dsconvert_writer::{
 
 pub use estimate::{Estimate, MIN_SAMPLE};
 pub use events::{Event, EventLevel};
+pub use exclude::ExcludedSummary;
 pub use images::{ImageConversion, ImageField, ImageInput, ImagesJob, ImagesOptions, SidecarSummary};
 pub(crate) use job::Conversion;
 pub use job::Job;
@@ -47,7 +49,7 @@ pub use predict::Prediction;
 pub use progress::{Progress, Snapshot};
 /// The former name of [`RunOutcome`].
 pub use run::RunOutcome as Outcome;
-pub use run::{RunOutcome, check_inputs, check_output};
+pub use run::{RunOutcome, check_excluded, check_inputs, check_output};
 pub use selection::{Selection, ranges};
 pub use status::{Status, status};
 pub use stop::Stop;

@@ -13,6 +13,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::exclude::ExcludedSummary;
 use super::images::SidecarSummary;
 use super::layout::PLAN_NAME;
 use crate::error::{Error, Result};
@@ -66,6 +67,9 @@ pub struct PlanSummary {
     pub left_out: Vec<String>,
     /// Whether duplicates are searched for and left out.
     pub dedup: bool,
+    /// The datasets whose items are left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<ExcludedSummary>,
     /// Decisions of the plan that may not be intended.
     pub warnings: Vec<Warning>,
 }

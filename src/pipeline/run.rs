@@ -25,6 +25,7 @@ use crate::manifest::{CARD_NAME, MANIFEST_NAME, Manifest, PlanInfo, Sources};
 use crate::numbers::{listed, plural};
 use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions, SourceSpec};
 use crate::printable::{printable_path, shell_word};
+use crate::recipe::EXCLUDE;
 use crate::source::file_list::FileList;
 use crate::source::skipped::SkippedTypes;
 use crate::storage::{ObjectUrl, lstat};
@@ -126,6 +127,11 @@ pub fn check_output(run: &RunOptions, sources: &[SourceSpec]) -> Result<()> {
 /// are options and paths.
 pub fn check_inputs(run: &RunOptions, inputs: &[(&'static str, PathBuf)]) -> Result<()> {
     output::refuse_inputs(&run.out, run.existing, inputs)
+}
+
+/// Refuses a dataset whose items are to be left out, if it is the output itself.
+pub fn check_excluded(run: &RunOptions, datasets: &[PathBuf]) -> Result<()> {
+    output::refuse_excluded(&run.out, datasets).map_err(|e| e.of_option(EXCLUDE))
 }
 
 /// Refuses an output directory that cannot be used for a planned job, before anything is written.

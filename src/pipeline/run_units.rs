@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::DatasetWriter;
 use super::dedup::{DUPLICATE_PAIRS_HASH_NAME, DUPLICATE_PAIRS_NAME};
+use super::exclude::{EXCLUDED_HASH_NAME, EXCLUDED_NAME};
 use super::job::{Conversion, Job};
 use super::memory::Shares;
 use super::progress::Progress;
@@ -18,6 +19,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::numbers::plural;
 use crate::options::RunOptions;
 use crate::source::planned::is_source_change;
+
+/// The files that preparation stores, each with the file of its hash, which comes last: it shows that the other file is
+/// complete.
+const PREPARED: [[&str; 2]; 2] =
+    [[EXCLUDED_NAME, EXCLUDED_HASH_NAME], [DUPLICATE_PAIRS_NAME, DUPLICATE_PAIRS_HASH_NAME]];
 
 /// The threads of a run, where it counts its work, and how it is stopped.
 #[derive(Clone, Copy)]
@@ -55,20 +61,27 @@ impl Units<'_> {
         Ok(todo)
     }
 
-    /// Does the preparation shared by all units, unless another process has done it: finds the duplicates.
+    /// Does the preparation shared by all units, unless another process has done it: finds the items that are left out
+    /// as duplicates, or because an excluded dataset has them.
     pub(super) fn prepare<C: Conversion>(&self, job: &Job<C>, memory: &Shares) -> Result<C::Duplicates> {
         let RunContext { workers, stop, .. } = self.context;
         let (work, plan) = (&self.writer.dir().work(), &self.writer.units().plan);
-        if let Some(remote) = self.writer.dir().remote()
-            && remote.find_planned(work, plan, DUPLICATE_PAIRS_HASH_NAME)?
-        {
-            remote.fetch_planned(work, plan, DUPLICATE_PAIRS_NAME)?;
+        for [name, hash_name] in PREPARED {
+            if let Some(remote) = self.writer.dir().remote()
+                && remote.find_planned(work, plan, hash_name)?
+            {
+                remote.fetch_planned(work, plan, name)?;
+            }
+        }
+        if let Some(items) = job.header.exclude.items(work, workers, stop)? {
+            // A repair prepares twice, with the same result.
+            let _ = job.excluded.set(items);
         }
         let duplicates = C::duplicates(job, work, workers, &memory.tasks, stop)?;
         if let Some(remote) = self.writer.dir().remote() {
-            // The hash comes last: it shows that the other file is complete.
-            let names = [DUPLICATE_PAIRS_NAME, DUPLICATE_PAIRS_HASH_NAME];
-            remote.store_planned(work, plan, &names, stop)?;
+            for names in PREPARED {
+                remote.store_planned(work, plan, &names, stop)?;
+            }
         }
         Ok(duplicates)
     }

@@ -100,7 +100,7 @@ impl Recipe for ImagesRecipe {
         METADATA,
         super::text::FILES_FROM,
     ];
-    const FACTS: &'static [&'static str] = &[METADATA, super::text::FILES_FROM];
+    const FACTS: &'static [&'static str] = &[METADATA, super::text::FILES_FROM, super::EXCLUDE];
 
     fn take_facts(&mut self, facts: Map<String, Value>) -> Result<RecordedInput> {
         // What `auto` did not find is absent. New files of these names beside the sources are not part of the dataset.

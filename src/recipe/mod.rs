@@ -25,6 +25,9 @@ use crate::options::Defined;
 use crate::schema::Kind;
 use crate::source::metadata::Keep;
 
+/// Fact: the fingerprints of the datasets whose items were left out. Also the name of the option that names them.
+pub(crate) const EXCLUDE: &str = "exclude";
+
 /// Every option of one kind of conversion that affects the dataset.
 pub trait Recipe: Defined + Default + Clone + PartialEq + Serialize + DeserializeOwned + 'static {
     /// The kind of conversion.
@@ -67,6 +70,8 @@ pub struct Recorded<R> {
     pub recipe: R,
     /// How its files were found.
     pub input: RecordedInput,
+    /// Fingerprints of the datasets whose items were left out.
+    pub exclude: Vec<String>,
 }
 
 impl<R: Recipe> Recorded<R> {
@@ -85,12 +90,14 @@ impl<R: Recipe> Recorded<R> {
         let Value::Object(options) = &manifest.options else {
             return Err(Error::new(ErrorKind::Unsupported, "the options in the manifest are no object"));
         };
+        let exclude = manifest.options[EXCLUDE].as_array().into_iter().flatten();
+        let exclude = exclude.filter_map(Value::as_str).map(str::to_owned).collect();
         let is_fact = |name: &str| R::FACTS.contains(&name);
         let (facts, options): (Map<_, _>, Map<_, _>) =
             options.clone().into_iter().partition(|(name, _)| is_fact(name));
         let mut recipe: R = read(options)?;
         let input = recipe.take_facts(facts)?;
-        Ok(Self { recipe, input })
+        Ok(Self { recipe, input, exclude })
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::chat::ChatRecipe;
-use super::{Recipe, RecordedInput};
+use super::{EXCLUDE, Recipe, RecordedInput};
 use crate::error::{Error, Result};
 use crate::options::{
     Defined, Definition, Extra, Form, Input, OptionValue, OutputOptions, Plain, Size, as_text, is_default,
@@ -152,7 +152,7 @@ impl Recipe for TextRecipe {
         "packing",
         "dedup",
     ];
-    const FACTS: &'static [&'static str] = &["tokenizer", "reference", FILES_FROM, STDIN];
+    const FACTS: &'static [&'static str] = &["tokenizer", "reference", FILES_FROM, STDIN, EXCLUDE];
 
     fn take_facts(&mut self, facts: Map<String, Value>) -> Result<RecordedInput> {
         Ok(match (facts.contains_key(FILES_FROM), facts.contains_key(STDIN)) {

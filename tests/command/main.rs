@@ -9,6 +9,7 @@ mod chats;
 mod command_line;
 mod dataset_writer;
 mod determinism;
+mod exclude;
 mod failures;
 mod headspace;
 mod help;

@@ -133,7 +133,7 @@ impl Commit<'_> {
             units.push(unit);
             Ok(())
         })?;
-        self.check_outcomes(&counts, &totals, &units)?;
+        self.check_outcomes(&counts, &totals, &notes, &units)?;
         let sources = Sources {
             skipped: totals.skipped.values().sum(),
             content: format!("xxh3-128:{:032x}", content.digest()),
@@ -205,6 +205,7 @@ impl Commit<'_> {
         &self,
         counts: &Counts,
         totals: &Totals,
+        notes: &BTreeMap<String, u64>,
         units: &[UnitResult],
     ) -> Result<(), CommitFailure> {
         let records: u64 = units.iter().flat_map(|u| &u.splits).map(|s| s.records).sum();
@@ -239,6 +240,14 @@ impl Commit<'_> {
         }
         let help = match counts.found {
             0 => advice,
+            _ if records == 0
+                && notes.get("excluded").is_some_and(|&excluded| excluded == counts.filtered) =>
+            {
+                Some(
+                    "there is nothing new: the excluded datasets have all items that can be converted"
+                        .to_owned(),
+                )
+            }
             _ if records == 0 && counts.rejected == 0 && counts.filtered > 0 => {
                 Some("the filters leave nothing: relax or leave out the options that filter".to_owned())
             }

@@ -444,6 +444,24 @@ pub fn refuse_inputs(out: &Path, existing: Existing, inputs: &[(&'static str, Pa
     Ok(())
 }
 
+/// Refuses a dataset for the run to read that is the output `out` itself.
+pub fn refuse_excluded(out: &Path, datasets: &[PathBuf]) -> Result<()> {
+    let is_url = ObjectUrl::is_url(out);
+    for dataset in datasets.iter().filter(|dataset| ObjectUrl::is_url(dataset) == is_url) {
+        let is_same = match is_url {
+            // Components do not include a slash at the end.
+            true => dataset.components().eq(out.components()),
+            false => real_path(dataset)? == real_path(out)?,
+        };
+        if is_same {
+            return Err(Error::usage("the dataset is the output itself")
+                .at_path(dataset)
+                .help("choose another `out` for the new items, and read both datasets together"));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses a local directory, called `what` in the error, that contains the source or is inside it.
 pub fn refuse_overlap(dir: &Path, what: &str, source: &Path) -> Result<()> {
     if ObjectUrl::is_url(source) {

@@ -53,20 +53,23 @@ impl Repair {
     /// Returns what repairs the dataset in `dir` with the given `manifest`.
     fn of(dir: &Path, manifest: &Manifest) -> Result<Self> {
         let unreadable = |error: Error| cannot_reconstruct(&error.to_string());
-        let (repair, input) = match manifest.kind() {
+        let (repair, input, exclude) = match manifest.kind() {
             Kind::Images => {
                 let recorded = Recorded::<ImagesRecipe>::of(manifest).map_err(unreadable)?;
-                let input = recorded.input.clone();
-                (Self::Images(Box::new(recorded)), input)
+                let (input, exclude) = (recorded.input.clone(), recorded.exclude.len());
+                (Self::Images(Box::new(recorded)), input, exclude)
             }
             Kind::Text => {
                 let recorded = Recorded::<TextRecipe>::of(manifest).map_err(unreadable)?;
                 let tokenizer =
                     manifest.tokenizer_sha256().map(|sha256| tokenizer_of(dir, sha256)).transpose()?;
-                let input = recorded.input.clone();
-                (Self::Text(Box::new(recorded), tokenizer), input)
+                let (input, exclude) = (recorded.input.clone(), recorded.exclude.len());
+                (Self::Text(Box::new(recorded), tokenizer), input, exclude)
             }
         };
+        if exclude > 0 {
+            return Err(cannot_reconstruct("it was made without the items of other datasets (`exclude`)"));
+        }
         let made = match input {
             RecordedInput::Walk | RecordedInput::WalkOnly => return Ok(repair),
             RecordedInput::FilesFrom => "from a list of files",

@@ -41,6 +41,11 @@ pub(in crate::cli) fn plan(plan: &PlanSummary) -> String {
     if let Some(left_out) = left_out(plan) {
         lines.add(format!("left out {left_out}"));
     }
+    for excluded in &plan.exclude {
+        let (path, records) = (printable_path(&excluded.path), plural(excluded.records, "record"));
+        let compared = if excluded.by_content { "contents" } else { "keys" };
+        lines.add(format!("exclude  {path} ({records}, by their {compared})"));
+    }
     if plan.skipped.count() > 0 {
         lines.add(format!("skipped  {}: {}", plural(plan.skipped.count(), "file"), plan.skipped));
     }

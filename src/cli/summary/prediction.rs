@@ -4,10 +4,10 @@ use indicatif::{HumanBytes, HumanCount};
 
 use super::Lines;
 use crate::numbers::plural;
-use crate::pipeline::{Estimate, Prediction};
+use crate::pipeline::{Estimate, PlanSummary, Prediction};
 
 /// Formats the prediction of a run from a sample.
-pub(in crate::cli) fn prediction(prediction: &Prediction, threads: usize, dedup: bool) -> String {
+pub(in crate::cli) fn prediction(prediction: &Prediction, threads: usize, plan: &PlanSummary) -> String {
     let mut lines = Lines::default();
     let count = |e: Estimate| spread(e, |x, round| HumanCount(round(x) as u64).to_string());
     let Prediction { sampled, found, records, rejected, filtered, bytes, shards, seconds, .. } = prediction;
@@ -29,8 +29,11 @@ pub(in crate::cli) fn prediction(prediction: &Prediction, threads: usize, dedup:
         spread(*seconds, |x, _| if x < 100.0 { format!("{x:.2} s") } else { duration(x) }),
         plural(threads as u64, "thread")
     ));
-    if dedup {
+    if plan.dedup {
         lines.add("a sample is not searched for duplicates, so there may be fewer records");
+    }
+    if !plan.exclude.is_empty() {
+        lines.add("a sample is not compared with the excluded datasets, so there may be fewer records");
     }
     lines.0
 }

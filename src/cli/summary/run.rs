@@ -10,6 +10,7 @@ use crate::manifest::{Manifest, Split};
 use crate::numbers::{mean, plural, rate};
 use crate::pipeline::{PlanSummary, RunOutcome};
 use crate::printable::{printable_path, shell_word};
+use crate::recipe::EXCLUDE;
 use crate::report::RunReport;
 use crate::source::skipped::SkippedTypes;
 
@@ -42,6 +43,7 @@ pub(in crate::cli) fn report(
         lines.add(format!("  left out: {left_out}"));
     }
     add_splits(&mut lines, manifest);
+    add_excluded(&mut lines, manifest);
     add_left_out(&mut lines, manifest);
     add_damage(&mut lines, manifest, out);
     add_progressive(&mut lines, manifest);
@@ -76,6 +78,7 @@ pub(in crate::cli) fn merged(outcome: &RunOutcome, report: &RunReport, out: &Pat
     lines.add(outcomes(manifest, &SkippedTypes::from(&totals.skipped)));
     add_classes(&mut lines, manifest);
     add_splits(&mut lines, manifest);
+    add_excluded(&mut lines, manifest);
     add_left_out(&mut lines, manifest);
     add_damage(&mut lines, manifest, out);
     add_progressive(&mut lines, manifest);
@@ -189,6 +192,20 @@ fn add_damage(lines: &mut Lines, manifest: &Manifest, out: &Path) {
              byte order mark",
             if *count == 1 { "1 document consists".to_owned() } else { format!("{} consist", plural(*count, "document")) }
         ));
+    }
+}
+
+/// Adds the number of items that excluded datasets have.
+fn add_excluded(lines: &mut Lines, manifest: &Manifest) {
+    let datasets = manifest.options[EXCLUDE].as_array().map_or(0, Vec::len) as u64;
+    let excluded = manifest.notes.get("excluded").copied().unwrap_or_default();
+    let those = if datasets == 1 { "the excluded dataset" } else { "the excluded datasets" };
+    match excluded {
+        _ if datasets == 0 => {}
+        0 => lines.add(format!(
+            "  warning: no item is in {those}: the label of a source is part of each key (LABEL=PATH sets it)"
+        )),
+        n => lines.add(format!("  {} in {those}", plural(n, "item"))),
     }
 }
 

@@ -17,7 +17,7 @@ use super::tar_fields::{CLASS, text_of};
 use crate::error::Result;
 use crate::panics::contained;
 use crate::pipeline::dedup::{DuplicateCandidate, duplicates};
-use crate::pipeline::job::Feed;
+use crate::pipeline::job::{Feed, excluded};
 use crate::pipeline::memory::{MemoryPool, Shares};
 use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, Outcomes};
 use crate::pipeline::stop::Stop;
@@ -131,6 +131,13 @@ impl ImagesJob {
             next += more;
             out.source_bytes += files[at..next].iter().map(|file| file.bytes).sum::<u64>();
             let ordinal = first + at;
+            let split = self.split_of_file(file);
+            // Neither read nor looked at otherwise, even if it does not exist any more.
+            if self.excludes_key(&file.origin) {
+                let outcome = excluded(&file.origin, split, out);
+                out.list.push(outcome);
+                continue;
+            }
             let detail = self.conversion.detail(ordinal);
             if let Some(defect) = detail.and_then(|d| d.defect.as_deref()) {
                 out.list.push(self.rejected(file, defect.clone()));
@@ -153,7 +160,6 @@ impl ImagesJob {
                 out.skip(SkippedTypes::type_of(&file.origin));
                 continue;
             }
-            let split = self.split_of_file(file);
             if let Some(&first) = duplicates.get(&ordinal) {
                 let (origin, of) = (file.origin.clone(), self.file(first)?.origin);
                 out.list.push(ItemOutcome::Duplicate { split, origin, of });
@@ -359,6 +365,9 @@ impl ImagesJob {
             }
             transform::ImageOutcome::Converted(image) => image,
         };
+        if self.excluded.get().is_some_and(|items| items.has_image(&image.bytes, image.width, image.height)) {
+            return Ok(excluded(&origin, split, out));
+        }
         if image.passthrough {
             out.note("passed_through");
         }
@@ -452,7 +461,11 @@ impl ImagesJob {
                     }
                     Ok(Some(item)) => {
                         let split = self.split_of(file).of(&origin);
-                        (origin, self.convert_image(item, split, worker, out))
+                        let converted = match self.excludes_key(&origin) {
+                            true => Ok(excluded(&origin, split, out)),
+                            false => self.convert_image(item, split, worker, out),
+                        };
+                        (origin, converted)
                     }
                     Err(reject) => (origin, Err(reject)),
                 }
@@ -565,6 +578,9 @@ impl ImagesJob {
         let (bytes, further) = row.images?;
         out.add_content(&bytes);
         further.iter().flatten().for_each(|bytes| out.add_content(bytes));
+        if self.excludes_key(origin) {
+            return Ok(excluded(origin, split, out));
+        }
         if row.left_out > 0 {
             out.count("images_left_out", row.left_out);
         }

@@ -18,6 +18,7 @@ use super::tar_fields::MemberField;
 use crate::error::{Error, Result};
 use crate::format::check_schema;
 use crate::options::{SourceSpec, check_sources, is_remote};
+use crate::pipeline::exclude::OpenedExclusion;
 use crate::pipeline::job::{Conversion, Converting, EngineUse, Feed, Job};
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter};
 use crate::pipeline::memory::{MemoryPool, Shares};
@@ -32,7 +33,7 @@ use crate::pipeline::workers::Workers;
 use crate::printable::printable_path;
 use crate::recipe::{ImageFields, ImagesRecipe};
 use crate::sample::Value;
-use crate::schema::{Field, FieldType, LABEL, Schema};
+use crate::schema::{Field, FieldType, Kind, LABEL, Schema};
 use crate::source::file_list::FileList;
 use crate::source::image_table::{TableImages, is_image_table};
 use crate::source::labels::{Folders, class_ordinals};
@@ -102,6 +103,8 @@ impl Conversion for ImageConversion {
             class_ordinals(classes)?;
         }
         let transform = ImageTransform::new(options.recipe.image.clone())?;
+        let by_content = options.recipe.dedup.is_some();
+        let exclude = OpenedExclusion::open(&options.exclude, Kind::Images, by_content)?;
         let mut found = find(&options)?;
         let items = found.items(&options);
         let mut folders = found.folders(&items, &options)?;
@@ -109,7 +112,8 @@ impl Conversion for ImageConversion {
         let repeats =
             Repeats::find(&mut folders, &mut found.fields, found.roles.fields.len(), options.recipe.layout);
         let (images, members) = (found.roles.listed(), &found.described_members);
-        let described = options.described(found.content, images, &found.sidecars, members)?;
+        let described = options.described(found.content, images, &found.sidecars, members, exclude.fact())?;
+        exclude.check(&described)?;
         if let (ImageFields::Listed(fields), false) = (&options.recipe.image_fields, found.has_containers) {
             let members = fields.iter().map(|f| f.member.as_str()).collect::<Vec<_>>().join(", ");
             let what = format!(
@@ -130,7 +134,7 @@ impl Conversion for ImageConversion {
             let what = "`list_fields` lists columns of a table, but no table describes the images";
             return Err(Error::usage(what).help("give the table with `metadata`, or leave out `list_fields`"));
         }
-        let ImagesOptions { sources, input, recipe } = options;
+        let ImagesOptions { sources, input, exclude: _, recipe } = options;
         let class_names = found.class_names.or_else(|| folders.class_names.clone());
         let values = found.fields.len() - found.roles.fields.len();
         let names = |fields: &[Field]| fields.iter().map(|field| field.name.clone()).collect();
@@ -146,7 +150,8 @@ impl Conversion for ImageConversion {
                 .collect(),
             main_image: found.roles.main.clone(),
             left_out: found.left_out,
-            dedup: recipe.dedup.is_some(),
+            dedup: by_content,
+            exclude: exclude.summary(),
             warnings: std::mem::take(&mut folders.warnings),
             split_files,
             ..PlanSummary::default()
@@ -170,6 +175,7 @@ impl Conversion for ImageConversion {
             unit_bytes: recipe.output.unit_bytes.unwrap_or(UNIT_BYTES),
             unit_pieces: UNIT_FILES as u64,
             splits,
+            exclude: exclude.stored(),
             ..JobHeader::new(schema)
         };
         let conversion = ImageConversion {
@@ -313,7 +319,14 @@ impl ImagesJob {
             return Vec::new();
         }
         let is_intact = |ordinal: usize| self.conversion.detail(ordinal).is_none_or(|d| d.defect.is_none());
-        let open = |(ordinal, file)| is_intact(ordinal).then(|| self.open_ahead(file)).flatten();
+        let mut is_excluded = false;
+        let open = |(ordinal, file): (usize, &SourceFile)| {
+            // The files of its fields follow an item.
+            if file.of_field.is_none() {
+                is_excluded = self.excludes_key(&file.origin);
+            }
+            (!is_excluded && is_intact(ordinal)).then(|| self.open_ahead(file)).flatten()
+        };
         (first..).zip(files).map(open).collect()
     }
 }

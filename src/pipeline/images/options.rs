@@ -21,6 +21,8 @@ pub struct ImagesOptions {
     pub sources: Vec<SourceSpec>,
     /// How files are found.
     pub input: ImageInput,
+    /// Datasets whose items are left out: directories or URLs.
+    pub exclude: Vec<PathBuf>,
     /// Everything else that affects the dataset.
     pub recipe: ImagesRecipe,
 }
@@ -57,13 +59,15 @@ impl ImageInput {
 }
 
 impl ImagesOptions {
-    /// Returns the options as the manifest has them: with what was found in place of `auto`.
+    /// Returns the options as the manifest has them: with what was found in place of `auto`. `exclude` is the fact about
+    /// excluded datasets.
     pub(super) fn described(
         &self,
         content: Option<u128>,
         image_fields: Vec<ImageField>,
         sidecars: &[SidecarSummary],
         members: &[MemberField],
+        exclude: Option<(&'static str, serde_json::Value)>,
     ) -> Result<serde_json::Value> {
         let mut found = self.recipe.clone();
         // Absent if empty, so that the description of datasets without additional images never changes.
@@ -80,7 +84,7 @@ impl ImagesOptions {
         let kept = members.iter().map(KeptField::from).collect::<Vec<_>>();
         found.keep_fields = (!kept.is_empty()).then_some(kept);
         let content = content.map(|hash| format!("xxh3-128:{hash:032x}"));
-        let facts = match &self.input {
+        let mut facts = match &self.input {
             ImageInput::Walk | ImageInput::WalkOnly => content
                 .map(|content| ("metadata", json!({ "beside_images": true, "content": content })))
                 .into_iter()
@@ -93,6 +97,7 @@ impl ImagesOptions {
                 vec![("metadata", table)]
             }
         };
+        facts.extend(exclude);
         described(&found, facts)
     }
 }

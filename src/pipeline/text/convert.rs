@@ -13,7 +13,7 @@ use super::items::{DocumentPosition, ItemSink, SourceDocument};
 use super::{TextConversion, TextJob};
 use crate::error::Result;
 use crate::panics::caught;
-use crate::pipeline::job::{Converting, EngineUse, ItemSplit};
+use crate::pipeline::job::{Converting, EngineUse, ItemSplit, excluded};
 use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, MemberSummary, Outcomes};
 use crate::recipe::Overflow;
 use crate::sample::{Aligned, PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
@@ -53,6 +53,7 @@ impl TextJob {
             out.note("units_redone");
         }
         let mut converter = DocumentConverter {
+            job: self,
             conversion: &self.conversion,
             file: Arc::clone(&task.file),
             split: self.split_of(&task.file),
@@ -75,6 +76,7 @@ impl TextJob {
 
 /// Converter of documents to records.
 struct DocumentConverter<'a> {
+    job: &'a TextJob,
     conversion: &'a TextConversion,
     file: Arc<SourceFile>,
     split: ItemSplit<'a>,
@@ -109,6 +111,11 @@ impl ItemSink for DocumentConverter<'_> {
         if let Some(kept) = self.duplicates.of(position) {
             let of = kept.to_owned();
             out.list.push(ItemOutcome::Duplicate { split, origin, of });
+            return Converting::Done;
+        }
+        if self.job.excludes_key(named) {
+            let outcome = excluded(&origin, split, out);
+            out.list.push(outcome);
             return Converting::Done;
         }
         let recipe = &self.conversion.recipe;
@@ -283,6 +290,9 @@ impl DocumentConverter<'_> {
                 (usize::try_from(limit).unwrap_or(usize::MAX), overflow)
             });
         if tokens.len() <= limit {
+            if self.exclude_ids(identity, &tokens, out) {
+                return Ok(());
+            }
             let record = self.record(identity, None, tokens, kept, false)?;
             out.list.push(record);
             return Ok(());
@@ -294,6 +304,9 @@ impl DocumentConverter<'_> {
             )),
             Overflow::Truncate => {
                 let first = truncated(&tokens, limit)?;
+                if self.exclude_ids(identity, &first, out) {
+                    return Ok(());
+                }
                 out.note("truncated");
                 let record = self.record(identity, None, first, kept, false)?;
                 out.list.push(record);
@@ -317,6 +330,17 @@ impl DocumentConverter<'_> {
                 }
             }
         }
+    }
+
+    /// Leaves out a document if an excluded dataset has a record with the same `tokens`, and contents are compared. Returns
+    /// whether it is left out.
+    fn exclude_ids(&self, identity: &Identity, tokens: &Tokens, out: &mut Outcomes) -> bool {
+        let is_excluded = self.job.excluded.get().is_some_and(|items| items.has_ids(&tokens.ids));
+        if is_excluded {
+            let outcome = excluded(identity.origin.as_str(), identity.split, out);
+            out.list.push(outcome);
+        }
+        is_excluded
     }
 
     /// Creates the record of `tokens`: a whole document, or the piece of a document that starts at token `start`.

@@ -32,6 +32,7 @@ use self::pack::PackDocuments;
 use self::plan::{Extent, FileSection, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::check_schema;
+use crate::pipeline::exclude::OpenedExclusion;
 use crate::pipeline::job::{Conversion, Converting, EngineUse, Feed, Job};
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter};
 use crate::pipeline::memory::{MemoryPool, Shares};
@@ -44,7 +45,7 @@ use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
 use crate::recipe::TextRecipe;
-use crate::schema::{Field, FieldType, Schema};
+use crate::schema::{Field, FieldType, Kind, Schema};
 use crate::source::file_list::ChosenFiles;
 use crate::source::json_line::WantedFields;
 use crate::source::opened::OpenedFile;
@@ -95,6 +96,9 @@ impl Conversion for TextConversion {
 
     fn plan(options: TextOptions) -> Result<TextJob> {
         let options = options.checked()?;
+        let exclude = OpenedExclusion::open(&options.exclude, Kind::Text, options.recipe.dedup.is_some())?;
+        let described = options.described(exclude.fact())?;
+        exclude.check(&described)?;
         let output = &options.recipe.output;
         let unit_bytes = output.unit_bytes.unwrap_or(UNIT_BYTES);
         let found = plan::find(&options, unit_bytes)?;
@@ -130,7 +134,7 @@ impl Conversion for TextConversion {
         let info = serde_json::to_value(options.tokenizer.info())
             .map_err(|e| Error::not_serialized("the description of the tokenizer", e))?;
         let header = JobHeader {
-            options: options.described()?,
+            options: described,
             output: output.clone(),
             sources: found.sources,
             walked: options.input == TextInput::Walk,
@@ -140,10 +144,11 @@ impl Conversion for TextConversion {
             unit_pieces: plan::UNIT_SECTIONS as u64,
             tokenizer: Some(info),
             splits,
+            exclude: exclude.stored(),
             ..JobHeader::new(schema)
         };
         let split_files = output.split.is_none().then(|| named_splits.count(all.iter()));
-        let TextOptions { sources: _, input, tokenizer, recipe } = options;
+        let TextOptions { sources: _, input, tokenizer, exclude: _, recipe } = options;
         let dedup = recipe.dedup.is_some();
         let conversion = Self {
             stdin: Mutex::new(stdin),
@@ -155,6 +160,7 @@ impl Conversion for TextConversion {
             split_files,
             fields: conversion.fields.iter().map(|field| field.name.clone()).collect(),
             dedup,
+            exclude: exclude.summary(),
             warnings,
             ..PlanSummary::default()
         };

@@ -1,5 +1,7 @@
 //! Options of a conversion of text: its recipe, and where the documents come from.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -18,6 +20,8 @@ pub struct TextOptions {
     pub input: TextInput,
     /// The tokenizer. Its options replace those of the recipe.
     pub tokenizer: Tokenizer,
+    /// Datasets whose items are left out: directories or URLs.
+    pub exclude: Vec<PathBuf>,
     /// Everything else that affects the dataset.
     pub recipe: TextRecipe,
 }
@@ -38,7 +42,7 @@ impl TextOptions {
     /// Creates options with the defaults of the command line.
     pub fn new(sources: Vec<SourceSpec>, tokenizer: Tokenizer, output: OutputOptions) -> Self {
         let recipe = TextRecipe { output, ..TextRecipe::default() };
-        Self { sources, input: TextInput::Walk, tokenizer, recipe }
+        Self { sources, input: TextInput::Walk, tokenizer, exclude: Vec::new(), recipe }
     }
 
     /// Refuses options that contradict each other, and completes the recipe.
@@ -78,8 +82,11 @@ impl TextOptions {
         Ok(self)
     }
 
-    /// Returns the options as the manifest has them.
-    pub(super) fn described(&self) -> Result<serde_json::Value> {
+    /// Returns the options as the manifest has them. `exclude` is the fact about excluded datasets.
+    pub(super) fn described(
+        &self,
+        exclude: Option<(&'static str, serde_json::Value)>,
+    ) -> Result<serde_json::Value> {
         let info = self.tokenizer.info();
         let reference =
             serde_json::to_value(&info.reference).map_err(|e| Error::not_serialized("the options", e))?;
@@ -91,6 +98,7 @@ impl TextOptions {
             TextInput::FilesFrom(_) => facts.push(("files_from", json!(true))),
             TextInput::Stdin => facts.push(("stdin", json!(true))),
         }
+        facts.extend(exclude);
         described(&self.recipe, facts)
     }
 }
