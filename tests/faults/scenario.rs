@@ -86,6 +86,11 @@ const COPIES: &str = "--unit-bytes 4096 --encode keep --max-rejects 50% --dedup 
 pub fn all(root: &Path) -> Vec<Scenario> {
     let text = root.join("text");
     let tables = root.join("tables");
+    // A dataset that has the documents of the first file.
+    let old = root.join("old");
+    write_text(&root.join("part/text"), 1);
+    let part = words(&["text", &path(&root.join("part/text")), "--out", &path(&old), "--tokenizer", "bytes"]);
+    assert_eq!(run_plainly(&part).status, Some(0));
     let images = root.join("images");
     write_text(&text, 2);
     write_tables(&tables);
@@ -139,6 +144,7 @@ pub fn all(root: &Path) -> Vec<Scenario> {
         all.push(Scenario::new(root, kind, source, options, before));
     };
     add("text", &tables, "--tokenizer bytes --max-rejects 50%", Before::Nothing);
+    add("text", &text, &format!("{TEXT} --format msgpack --exclude {}", path(&old)), Before::Nothing);
     for (access, format) in
         [("", "msgpack"), ("--no-mmap", "msgpack"), ("", "parquet"), ("--no-mmap", "arrow")]
     {

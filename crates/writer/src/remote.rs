@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `.dsconvert/<plan>/plan.jsonl`, `job.jsonl`, `tokenizer.json` | planning; `<plan>` is the identity of the plan |
 //! | `.dsconvert/plan.json` | after them, create-only: the plan that this prefix belongs to |
+//! | `.dsconvert/<plan>/excluded`, `excluded.sha256` | after the excluded datasets were read |
 //! | `.dsconvert/<plan>/duplicates`, `duplicates.sha256` | after the pass that finds duplicates |
 //! | `<split>/<shard>` | when a shard is closed |
 //! | `.dsconvert/units/<unit>/…` | when a unit is finished: its small files, then `unit.json`, create-only |
