@@ -62,7 +62,7 @@ pub fn images_job(path: &Path, image: ImageOptions, format: Format) -> ImagesJob
         ..ImagesRecipe::default()
     };
     let input = dsconvert::pipeline::ImageInput::Walk;
-    let job = ImagesJob::plan(ImagesOptions { sources: source(path), input, recipe });
+    let job = ImagesJob::plan(ImagesOptions { sources: source(path), input, exclude: Vec::new(), recipe });
     job.unwrap()
 }
 

@@ -65,7 +65,13 @@ fn urls_are_refused_before_anything_is_created() {
             .map(drop)
     };
     let images = |sources, input| {
-        ImagesJob::plan(ImagesOptions { sources, input, recipe: ImagesRecipe::default() }).map(drop)
+        ImagesJob::plan(ImagesOptions {
+            sources,
+            input,
+            exclude: Vec::new(),
+            recipe: ImagesRecipe::default(),
+        })
+        .map(drop)
     };
     let dir = tempfile::tempdir().unwrap();
     let list = FilesFrom { list: url(), null: false };

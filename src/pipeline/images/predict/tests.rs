@@ -44,6 +44,7 @@ fn job(source: &Path, output: OutputOptions) -> ImagesJob {
     ImagesJob::plan(ImagesOptions {
         sources: vec![SourceSpec { label: "in".to_owned(), path: source.to_owned() }],
         input: ImageInput::Walk,
+        exclude: Vec::new(),
         recipe: ImagesRecipe { output, ..ImagesRecipe::default() },
     })
     .unwrap()
