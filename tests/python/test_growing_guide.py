@@ -37,7 +37,7 @@ def scripts():
 
 def outcomes(dataset):
     manifest = json.loads((dataset / "manifest.json").read_text())
-    return manifest["converted"], manifest["filtered"], manifest["notes"].get("excluded", 0)
+    return manifest["converted"], manifest["filtered"], manifest.get("notes", {}).get("excluded", 0)
 
 
 def add(tmp_path, name, ids):
