@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::planned::PlannedFile;
-use crate::decode::{is_unreadable_photo, sniff};
+use crate::decode::{has_signature, is_unreadable_photo};
 use crate::error::Result;
 
 /// Bytes inspected at the start of a file whose name does not indicate its type.
@@ -15,7 +15,7 @@ const SNIFFED_BYTES: u64 = 4096;
 ///
 /// Returns an error if the file cannot be read.
 pub fn begins_as_image(path: &Path) -> Result<bool> {
-    Ok(sniff(&PlannedFile::now(path)?.start(SNIFFED_BYTES)?).is_some())
+    Ok(has_signature(&PlannedFile::now(path)?.start(SNIFFED_BYTES)?))
 }
 
 /// As [`begins_as_image`], but also accepts AVIF and HEIC images, although they cannot be decoded.
@@ -25,5 +25,5 @@ pub fn begins_as_image(path: &Path) -> Result<bool> {
 /// Returns an error if the file cannot be read.
 pub fn begins_as_any_image(file: &PlannedFile) -> Result<bool> {
     let start = file.start(SNIFFED_BYTES)?;
-    Ok(sniff(&start).is_some() || is_unreadable_photo(&start))
+    Ok(has_signature(&start) || is_unreadable_photo(&start))
 }

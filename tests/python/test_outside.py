@@ -24,13 +24,15 @@ def test_it_counts_what_is_equal_and_names_what_is_not(binary, tmp_path):
     Image.radial_gradient("L").save(folder / "a.png")
     (folder / "broken.png").write_bytes((folder / "a.png").read_bytes()[:200])
     Image.radial_gradient("L").convert("RGB").save(folder / "a.ppm")
+    Image.radial_gradient("L").save(folder / "a.jp2")
     pq.write_table(pa.table({"text": ["alpha", None, "beta"], "number": [1, 2, 3]}), folder / "a.parquet")
     for name, content in {"y_array": "[1]", "n_open": "[1", "i_exponent": "1e999"}.items():
         (folder / f"test_parsing/{name}.json").write_text(content)
     status, printed = outside(binary, folder)
     assert status == 0, printed
     assert "| PNG | 1 | 0 | 0 | 0 | 0 | 1 |" in printed
-    assert "| PPM | 0 | 0 | 0 | 1 | 0 | 0 |" in printed and "only Pillow: a.ppm: " in printed
+    assert "| PPM | 1 | 0 | 0 | 0 | 0 | 0 |" in printed
+    assert "| JPEG2000 | 0 | 0 | 0 | 1 | 0 | 0 |" in printed and "only Pillow: a.jp2: " in printed
     assert "| parquet | 1 | 0 | 0 | 0 | 0 |" in printed
     assert "| n | 0 | 1 | 0 | 0 |" in printed and "| y | 1 | 0 | 0 | 0 |" in printed
     (folder / "test_parsing/n_array.json").write_text("[1]")

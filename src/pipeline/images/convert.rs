@@ -156,7 +156,7 @@ impl ImagesJob {
                     continue;
                 }
             };
-            if !is_item && transform::sniff(&bytes).is_none() && !transform::is_unreadable_photo(&bytes) {
+            if !is_item && !transform::has_signature(&bytes) && !transform::is_unreadable_photo(&bytes) {
                 out.skip(SkippedTypes::type_of(&file.origin));
                 continue;
             }
@@ -503,10 +503,10 @@ impl ImagesJob {
             } else if let Some(field) = image_fields.iter().position(|field| field.member == member) {
                 further[field] = Some(bytes);
                 has_fields = true;
-            } else if main.as_ref().map_or_else(
-                || is_image(&member) || transform::sniff(&bytes).is_some(),
-                |main| *main == member,
-            ) {
+            } else if main
+                .as_ref()
+                .map_or_else(|| is_image(&member) || transform::has_signature(&bytes), |main| *main == member)
+            {
                 images.push((member, bytes));
             } else {
                 has_fields |= is_image(&member);

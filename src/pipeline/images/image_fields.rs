@@ -63,7 +63,7 @@ pub(super) fn is_image(member: &str) -> bool {
 
 /// Returns whether bytes start like an image, even one that this build cannot read.
 pub(super) fn begins_as_image(bytes: &[u8]) -> bool {
-    transform::sniff(bytes).is_some() || transform::is_unreadable_photo(bytes)
+    transform::has_signature(bytes) || transform::is_unreadable_photo(bytes)
 }
 
 /// What the header of an image shows.

@@ -55,7 +55,7 @@ mod strip;
 mod tests;
 mod transform;
 
-pub use crate::decode::{ImageType, has_image_extension, is_unreadable_photo, sniff};
+pub use crate::decode::{ImageType, has_image_extension, has_signature, is_unreadable_photo, sniff};
 pub use deliver::DeliveredPixels;
 pub use encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
 pub use geometry::Geometry;

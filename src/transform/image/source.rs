@@ -64,6 +64,9 @@ impl<'a> CheckedImage<'a> {
             ImageType::Gif => container::gif::walk(bytes)?,
             ImageType::Bmp => container::bmp::walk(bytes)?,
             ImageType::Planes => container::Structure::of_size(PlanesFile::read(bytes)?.size),
+            ImageType::Pnm => container::pnm::walk(bytes)?,
+            ImageType::Tga => container::tga::walk(bytes)?,
+            ImageType::Qoi => container::qoi::walk(bytes)?,
             ImageType::Tiff | ImageType::Raw => container::tiff::walk(bytes)?,
         };
         check_pixels(structure.size, options.max_pixels, "the image")?;
@@ -75,6 +78,8 @@ impl<'a> CheckedImage<'a> {
             ImageType::Jpeg | ImageType::Png | ImageType::Bmp | ImageType::Planes | ImageType::Raw => {
                 u64::MAX
             }
+            // Their data is complete, so the ratio is at most that of the longest run.
+            ImageType::Pnm | ImageType::Tga | ImageType::Qoi => u64::MAX,
         };
         container::check_pixels_per_byte(structure.size.pixels(), bytes.len() as u64, ratio)?;
         Ok(Self { bytes, image_type, structure, jpeg })

@@ -32,7 +32,7 @@ pub use resize::resize;
 pub use resize::{reduction, scale};
 pub use samples::{divide_by_alpha, to_8_bits};
 pub use sniff::foreign_format;
-pub use sniff::{ImageType, has_image_extension, is_unreadable_photo, sniff};
+pub use sniff::{ImageType, has_image_extension, has_signature, is_unreadable_photo, sniff};
 pub use tiff_tags::TiffTags;
 
 /// Returns the reject for a file that ends inside `what`.

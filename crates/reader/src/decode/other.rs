@@ -6,6 +6,9 @@ use std::io::Cursor;
 use dsconvert_dataset::sample::{Reject, RejectCode};
 use image::codecs::bmp::BmpDecoder;
 use image::codecs::gif::GifDecoder;
+use image::codecs::pnm::PnmDecoder;
+use image::codecs::qoi::QoiDecoder;
+use image::codecs::tga::TgaDecoder;
 use image::codecs::tiff::TiffDecoder;
 use image::codecs::webp::WebPDecoder;
 use image::error::{DecodingError, ImageFormatHint, LimitError, LimitErrorKind};
@@ -40,6 +43,9 @@ pub fn open(
         ImageType::Gif => Box::new(GifDecoder::new(reader)?),
         ImageType::Bmp => Box::new(BmpDecoder::new(reader)?),
         ImageType::Planes => Box::new(PlanesReader::new(bytes)?),
+        ImageType::Pnm => Box::new(PnmDecoder::new(reader)?),
+        ImageType::Tga => Box::new(TgaDecoder::new(reader)?),
+        ImageType::Qoi => Box::new(QoiDecoder::new(reader)?),
         ImageType::Tiff | ImageType::Raw | ImageType::Jpeg => {
             Box::new(TiffDecoder::new(Cursor::new(with_high_bits_first(bytes)))?)
         }

@@ -24,6 +24,12 @@ pub enum ImageType {
     Tiff,
     /// Planes of luma and chroma, see [`PlanesFile`](super::PlanesFile).
     Planes,
+    /// PBM, PGM, PPM and PAM.
+    Pnm,
+    /// Truevision TGA, which has no signature.
+    Tga,
+    /// Quite OK Image.
+    Qoi,
     /// 8-bit samples, interleaved, rows from top to bottom, no header; only used for output.
     Raw,
 }
@@ -39,6 +45,9 @@ impl ImageType {
             ImageType::Bmp => "bmp",
             ImageType::Tiff => "tiff",
             ImageType::Planes => "planes",
+            ImageType::Pnm => "pnm",
+            ImageType::Tga => "tga",
+            ImageType::Qoi => "qoi",
             ImageType::Raw => "raw",
         }
     }
@@ -58,6 +67,9 @@ impl ImageType {
             ImageType::Bmp => &["bmp", "dib"],
             ImageType::Tiff => &["tif", "tiff"],
             ImageType::Planes => &["planes"],
+            ImageType::Pnm => &["ppm", "pgm", "pbm", "pnm", "pam"],
+            ImageType::Tga => &["tga"],
+            ImageType::Qoi => &["qoi"],
             ImageType::Raw => &["raw"],
         }
     }
@@ -80,6 +92,9 @@ impl ImageType {
             ImageType::Gif => "image/gif",
             ImageType::Bmp => "image/bmp",
             ImageType::Tiff => "image/tiff",
+            ImageType::Pnm => "image/x-portable-anymap",
+            ImageType::Tga => "image/x-tga",
+            ImageType::Qoi => "image/qoi",
             ImageType::Planes | ImageType::Raw => "application/octet-stream",
         }
     }
@@ -92,7 +107,7 @@ impl std::fmt::Display for ImageType {
 }
 
 /// The types that are read.
-const READABLE: [ImageType; 7] = [
+const READABLE: [ImageType; 10] = [
     ImageType::Jpeg,
     ImageType::Png,
     ImageType::Webp,
@@ -100,6 +115,9 @@ const READABLE: [ImageType; 7] = [
     ImageType::Bmp,
     ImageType::Tiff,
     ImageType::Planes,
+    ImageType::Pnm,
+    ImageType::Tga,
+    ImageType::Qoi,
 ];
 
 /// Sizes of the DIB header that follows the 14-byte BMP file header.
@@ -121,8 +139,64 @@ pub fn sniff(bytes: &[u8]) -> Option<ImageType> {
             let size = u32::from_le_bytes([size[0], size[1], size[2], size[3]]);
             DIB_HEADER_BYTES.contains(&size).then_some(ImageType::Bmp)
         }
-        _ => None,
+        [b'P', b'1'..=b'6', rest @ ..] => begins_with_number(rest).then_some(ImageType::Pnm),
+        [b'P', b'7', b'\n', rest @ ..] => {
+            let starts = ["WIDTH", "HEIGHT", "DEPTH", "MAXVAL", "TUPLTYPE", "#"];
+            starts.iter().any(|start| rest.starts_with(start.as_bytes())).then_some(ImageType::Pnm)
+        }
+        [b'q', b'o', b'i', b'f', _, _, _, _, _, _, _, _, 3 | 4, 0 | 1, ..] => Some(ImageType::Qoi),
+        _ => is_tga_header(bytes).then_some(ImageType::Tga),
     }
+}
+
+/// Returns whether `bytes` start with the signature of an image that this build reads. Unlike [`sniff`], this does not accept
+/// TGA, which only its name distinguishes from other binary data with certainty.
+pub fn has_signature(bytes: &[u8]) -> bool {
+    sniff(bytes).is_some_and(|image_type| image_type != ImageType::Tga)
+}
+
+/// Returns whether white space, comments and a digit follow the signature of a PNM file, so that text which starts with `P1`
+/// is not mistaken for one.
+fn begins_with_number(mut rest: &[u8]) -> bool {
+    if !matches!(rest, [first, ..] if first.is_ascii_whitespace() || *first == b'#') {
+        return false;
+    }
+    loop {
+        match rest {
+            [b'#', ..] => {
+                let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+                rest = end.and_then(|end| rest.get(end..)).unwrap_or_default();
+            }
+            [first, more @ ..] if first.is_ascii_whitespace() => rest = more,
+            [first, ..] => return first.is_ascii_digit(),
+            [] => return false,
+        }
+    }
+}
+
+/// Returns whether `bytes` start with a TGA header whose fields have only values of the specification.
+fn is_tga_header(bytes: &[u8]) -> bool {
+    let Some(
+        &[_, map_type, image_type, o0, o1, l0, l1, entry, _, _, _, _, w0, w1, h0, h1, depth, descriptor],
+    ) = bytes.first_chunk::<18>()
+    else {
+        return false;
+    };
+    let is_known_entry = matches!(entry, 15 | 16 | 24 | 32);
+    let map_fits = match map_type {
+        0 => [o0, o1, l0, l1] == [0; 4] && (entry == 0 || is_known_entry),
+        1 => [l0, l1] != [0; 2] && is_known_entry,
+        _ => false,
+    };
+    let depth_fits = match image_type {
+        1 | 9 => map_type == 1 && matches!(depth, 8 | 16),
+        2 | 10 => matches!(depth, 15 | 16 | 24 | 32),
+        3 | 11 => matches!(depth, 8 | 16),
+        _ => false,
+    };
+    // The highest bits are reserved; the lowest are the number of bits of alpha.
+    let descriptor_fits = descriptor & 0xc0 == 0 && matches!(descriptor & 0x0f, 0 | 1 | 8);
+    map_fits && depth_fits && descriptor_fits && [w0, w1] != [0; 2] && [h0, h1] != [0; 2]
 }
 
 /// Returns the name of a known image format that this build cannot read, for a better message than "unknown".
@@ -174,6 +248,61 @@ mod tests {
         bmp.extend([0; 12]);
         bmp.extend(40u32.to_le_bytes());
         assert_eq!(sniff(&bmp), Some(ImageType::Bmp));
+    }
+
+    #[test]
+    fn only_headers_of_portable_maps_are_detected() {
+        for (bytes, expected) in [
+            (&b"P6\n3 4\n255\n"[..], true),
+            (b"P1 # a comment\n# 2\r 3 4", true),
+            (b"P4\t12 3\n", true),
+            (b"P7\nWIDTH 3\n", true),
+            (b"P7\n# comment\nWIDTH 3\n", true),
+            (b"P2 is the second priority", false),
+            (b"P3", false),
+            (b"P36 4", false),
+            (b"P8 3 4", false),
+            (b"P7 332\n", false),
+            (b"P1 # 3 4", false),
+        ] {
+            assert_eq!(sniff(bytes) == Some(ImageType::Pnm), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn only_sane_headers_are_those_of_tga() {
+        let header = |map_type: u8, kind: u8, map: [u8; 5], depth: u8, descriptor: u8| {
+            let mut header = vec![0, map_type, kind];
+            header.extend(map);
+            header.extend([0, 0, 0, 0, 5, 0, 7, 0, depth, descriptor]);
+            header
+        };
+        for (bytes, expected) in [
+            (header(0, 2, [0; 5], 24, 0x20), true),
+            (header(0, 10, [0, 0, 0, 0, 24], 32, 8), true),
+            (header(1, 9, [0, 0, 0, 1, 24], 8, 0), true),
+            (header(0, 11, [0; 5], 8, 0), true),
+            // A color map that is missing, without entries, or of unknown size.
+            (header(0, 1, [0; 5], 8, 0), false),
+            (header(1, 1, [0, 0, 0, 0, 24], 8, 0), false),
+            (header(1, 1, [0, 0, 0, 1, 23], 8, 0), false),
+            (header(0, 2, [1, 0, 0, 0, 0], 24, 0), false),
+            // Other types and depths.
+            (header(0, 0, [0; 5], 24, 0), false),
+            (header(0, 4, [0; 5], 24, 0), false),
+            (header(0, 2, [0; 5], 8, 0), false),
+            (header(0, 3, [0; 5], 24, 0), false),
+            (header(0, 2, [0; 5], 24, 0x40), false),
+            (header(0, 2, [0; 5], 24, 3), false),
+        ] {
+            assert_eq!(sniff(&bytes), expected.then_some(ImageType::Tga), "{bytes:?}");
+            assert!(!has_signature(&bytes));
+            assert_eq!(sniff(&bytes[..17]), None);
+        }
+        // Cursors, icons and fonts.
+        assert_eq!(sniff(b"\0\0\x02\0\x01\0\x20\x20\0\0\0\0\x30\x01\0\0\x16\0\0\0"), None);
+        assert_eq!(sniff(b"\0\0\x01\0\x01\0\x20\x20\0\0\0\0\x30\x01\0\0\x16\0\0\0"), None);
+        assert_eq!(sniff(b"\0\x01\0\0\0\x0d\0\x80\0\x03\0\x50GDEF"), None);
     }
 
     #[test]

@@ -9,6 +9,9 @@ pub(super) mod bmp;
 pub(super) mod gif;
 pub(super) mod jpeg;
 pub(super) mod png;
+pub(super) mod pnm;
+pub(super) mod qoi;
+pub(super) mod tga;
 pub(super) mod tiff;
 pub(super) mod webp;
 
