@@ -32,7 +32,7 @@ def test_it_counts_what_is_equal_and_names_what_is_not(binary, tmp_path):
     assert status == 0, printed
     assert "| PNG | 1 | 0 | 0 | 0 | 0 | 1 |" in printed
     assert "| PPM | 1 | 0 | 0 | 0 | 0 | 0 |" in printed
-    assert "| JPEG2000 | 0 | 0 | 0 | 1 | 0 | 0 |" in printed and "only Pillow: a.jp2: " in printed
+    assert "| JPEG | 0 | 0 | 0 | 1 | 0 | 0 |" in printed and "only Pillow: a.jp2: " in printed
     assert "| parquet | 1 | 0 | 0 | 0 | 0 |" in printed
     assert "| n | 0 | 1 | 0 | 0 |" in printed and "| y | 1 | 0 | 0 | 0 |" in printed
     (folder / "test_parsing/n_array.json").write_text("[1]")

@@ -44,7 +44,7 @@ pub fn open(
         ImageType::Bmp => Box::new(BmpDecoder::new(reader)?),
         ImageType::Planes => Box::new(PlanesReader::new(bytes)?),
         ImageType::Pnm => Box::new(PnmDecoder::new(reader)?),
-        ImageType::Tga => Box::new(TgaDecoder::new(reader)?),
+        ImageType::Tga => Box::new(TgaFile::new(bytes)?),
         ImageType::Qoi => Box::new(QoiDecoder::new(reader)?),
         ImageType::Tiff | ImageType::Raw | ImageType::Jpeg => {
             Box::new(TiffDecoder::new(Cursor::new(with_high_bits_first(bytes)))?)
@@ -109,6 +109,54 @@ fn flags_of_first_frame(bytes: &[u8]) -> Option<usize> {
         let length = usize::try_from(u32::from_le_bytes(*rest.first_chunk()?)).ok()?;
         at = at.checked_add(8)?.checked_add(length.checked_next_multiple_of(2)?)?;
     }
+}
+
+/// A decoder for one TGA file that makes its pixels opaque if its extension area says that the fourth channel is unused.
+struct TgaFile<'a> {
+    decoder: TgaDecoder<Cursor<&'a [u8]>>,
+    is_opaque: bool,
+}
+
+impl<'a> TgaFile<'a> {
+    fn new(bytes: &'a [u8]) -> ImageResult<Self> {
+        Ok(Self { decoder: TgaDecoder::new(Cursor::new(bytes))?, is_opaque: has_unused_alpha(bytes) })
+    }
+}
+
+impl ImageDecoder for TgaFile<'_> {
+    fn dimensions(&self) -> (u32, u32) {
+        self.decoder.dimensions()
+    }
+
+    fn color_type(&self) -> ColorType {
+        self.decoder.color_type()
+    }
+
+    fn read_image(self, out: &mut [u8]) -> ImageResult<()> {
+        let is_opaque = self.is_opaque && self.color_type() == ColorType::Rgba8;
+        self.decoder.read_image(out)?;
+        if is_opaque {
+            out.as_chunks_mut::<4>().0.iter_mut().for_each(|pixel| pixel[3] = 0xff);
+        }
+        Ok(())
+    }
+
+    fn read_image_boxed(self: Box<Self>, out: &mut [u8]) -> ImageResult<()> {
+        (*self).read_image(out)
+    }
+}
+
+/// Returns whether the TGA file `bytes` has an extension area whose attributes type is 0: no alpha.
+fn has_unused_alpha(bytes: &[u8]) -> bool {
+    const FOOTER_BYTES: usize = 26;
+    const ATTRIBUTES_TYPE: usize = 494;
+    let footer = bytes.len().checked_sub(FOOTER_BYTES).and_then(|start| bytes.get(start..));
+    let Some((offset, footer)) = footer.and_then(|footer| footer.split_first_chunk::<4>()) else {
+        return false;
+    };
+    let offset = u32::from_le_bytes(*offset) as usize;
+    let attributes_type = offset.checked_add(ATTRIBUTES_TYPE).and_then(|at| bytes.get(at));
+    offset > 0 && footer.ends_with(b"TRUEVISION-XFILE.\0") && attributes_type == Some(&0)
 }
 
 /// Replaces the content of `buffer` with `bytes` zeros. The size may come from a hostile file.
