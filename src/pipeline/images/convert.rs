@@ -410,6 +410,9 @@ fn note_image(image: &Converted, out: &mut Outcomes) {
     if image.lacks_exif {
         out.note("exif_dropped");
     }
+    if let Some(tolerated) = image.tolerated {
+        out.note(tolerated.note());
+    }
 }
 
 impl ImagesJob {

@@ -61,7 +61,7 @@ pub use encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampli
 pub use geometry::Geometry;
 pub use option_values::{Animated, Color, Crop, Filter, Icc, Pad, Resize, Rgb};
 pub use options::{DEFAULT_MAX_PIXELS, ImageOptions};
-pub use outcome::{Converted, Filtered, ImageOutcome};
+pub use outcome::{Converted, Filtered, ImageOutcome, Tolerated};
 pub use scratch::{DEFAULT_KEPT_BYTES, ImageScratch};
 pub use source::Header;
 pub use transform::ImageTransform;

@@ -32,6 +32,25 @@ pub struct Converted {
     pub lenient: bool,
     /// Whether the EXIF block of the source was to be kept, but is too large for the type of `bytes`.
     pub lacks_exif: bool,
+    /// What is wrong with the source, although no pixel is lost.
+    pub tolerated: Option<Tolerated>,
+}
+
+/// A defect of a source that loses no pixel, so that the image is converted nevertheless.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Tolerated {
+    /// A JPEG with bytes between the segments before its first scan, which libjpeg skips.
+    StrayBytes,
+}
+
+impl Tolerated {
+    /// Returns the name of the count in the notes of a manifest.
+    pub fn note(self) -> &'static str {
+        match self {
+            Tolerated::StrayBytes => "tolerated_stray_bytes",
+        }
+    }
 }
 
 /// The reason why the selection options exclude an image.

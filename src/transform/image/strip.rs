@@ -21,16 +21,32 @@ pub(super) fn strip(bytes: &Bytes, source: &CheckedImage<'_>) -> Bytes {
     }
 }
 
+/// Returns the JPEG of `source` without bytes between the segments before its first scan; `None` if there are none.
+pub(super) fn without_stray_bytes(source: &CheckedImage<'_>) -> Option<Bytes> {
+    let header = source.jpeg.as_ref().filter(|header| header.stray_bytes > 0)?;
+    Some(with_segments(source.bytes, header, source.bytes.len(), |_| true))
+}
+
 fn strip_jpeg(bytes: &Bytes, header: &jpeg::JpegHeader<'_>) -> Bytes {
     let Some(end) = jpeg::end(bytes, header.first_scan) else { return bytes.clone() };
     if !header.has_metadata {
         return bytes.slice(..end);
     }
+    with_segments(bytes, header, end, |segment| !segment.is_metadata())
+}
+
+/// Returns the JPEG up to `end` with only the segments before its first scan that `is_kept` returns true for.
+fn with_segments(
+    bytes: &[u8],
+    header: &jpeg::JpegHeader<'_>,
+    end: usize,
+    is_kept: impl Fn(&jpeg::MarkerSegment<'_>) -> bool,
+) -> Bytes {
     let mut out = Vec::with_capacity(end);
     out.extend_from_slice(&[0xff, jpeg::SOI]);
     let mut segments = jpeg::MarkerSegments::new(bytes);
     while let Ok(Some(segment)) = segments.next() {
-        if !segment.is_metadata() {
+        if is_kept(&segment) {
             out.extend_from_slice(segment.whole);
         }
     }

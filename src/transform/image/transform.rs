@@ -10,7 +10,7 @@ use super::icc::{ColorSpace, ProfileConversion};
 use super::memory::memory_bytes;
 use super::option_values::{Animated, Color, Icc, Rgb};
 use super::options::ImageOptions;
-use super::outcome::{Converted, Filtered, ImageOutcome};
+use super::outcome::{Converted, Filtered, ImageOutcome, Tolerated};
 use super::pixels::{self, Pixels, luma};
 use super::resize;
 use super::scratch::ImageScratch;
@@ -113,6 +113,13 @@ impl ImageTransform {
         scratch: &mut ImageScratch,
     ) -> Result<ImageOutcome, Reject> {
         let mut source = CheckedImage::read(bytes, &self.options)?;
+        if let Some(clean) = strip::without_stray_bytes(&source) {
+            let mut outcome = self.convert_untrimmed(&clean, further, scratch)?;
+            if let ImageOutcome::Converted(image) = &mut outcome {
+                image.tolerated = Some(Tolerated::StrayBytes);
+            }
+            return Ok(outcome);
+        }
         if let Some(image) = further.flatten() {
             source.turn_like(image);
         }
@@ -155,6 +162,7 @@ impl ImageTransform {
                 passthrough: true,
                 lenient: false,
                 lacks_exif: false,
+                tolerated: None,
             }));
         }
         self.shape(&source, &plan, &decoded, scratch)?;
@@ -274,6 +282,9 @@ impl ImageTransform {
         decoded: impl FnOnce(),
     ) -> Result<(), Reject> {
         let mut source = CheckedImage::read(bytes, &self.options)?;
+        if let Some(clean) = strip::without_stray_bytes(&source) {
+            return self.decode_and_shape(&clean, scratch, decoded);
+        }
         self.take_damage(&mut source)?;
         let plan = self.plan(&source)?;
         let found = match &source.jpeg {
@@ -311,6 +322,7 @@ impl ImageTransform {
             has_several_scans: false,
             lenient,
             lacks_exif,
+            tolerated: None,
         }
     }
 

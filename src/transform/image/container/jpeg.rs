@@ -41,6 +41,8 @@ pub(in crate::transform::image) struct JpegHeader<'a> {
     pub(in crate::transform::image) frame: FrameHeader,
     /// Position of the marker of the first scan.
     pub(in crate::transform::image) first_scan: usize,
+    /// Number of bytes before the first scan that belong to no segment. libjpeg skips them.
+    pub(in crate::transform::image) stray_bytes: usize,
     /// Whether any segments contain only metadata.
     pub(in crate::transform::image) has_metadata: bool,
     /// The EXIF block, including [`EXIF_MARK`].
@@ -209,11 +211,8 @@ pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<(Structure, Jp
     let (frame, size) = found.ok_or_else(|| corrupt("the JPEG has a scan but no frame header"))?;
     let mut structure = Structure::of_size(size);
     structure.orientation = exif.and_then(exif::orientation).unwrap_or_default();
-    if segments.stray_bytes > 0 {
-        structure.note(corrupt(format!("there are {} stray bytes between segments", segments.stray_bytes)));
-    }
-    let first_scan = segments.position();
-    Ok((structure, JpegHeader { frame, first_scan, has_metadata, exif, icc_parts }))
+    let (first_scan, stray_bytes) = (segments.position(), segments.stray_bytes);
+    Ok((structure, JpegHeader { frame, first_scan, stray_bytes, has_metadata, exif, icc_parts }))
 }
 
 /// Searches for the end marker from `first_scan` on. Returns the position after it, or `None` if there is none.

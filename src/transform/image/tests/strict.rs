@@ -56,6 +56,30 @@ fn files_that_libjpeg_refuses_are_rejected() {
 }
 
 #[test]
+fn bytes_between_segments_are_skipped_as_by_libjpeg() {
+    for whole in [jpeg(48, 32), progressive(48, 32)] {
+        let frame = whole.windows(2).position(|w| w == [0xff, 0xc0] || w == [0xff, 0xc2]).unwrap();
+        for (at, stray) in
+            [(2, &b"stray"[..]), (frame, b"\0"), (frame, b"a\xff\0b"), (marker(&whole, 0xda), b"\0\0")]
+        {
+            let file = inserted(&whole, at, stray);
+            for texts in [
+                &[("encode", "keep")][..],
+                &[("encode", "keep"), ("keep_metadata", "true")],
+                &[("encode", "raw")],
+            ] {
+                let (image, expected) = (convert(&file, texts).unwrap(), convert(&whole, texts).unwrap());
+                assert_eq!(image.bytes, expected.bytes, "{stray:?} at {at}, {texts:?}");
+                assert_eq!((image.tolerated, image.lenient), (Some(Tolerated::StrayBytes), false));
+                assert_eq!((expected.tolerated, image.passthrough), (None, expected.passthrough));
+            }
+            // Other damage is still found.
+            assert!(convert(&file[..file.len() - 2], &[]).is_err());
+        }
+    }
+}
+
+#[test]
 fn a_component_without_a_scan_is_a_reject() {
     // A progressive file that ends after its first scan has all its components; a file in which a component has no scan
     // does not.
