@@ -59,9 +59,12 @@ fn files_that_libjpeg_refuses_are_rejected() {
 fn bytes_between_segments_are_skipped_as_by_libjpeg() {
     for whole in [jpeg(48, 32), progressive(48, 32)] {
         let frame = whole.windows(2).position(|w| w == [0xff, 0xc0] || w == [0xff, 0xc2]).unwrap();
-        for (at, stray) in
-            [(2, &b"stray"[..]), (frame, b"\0"), (frame, b"a\xff\0b"), (marker(&whole, 0xda), b"\0\0")]
-        {
+        for (at, stray) in [
+            (marker(&whole, 0xdb), &b"stray"[..]),
+            (frame, b"\0"),
+            (frame, b"a\xff\0b"),
+            (marker(&whole, 0xda), b"\0\0"),
+        ] {
             let file = inserted(&whole, at, stray);
             for texts in [
                 &[("encode", "keep")][..],
