@@ -280,7 +280,7 @@ fn misuse_is_refused_before_any_work() {
     refused(None, "--template-arg high", "NAME=JSON");
     refused(None, "--now yesterday", "YYYY-MM-DD");
     let unknown = CHATML.replace("<|im_end|>", "<|other_end|>");
-    refused(Some(&unknown), "", "\"<|other_end|>\", which is no token");
+    refused(Some(&unknown), "", "\"<|other_end|>\", which is not a token");
     refused(Some("{{ bos_token }}{{ messages }}"), "", "--chat-template");
     refused(Some("{% for m in messages %}\n{{ unknown_function(m) }}\n{% endfor %}"), "", "unknown_function");
     refused(Some("{% for m in messages %}"), "", "chat template");

@@ -5,13 +5,12 @@
 //! The messages are numbered from 1 as sources, and are the turns.
 
 use std::io::{BufRead, Write};
-use std::sync::Arc;
 
 use dsconvert_chat::{RenderOptions, Rendered, Template, TemplateError, Value};
 
 fn render(template: &Value, mut context: Value, now: Option<i64>) -> Result<Rendered, TemplateError> {
     let template = Template::compile(template.as_str().unwrap_or_default())?;
-    let mut variables: Vec<(Arc<str>, Value)> = Vec::new();
+    let mut variables: Vec<(&str, Value)> = Vec::new();
     if let Some(map) = context.as_map_mut() {
         for (name, value) in map.iter_mut() {
             if name == "messages" {
@@ -26,7 +25,7 @@ fn render(template: &Value, mut context: Value, now: Option<i64>) -> Result<Rend
             } else {
                 value.mark(1000);
             }
-            variables.push((name.into(), value.clone()));
+            variables.push((name, value.clone()));
         }
     }
     template.render(&variables, &RenderOptions { now, ..RenderOptions::default() })

@@ -114,6 +114,12 @@ struct LoopState<'t> {
     node: &'t For,
 }
 
+/// The value of an expression, or the text of one that joins strings, which is often only printed.
+enum Joined {
+    Value(Value),
+    Text(TextBuilder),
+}
+
 enum Flow {
     Next,
     Break,
@@ -121,7 +127,7 @@ enum Flow {
 }
 
 pub(crate) struct Evaluator<'t> {
-    globals: &'t [(Arc<str>, Value)],
+    globals: &'t [(&'t str, Value)],
     options: &'t RenderOptions,
     frames: Vec<Frame>,
     free: Vec<usize>,
@@ -132,6 +138,8 @@ pub(crate) struct Evaluator<'t> {
     serial: u64,
     /// The output, and the captures that are open.
     out: Vec<TextBuilder>,
+    /// Empty buffers to reuse.
+    spare: Vec<TextBuilder>,
     turn: u32,
     /// The variable of a loop over a range, whose use as an index of the messages starts the turn of a message.
     index_var: Option<(usize, u32)>,
@@ -144,7 +152,7 @@ pub(crate) struct Evaluator<'t> {
 impl<'t> Evaluator<'t> {
     pub(crate) fn render(
         root: &'t Function,
-        globals: &'t [(Arc<str>, Value)],
+        globals: &'t [(&'t str, Value)],
         options: &'t RenderOptions,
     ) -> Result<Rendered> {
         let mut evaluator = Evaluator {
@@ -158,6 +166,7 @@ impl<'t> Evaluator<'t> {
             loops: Vec::new(),
             serial: 0,
             out: vec![TextBuilder::default()],
+            spare: Vec::new(),
             turn: NO_TURN,
             index_var: None,
             fuel: options.fuel,
@@ -231,7 +240,7 @@ impl<'t> Evaluator<'t> {
     }
 
     fn global(&self, name: &str) -> Option<Value> {
-        if let Some((_, value)) = self.globals.iter().find(|(known, _)| **known == *name) {
+        if let Some((_, value)) = self.globals.iter().find(|(known, _)| *known == name) {
             return Some(value.clone());
         }
         let builtin = Builtin::ALL.iter().find(|(known, _)| *known == name)?;
@@ -313,19 +322,52 @@ impl<'t> Evaluator<'t> {
         Ok(())
     }
 
+    /// As [`emit`](Self::emit).
+    fn emit_built(&mut self, text: TextBuilder) -> Result<()> {
+        let turn = self.turn;
+        self.charge(1 + text.len() / 16)?;
+        let limit = self.options.max_output;
+        if let Some(out) = self.out.last_mut() {
+            if out.len() + text.len() > limit {
+                return self.charge_text(limit + 1);
+            }
+            out.append_in_turn(&text, turn);
+        }
+        self.reuse(text);
+        Ok(())
+    }
+
+    fn reuse(&mut self, mut text: TextBuilder) {
+        text.clear();
+        self.spare.push(text);
+    }
+
     /// Runs `body` with a buffer of its own.
     fn capture(&mut self, body: impl FnOnce(&mut Self) -> Result<Flow>) -> Result<(Text, Flow)> {
-        self.out.push(TextBuilder::default());
+        let buffer = self.spare.pop().unwrap_or_default();
+        self.out.push(buffer);
         let flow = body(self);
-        let text = self.out.pop().unwrap_or_default().finish();
-        Ok((text, flow?))
+        let text = self.out.pop().unwrap_or_default();
+        Ok((self.text(text), flow?))
+    }
+
+    fn text(&mut self, built: TextBuilder) -> Text {
+        let text = built.to_text();
+        self.reuse(built);
+        text
     }
 
     fn stmt(&mut self, stmt: &'t Stmt) -> Result<Flow> {
         match &stmt.kind {
             StmtKind::Raw(text) => self.emit_raw(text)?,
             StmtKind::Print(expr) => {
-                let value = self.eval(expr)?;
+                let value = match self.eval_joined(expr)? {
+                    Joined::Text(text) => {
+                        self.emit_built(text)?;
+                        return Ok(Flow::Next);
+                    }
+                    Joined::Value(value) => value,
+                };
                 match &value.0 {
                     Kind::Str(text) => self.emit(text)?,
                     _ => {
@@ -435,7 +477,7 @@ impl<'t> Evaluator<'t> {
             Target::Namespace(name, attribute) => {
                 let Some(Kind::Namespace(at)) = self.var(name.var).as_ref().map(|value| &value.0) else {
                     return type_error(format!(
-                        "`{}` is no namespace: its attributes cannot be set",
+                        "`{}` is not a namespace: its attributes cannot be set",
                         name.name
                     ));
                 };
@@ -625,6 +667,10 @@ impl<'t> Evaluator<'t> {
                 Some(value) => value.clone(),
                 None => Kind::Undefined(Missing::Name(name.name.clone())).into(),
             }),
+            ExprKind::Binary(..) | ExprKind::Concat(_) => Ok(match self.eval_joined(expr)? {
+                Joined::Value(value) => value,
+                Joined::Text(text) => self.text(text).into(),
+            }),
             _ => {
                 self.deeper()?;
                 let result = self.eval_inner(expr).map_err(|error| error.or_line(expr.line));
@@ -634,10 +680,58 @@ impl<'t> Evaluator<'t> {
         }
     }
 
+    /// As [`eval`](Self::eval), but strings that are joined stay in a buffer.
+    fn eval_joined(&mut self, expr: &'t Expr) -> Result<Joined> {
+        let joined = match &expr.kind {
+            ExprKind::Binary(first, rest) => {
+                self.deeper()?;
+                self.chain(first, rest)
+            }
+            ExprKind::Concat(items) => {
+                self.deeper()?;
+                self.concat(items).map(Joined::Text)
+            }
+            _ => return self.eval(expr).map(Joined::Value),
+        };
+        self.depth -= 1;
+        joined.map_err(|error| error.or_line(expr.line))
+    }
+
+    /// Applies operators from left to right. Strings that are added one after the other are joined in one buffer.
+    fn chain(&mut self, first: &'t Expr, rest: &'t [(BinaryOp, Expr)]) -> Result<Joined> {
+        let mut left = Joined::Value(self.eval(first)?);
+        for (operator, right) in rest {
+            let right = self.eval(right)?;
+            left = match (left, operator, &right.0) {
+                (Joined::Text(mut text), BinaryOp::Add, Kind::Str(right)) => {
+                    self.charge_text(text.len() + right.len())?;
+                    text.push_text(right);
+                    Joined::Text(text)
+                }
+                (Joined::Text(text), ..) => {
+                    let left = self.text(text).into();
+                    Joined::Value(self.binary(*operator, left, right)?)
+                }
+                (Joined::Value(Value(Kind::Str(left))), BinaryOp::Add, Kind::Str(right))
+                    if !left.is_empty() && !right.is_empty() =>
+                {
+                    self.charge_text(left.len() + right.len())?;
+                    let mut text = self.spare.pop().unwrap_or_default();
+                    text.push_text(&left);
+                    text.push_text(right);
+                    Joined::Text(text)
+                }
+                (Joined::Value(left), ..) => Joined::Value(self.binary(*operator, left, right)?),
+            };
+        }
+        Ok(left)
+    }
+
     fn eval_inner(&mut self, expr: &'t Expr) -> Result<Value> {
         match &expr.kind {
-            ExprKind::Const(value) => Ok(constant(value)),
-            ExprKind::Name(_) => self.eval(expr),
+            ExprKind::Const(_) | ExprKind::Name(_) | ExprKind::Binary(..) | ExprKind::Concat(_) => {
+                self.eval(expr)
+            }
             ExprKind::Tuple(items) => {
                 let items = self.eval_all(items)?;
                 self.new_list(items, true)
@@ -692,17 +786,8 @@ impl<'t> Evaluator<'t> {
                     None => operand_error("+", &value, &value),
                 }
             }
-            ExprKind::Binary(first, rest) => {
-                let mut value = self.eval(first)?;
-                for (operator, right) in rest {
-                    let right = self.eval(right)?;
-                    value = self.binary(*operator, value, right)?;
-                }
-                Ok(value)
-            }
             ExprKind::And(items) => self.short_circuit(items, false),
             ExprKind::Or(items) => self.short_circuit(items, true),
-            ExprKind::Concat(items) => self.concat(items),
             ExprKind::Compare(first, rest) => {
                 let mut left = self.eval(first)?;
                 for (operator, right) in rest {
@@ -778,15 +863,15 @@ impl<'t> Evaluator<'t> {
         Ok(value)
     }
 
-    fn concat(&mut self, items: &'t [Expr]) -> Result<Value> {
-        let mut out = TextBuilder::default();
+    fn concat(&mut self, items: &'t [Expr]) -> Result<TextBuilder> {
+        let mut out = self.spare.pop().unwrap_or_default();
         for item in items {
             let value = self.eval(item)?;
             let text = self.printed(&value)?;
             self.charge_text(out.len() + text.len())?;
             out.push_text(&text);
         }
-        Ok(out.finish().into())
+        Ok(out)
     }
 
     fn item_expr(&mut self, object: &'t Expr, index: &'t Expr) -> Result<Value> {
@@ -1612,7 +1697,7 @@ fn float_arithmetic(operator: BinaryOp, a: f64, b: f64) -> Result<Value> {
         }
         BinaryOp::Pow => {
             if a == 0.0 && b < 0.0 || a < 0.0 && b.fract() != 0.0 && a.is_finite() && b.is_finite() {
-                return error(ErrorKind::Value, "this power is no real number");
+                return error(ErrorKind::Value, "this power is not a real number");
             }
             let result = a.powf(b);
             if result.is_infinite() && a.is_finite() && b.is_finite() {

@@ -370,7 +370,7 @@ impl Evaluator<'_> {
                     return type_error("`attr` needs a string");
                 };
                 match value.0 {
-                    // The keys of a mapping are no attributes.
+                    // The keys of a mapping are not attributes.
                     Kind::Map(_) | Kind::List(_) | Kind::Str(_) => {
                         match crate::methods::attribute_kind(&value, attribute.as_str()) {
                             crate::methods::Attribute::None => undefined("there is no such attribute"),
@@ -1063,7 +1063,7 @@ fn to_int(value: &Value, base: i64) -> Result<Option<Value>> {
         Kind::Undefined(missing) => error(ErrorKind::Undefined, missing.to_string()),
         Kind::Big(..) => Ok(Some(value.clone())),
         // `int(inf)` raises an error that the filter does not catch.
-        Kind::Float(float, _) if float.is_infinite() => error(ErrorKind::Value, "infinity is no integer"),
+        Kind::Float(float, _) if float.is_infinite() => error(ErrorKind::Value, "infinity is not an integer"),
         _ => match number(value) {
             Some(Number::Int(int)) => Ok(Some(int.into())),
             Some(Number::Float(float)) => truncate(float),

@@ -970,7 +970,7 @@ impl FormatSpec {
                 };
                 (float.is_sign_negative() && !float.is_nan(), self.float(float.abs())?)
             }
-            None => return type_error(format!("a value of type {} is no number", value.type_name())),
+            None => return type_error(format!("a value of type {} is not a number", value.type_name())),
         };
         let sign = if negative { "-" } else { self.sign_of_positive() };
         Ok(self.pad_number(&format!("{sign}{digits}"), mark))

@@ -166,7 +166,7 @@ impl FromStr for DateTime {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no time; use YYYY-MM-DD or YYYY-MM-DDTHH:MM:SS");
+        let wrong = || format!("{text:?} is not a time; use YYYY-MM-DD or YYYY-MM-DDTHH:MM:SS");
         let (date, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00:00"));
         let numbers = |text: &str, separator, widths: [usize; 3]| -> Option<[u32; 3]> {
             let parts: Vec<&str> = text.split(separator).collect();

@@ -105,6 +105,8 @@ pub struct ChatRenderer {
     options: ChatOptions,
     render: RenderOptions,
     tokens: AddedTokens,
+    /// The variables of all chats that the template reads, as JSON. The last value of a name counts.
+    variables: Vec<(String, String)>,
     argument_text: ArgumentText,
     /// How the turns of the assistant are inferred, where they are.
     rule: Option<TurnRule>,
@@ -128,8 +130,15 @@ impl ChatRenderer {
         let tokens = AddedTokens::new(&options.added_tokens);
         let now = options.now.map(|now| now.seconds());
         let render = RenderOptions { now, max_output: MAX_RENDERED_BYTES, ..RenderOptions::default() };
+        let history = (options.history_thinking == HistoryThinking::Keep).then_some(KEEP_THINKING);
+        let history = history.iter().flatten().map(|(name, value)| ((*name).to_owned(), value.to_string()));
+        let json = |(name, value): (&String, &serde_json::Value)| (name.clone(), value.to_string());
+        let variables =
+            options.special_tokens.iter().map(json).chain(history).chain(options.args.iter().map(json));
+        let variables = variables.filter(|(name, _)| template.reads(name)).collect();
+        let argument_text = ArgumentText::Keep;
         let mut renderer =
-            ChatRenderer { template, options, render, tokens, argument_text: ArgumentText::Keep, rule: None };
+            ChatRenderer { template, options, render, tokens, variables, argument_text, rule: None };
         renderer.argument_text = renderer.probe_arguments();
         if renderer.options.history_thinking == HistoryThinking::Keep && !renderer.keeps_history() {
             return Err(unusable(
@@ -224,22 +233,16 @@ impl ChatRenderer {
         generation_prompt: bool,
         thinking: Option<bool>,
     ) -> Result<Rendered, ChatReject> {
-        let mut context: Vec<(Arc<str>, Value)> = Vec::new();
-        let mut set = |name: &str, value: Value| match context.iter_mut().find(|(other, _)| **other == *name)
-        {
+        // A variable that is set again keeps its last value.
+        let mut context: Vec<(&str, Value)> = Vec::with_capacity(16);
+        let mut set = |name, value| match context.iter_mut().find(|(other, _)| *other == name) {
             Some((_, other)) => *other = value,
-            None => context.push((name.into(), value)),
+            None => context.push((name, value)),
         };
-        // What serde_json writes is JSON.
-        let read =
-            |json: &serde_json::Value| Value::from_json(&json.to_string()).unwrap_or_else(|_| Value::none());
-        for (name, token) in &self.options.special_tokens {
-            set(name, read(token));
+        for (name, json) in &self.variables {
+            // What serde_json writes is JSON.
+            set(name, Value::from_json(json).unwrap_or_else(|_| Value::none()));
         }
-        if self.options.history_thinking == HistoryThinking::Keep {
-            KEEP_THINKING.iter().for_each(|(name, value)| set(name, (*value).into()));
-        }
-        self.options.args.iter().for_each(|(name, value)| set(name, read(value)));
         chat.arguments.iter().for_each(|(name, value)| set(name, value.clone()));
         if let Some(thinking) = thinking {
             set("enable_thinking", thinking.into());
@@ -490,7 +493,7 @@ impl ChatRenderer {
                 }
                 Some(token) if !self.tokens.contains(token) => {
                     return Err(unusable(format!(
-                        "`final_stop` \"{token}\" is no added token of the tokenizer"
+                        "`final_stop` \"{token}\" is not an added token of the tokenizer"
                     )));
                 }
                 None if !rule.last_closed && self.options.final_stop.is_none() => {

@@ -36,17 +36,19 @@ struct FunctionSlots {
     captured: bool,
 }
 
-/// Resolves the names of a template. `body` is that of the root function.
-pub(crate) fn resolve(body: Vec<Stmt>) -> Result<Function, TemplateError> {
-    let mut resolver = Resolver { levels: Vec::new(), functions: Vec::new() };
+/// Resolves the names of a template. `body` is that of the root function. Also returns the names of the variables that the
+/// template does not define itself.
+pub(crate) fn resolve(body: Vec<Stmt>) -> Result<(Function, BTreeSet<Arc<str>>), TemplateError> {
+    let mut resolver = Resolver { levels: Vec::new(), functions: Vec::new(), globals: BTreeSet::new() };
     let mut function = Function { name: "template".into(), body, ..Function::default() };
     resolver.function(&mut function, false)?;
-    Ok(function)
+    Ok((function, resolver.globals))
 }
 
 struct Resolver {
     levels: Vec<Level>,
     functions: Vec<FunctionSlots>,
+    globals: BTreeSet<Arc<str>>,
 }
 
 impl Resolver {
@@ -189,7 +191,10 @@ impl Resolver {
             let slot = self.slot(level, &name);
             let load = match origin {
                 Origin::Parameter => continue,
-                Origin::Global => Load::Global(name),
+                Origin::Global => {
+                    self.globals.insert(name.clone());
+                    Load::Global(name)
+                }
                 Origin::Undefined => Load::Undefined,
                 Origin::Outer(outer) => {
                     let up = (function - self.levels[outer].function) as u32;

@@ -1,5 +1,6 @@
 //! A compiled template, and what it renders.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -139,6 +140,8 @@ pub struct Rendered {
 pub struct Template {
     root: Function,
     generation: bool,
+    /// The names of the variables that the template does not define itself.
+    globals: BTreeSet<Arc<str>>,
 }
 
 impl Template {
@@ -146,12 +149,18 @@ impl Template {
     pub fn compile(source: &str) -> Result<Template, TemplateError> {
         let body = crate::parse::parse(source)?;
         let generation = crate::scope::has_generation(&body);
-        Ok(Template { root: crate::scope::resolve(body)?, generation })
+        let (root, globals) = crate::scope::resolve(body)?;
+        Ok(Template { root, generation, globals })
     }
 
     /// Whether the template has `generation` blocks.
     pub fn has_generation_blocks(&self) -> bool {
         self.generation
+    }
+
+    /// Whether the template may read the variable `name` of its context.
+    pub fn reads(&self, name: &str) -> bool {
+        self.globals.contains(name)
     }
 
     /// The texts that the template writes itself: those outside of tags, and strings in expressions.
@@ -164,7 +173,7 @@ impl Template {
     /// Renders the template with the variables `context`.
     pub fn render(
         &self,
-        context: &[(Arc<str>, Value)],
+        context: &[(&str, Value)],
         options: &RenderOptions,
     ) -> Result<Rendered, TemplateError> {
         Evaluator::render(&self.root, context, options)
@@ -179,7 +188,7 @@ mod tests {
 
     fn try_render(template: &str, context: &str) -> Result<Rendered, TemplateError> {
         let mut context = Value::from_json(context).unwrap();
-        let mut variables: Vec<(Arc<str>, Value)> = Vec::new();
+        let mut variables: Vec<(&str, Value)> = Vec::new();
         for (name, value) in context.as_map_mut().unwrap().iter_mut() {
             if name == "messages" {
                 value.update_list(|messages| {
@@ -189,7 +198,7 @@ mod tests {
                     }
                 });
             }
-            variables.push((name.into(), value.clone()));
+            variables.push((name, value.clone()));
         }
         let options = RenderOptions { now: Some(1_735_786_800), fuel: 200_000, max_output: 1 << 20 };
         Template::compile(template)?.render(&variables, &options)

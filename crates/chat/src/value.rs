@@ -197,14 +197,33 @@ impl TextBuilder {
         self.text.len()
     }
 
-    pub(crate) fn finish(self) -> Text {
+    /// Appends another text as [`push_in_turn`](Self::push_in_turn) does.
+    pub(crate) fn append_in_turn(&mut self, other: &TextBuilder, turn: u32) {
+        let mut start = 0;
+        for (end, mark) in &other.runs {
+            let mark = if mark.turn == NO_TURN { Mark { turn, ..*mark } } else { *mark };
+            self.push(other.text.get(start..*end as usize).unwrap_or_default(), mark);
+            start = *end as usize;
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.text.clear();
+        self.runs.clear();
+    }
+
+    pub(crate) fn to_text(&self) -> Text {
         let marks = match self.runs.as_slice() {
             [] => Marks::One(Mark::TEMPLATE),
             [(_, mark)] => Marks::One(*mark),
-            _ => Marks::Many(self.runs.into()),
+            runs => Marks::Many(runs.into()),
         };
         let end = u32::try_from(self.text.len()).unwrap_or(u32::MAX);
-        Text { buffer: self.text.into(), start: 0, end, marks }
+        Text { buffer: self.text.as_str().into(), start: 0, end, marks }
+    }
+
+    pub(crate) fn finish(self) -> Text {
+        self.to_text()
     }
 }
 

@@ -146,7 +146,7 @@ fn the_next_marker_closes_a_turn_that_nothing_else_closes() {
     // Nothing is appended to a chat that ends with a question.
     let open = chat(&[("user", "U1"), ("assistant", "A1"), ("user", "U2")]);
     assert!(render(NEXT_ROLE, stop("<|user|>"), &open).text.ends_with("\nU2"));
-    assert!(unusable(NEXT_ROLE, stop("<|stop|>")).contains("is no added token"));
+    assert!(unusable(NEXT_ROLE, stop("<|stop|>")).contains("is not an added token"));
     assert!(unusable(MARKS, stop("<|im_end|>")).contains("closes the last turn"));
     assert!(unusable(MARKS_TRAINING, stop("<|im_end|>")).contains("generation blocks"));
     assert!(ChatRenderer::new(MARKS, stop("none")).is_ok());

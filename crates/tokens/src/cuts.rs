@@ -18,7 +18,7 @@ use crate::outline::type_of;
 const MAX_DFA_BYTES: usize = 4 << 10;
 
 /// The character that byte-level vocabularies write for a space.
-const BYTE_LEVEL_SPACE: char = 'Ġ';
+pub(crate) const BYTE_LEVEL_SPACE: char = 'Ġ';
 
 /// An added token in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -77,7 +77,7 @@ impl Chats {
             let unknown = template.literals().into_iter().flat_map(markers).find(|marker| !is_token(marker));
             if let Some(marker) = unknown.filter(|_| !recipe.allow_unknown_markers) {
                 let message =
-                    format!("the chat template writes {marker:?}, which is no token of the tokenizer");
+                    format!("the chat template writes {marker:?}, which is not a token of the tokenizer");
                 return Err(Error::usage(message).of_option("chat_template").help(
                     "use the template and the tokenizer of one model; if the marker is never written, \
                      `allow_unknown_markers` accepts it",

@@ -192,18 +192,16 @@ impl Engine for ByteLevel {
         out: &mut Vec<Range<u32>>,
     ) -> bool {
         let piece = text.get(range.clone()).unwrap_or_default();
-        let has_prefix = self.is_prefixed(piece);
-        if !self.normalizer.is_empty() {
-            // A space may be prepended after each added token in the piece.
-            if self.pre_tokenizer.add_prefix_space && !self.normalized.is_empty() {
-                return false;
-            }
-            let normalized = self.normalizer.normalize(piece, &mut scratch.buffers().normalizer);
-            if normalized.is_ok_and(|normalized| normalized != piece) {
-                return false;
-            }
+        // A space may be prepended after each added token in the normalized piece.
+        let may_add_spaces = self.pre_tokenizer.add_prefix_space && !self.normalized.is_empty();
+        if may_add_spaces && !self.normalizer.is_empty() {
+            return false;
         }
-        self.lengths.ranges(&WrittenPiece { text, range, has_prefix }, self.trim, ids, out)
+        let Some(changes) = self.normalizer.changes(piece, &mut scratch.buffers().normalizer) else {
+            return false;
+        };
+        let has_prefix = self.is_prefixed(piece);
+        self.lengths.ranges(&WrittenPiece { text, range, has_prefix, changes }, self.trim, ids, out)
     }
 
     fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use super::bpe::{InverseAlphabet, byte_alphabet};
 use super::char_bpe::byte_token;
+use super::normalizer::forms::{ByteOrigin, ComposedPart, normalized_len, origin};
 use crate::bpe_file::ParsedBpe;
-use crate::cuts::Trim;
+use crate::cuts::{BYTE_LEVEL_SPACE, Trim};
 use crate::outline::METASPACE;
 
 /// Tokens with larger ids have no length, so that the table of a file with huge ids stays small.
@@ -22,13 +23,22 @@ pub(super) struct WrittenPiece<'a> {
     pub(super) range: Range<usize>,
     /// Whether the piece, which does not start with a space, is written with one before it.
     pub(super) has_prefix: bool,
+    /// The parts of the piece that the normalizer changes.
+    pub(super) changes: Vec<ComposedPart>,
 }
 
 impl TokenLengths {
     /// Returns the lengths for a model over bytes.
     pub(super) fn of_bytes(model: &ParsedBpe) -> Self {
         let byte_of = InverseAlphabet::new(&byte_alphabet());
-        Self::new(model, |token| token.chars().map(|c| byte_of.get(Some(c)).map(|_| 1)).sum())
+        Self::new(model, |token| {
+            // Most tokens are a word of ASCII after a space.
+            let (space, word) = token.strip_prefix(BYTE_LEVEL_SPACE).map_or((0, token), |word| (1, word));
+            match word.bytes().all(|byte| byte.is_ascii_graphic()) {
+                true => Some(space + word.len()),
+                false => token.chars().map(|c| byte_of.get(Some(c)).map(|_| 1)).sum(),
+            }
+        })
     }
 
     /// Returns the lengths for a model over characters with byte fallback, whose text has spaces in place of
@@ -82,41 +92,57 @@ impl TokenLengths {
         ids: &[u32],
         out: &mut Vec<Range<u32>>,
     ) -> bool {
-        let WrittenPiece { text, range, has_prefix } = piece;
-        let is_inside_char = |at: usize| text.as_bytes().get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
+        let WrittenPiece { text, range, has_prefix, changes } = piece;
         let (before, prefix) = (out.len(), usize::from(*has_prefix));
-        let (mut at, end) = (0, range.len() + prefix);
-        out.reserve(ids.len());
-        for &id in ids {
+        let (mut at, mut is_known) = (0, true);
+        // The end of the piece as the model gets it, relative to its start.
+        let end = prefix + normalized_len(changes, range.len());
+        // The start of the character with a byte, and the end of the character before a byte.
+        let bytes = text.as_bytes();
+        let is_inside = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
+        let floor = |at: usize| if is_inside(at) { text.floor_char_boundary(at) } else { at };
+        let ceil = |at: usize| if is_inside(at) { text.ceil_char_boundary(at) } else { at };
+        let start_of = |at: usize| match origin(changes, at) {
+            ByteOrigin::Byte(at) => floor(range.start + at),
+            ByteOrigin::Char(char) => range.start + char.start,
+        };
+        let end_of = |at: usize| match origin(changes, at - 1) {
+            ByteOrigin::Byte(at) => ceil(range.start + at + 1),
+            ByteOrigin::Char(char) => range.start + char.end,
+        };
+        out.extend(ids.iter().map(|&id| {
             let length = usize::from(self.0.get(id as usize).copied().unwrap_or_default());
-            let next = at + length;
-            if length == 0 || next > end {
-                break;
+            is_known &= length != 0;
+            // Relative to the piece without the prefix.
+            let (first, next) = (at - at.min(prefix), (at + length).saturating_sub(prefix).max(1));
+            at += length;
+            match changes.is_empty() {
+                true => floor(range.start + first) as u32..ceil(range.start + next) as u32,
+                false => start_of(first) as u32..end_of(next) as u32,
             }
-            let mut token = range.start + at - at.min(prefix)..range.start + (next - prefix).max(1);
-            while is_inside_char(token.start) {
-                token.start -= 1;
-            }
-            while is_inside_char(token.end) {
-                token.end += 1;
-            }
-            if trim != Trim::Keeps && at < prefix {
-                // The first character of the token is the space before the piece.
-                let bytes = text.as_bytes().get(range.start..range.start + (next - prefix));
-                let bytes = bytes.unwrap_or_default();
-                let spaces = bytes.iter().rev().take_while(|byte| **byte == b' ').count();
-                let is_first = token.start == 0;
-                token = trim.trimmed(text, token, prefix, spaces + usize::from(bytes.is_empty()), is_first);
-            } else {
-                token = trim.spaces(text, token);
-            }
-            out.push(token.start as u32..token.end as u32);
-            at = next;
-        }
-        let is_whole = at == end && out.len() - before == ids.len();
-        if !is_whole {
+        }));
+        if !is_known || at != end {
             out.truncate(before);
+            return false;
         }
-        is_whole
+        if trim != Trim::Keeps {
+            for (at, token) in out.iter_mut().skip(before).enumerate() {
+                let range = token.start as usize..token.end as usize;
+                let trimmed = match ids.first() {
+                    // Its first character is the space before the piece.
+                    Some(&first) if at < prefix => {
+                        let is_only_space = self.0.get(first as usize) == Some(&1);
+                        let bytes = bytes.get(range.clone()).unwrap_or_default();
+                        let spaces = bytes.iter().rev().take_while(|byte| **byte == b' ').count();
+                        let spaces = if is_only_space { 1 } else { spaces };
+                        let is_first = range.start == 0;
+                        trim.trimmed(text, range, prefix, spaces, is_first)
+                    }
+                    _ => trim.spaces(text, range),
+                };
+                *token = trimmed.start as u32..trimmed.end as u32;
+            }
+        }
+        true
     }
 }

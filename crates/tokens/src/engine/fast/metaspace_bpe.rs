@@ -179,7 +179,8 @@ impl Engine for MetaspaceBpe {
         }
         let has_prefix = by_normalizer.as_ref().is_some_and(|normalizer| normalizer.prepends)
             || self.spaces.needs_prefix(piece, range.start == 0);
-        self.lengths.ranges(&WrittenPiece { text, range, has_prefix }, self.trim, ids, out)
+        let piece = WrittenPiece { text, range, has_prefix, changes: Vec::new() };
+        self.lengths.ranges(&piece, self.trim, ids, out)
     }
 
     fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {

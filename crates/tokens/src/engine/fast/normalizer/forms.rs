@@ -3,6 +3,7 @@
 //! The tables come from the same version of the crate that the reference uses. They are old (Unicode 9.0), and newer
 //! tables would give different characters. This module only finds the parts that need them.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use unicode_normalization_alignments::{IsNormalized, UnicodeNormalization, char as table, is_nfc_quick};
@@ -64,8 +65,26 @@ impl Form {
 
 /// Appends `text` in NFC to `out`, unless nothing in it may change. Returns whether it did.
 pub(super) fn write_nfc(text: &str, out: &mut String) -> bool {
+    let mut copied = 0;
+    each_unstable(text, |range| {
+        out.push_str(&text[copied..range.start]);
+        out.extend(text[range.clone()].nfc().map(|(c, _)| c));
+        copied = range.end;
+    });
+    if copied == 0 {
+        return false;
+    }
+    out.push_str(&text[copied..]);
+    true
+}
+
+/// Calls `each` with the ranges of `text` that NFC may change, in order. Each is normalized independently of the rest.
+fn each_unstable(text: &str, mut each: impl FnMut(Range<usize>)) {
+    if text.is_ascii() {
+        return;
+    }
     let bytes = text.as_bytes();
-    let (mut at, mut copied) = (0, 0);
+    let mut at = 0;
     // Start of the character before `at`, which may be part of a composition.
     let mut previous = 0;
     while let Some(&first) = bytes.get(at) {
@@ -91,22 +110,79 @@ pub(super) fn write_nfc(text: &str, out: &mut String) -> bool {
             }
             end += len;
         }
-        out.push_str(&text[copied..previous]);
-        out.extend(text[previous..end].nfc().map(|(c, _)| c));
-        copied = end;
+        each(previous..end);
         previous = end;
         at = end;
     }
-    if copied == 0 {
-        return false;
+}
+
+/// A part of a text that NFC has normalized.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(in crate::engine::fast) struct ComposedPart {
+    /// Start in the normalized text.
+    start: usize,
+    /// The part of the original text.
+    original: Range<usize>,
+    /// For each byte of the normalized part, the character of the original text that the reference aligns it with.
+    origins: Vec<Range<usize>>,
+}
+
+/// Returns the parts of `text` that NFC may change, in order.
+pub(super) fn composed_parts(text: &str) -> Vec<ComposedPart> {
+    let mut parts: Vec<ComposedPart> = Vec::new();
+    each_unstable(text, |original| {
+        let between = original.start - parts.last().map_or(0, |part| part.original.end);
+        let start = parts.last().map_or(0, |part| part.start + part.origins.len()) + between;
+        let mut origins = Vec::with_capacity(original.len());
+        let base = original.start;
+        let mut chars =
+            text[original.clone()].char_indices().map(|(at, c)| base + at..base + at + c.len_utf8());
+        // As `NormalizedString::transform`: a new character belongs to the one before it, and a composed one to its first.
+        let mut last = base..base;
+        for (c, change) in text[original.clone()].nfc() {
+            if change <= 0 {
+                last = chars.next().unwrap_or(last);
+            }
+            origins.extend(std::iter::repeat_n(last.clone(), c.len_utf8()));
+            for removed in chars.by_ref().take(change.min(0).unsigned_abs()) {
+                last = removed;
+            }
+        }
+        parts.push(ComposedPart { start, original, origins });
+    });
+    parts
+}
+
+/// Returns the length of the normalized text, given that of the original one.
+pub(in crate::engine::fast) fn normalized_len(parts: &[ComposedPart], original: usize) -> usize {
+    parts.last().map_or(original, |last| last.start + last.origins.len() + original - last.original.end)
+}
+
+/// The origin of a byte of a normalized text.
+pub(in crate::engine::fast) enum ByteOrigin {
+    /// This byte of the original text.
+    Byte(usize),
+    /// This character of the original text.
+    Char(Range<usize>),
+}
+
+/// Returns the origin of the byte `at` of a normalized text with these `parts`.
+pub(in crate::engine::fast) fn origin(parts: &[ComposedPart], at: usize) -> ByteOrigin {
+    let before = parts.partition_point(|part| part.start <= at);
+    let Some(part) = before.checked_sub(1).and_then(|last| parts.get(last)) else {
+        return ByteOrigin::Byte(at);
+    };
+    match part.origins.get(at - part.start) {
+        Some(char) => ByteOrigin::Char(char.clone()),
+        None => ByteOrigin::Byte(at - part.start - part.origins.len() + part.original.end),
     }
-    out.push_str(&text[copied..]);
-    true
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tokenizers::NormalizedString;
+    use tokenizers::tokenizer::normalizer::Range as NormalizedRange;
 
     use super::*;
 
@@ -144,13 +220,24 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(1024))]
 
         #[test]
-        fn partial_normalization_equals_whole_normalization(
+        fn partial_normalization_equals_whole_normalization_with_the_same_origins(
             text in prop_oneof![
                 any::<String>(),
                 "[ae\u{e9}\u{300}-\u{330}\u{591}-\u{5a0}\u{1100}\u{1161}\u{11a8}\u{ac00}\u{9bc}-\u{9d7}\u{fb1d}\u{958}\u{212b}\u{1d15e}\u{110ba}\u{2126} ]{0,12}",
             ],
         ) {
             prop_assert_eq!(nfc(&text), whole(&text));
+            let mut reference = NormalizedString::from(text.as_str());
+            reference.nfc();
+            let parts = composed_parts(&text);
+            for at in 0..reference.len() {
+                let expected = reference.convert_offsets(NormalizedRange::Normalized(at..at + 1)).unwrap();
+                let found = match origin(&parts, at) {
+                    ByteOrigin::Char(char) => char,
+                    ByteOrigin::Byte(at) => text.floor_char_boundary(at)..text.ceil_char_boundary(at + 1),
+                };
+                prop_assert_eq!(found, expected, "{} of {:?}", at, text);
+            }
             prop_assert_eq!(form(Form::Nfd, &text), text.nfd().map(|(c, _)| c).collect::<String>());
             prop_assert_eq!(form(Form::Nfkc, &text), text.nfkc().map(|(c, _)| c).collect::<String>());
             prop_assert_eq!(form(Form::Nfkd, &text), text.nfkd().map(|(c, _)| c).collect::<String>());

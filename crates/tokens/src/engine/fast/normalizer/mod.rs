@@ -5,7 +5,7 @@
 //! implement.
 
 mod bert;
-mod forms;
+pub(super) mod forms;
 mod precompiled;
 
 use serde_json::Value;
@@ -14,7 +14,7 @@ use tokenizers::{NormalizedString, Normalizer as _};
 use unicode_normalization_alignments::char::is_combining_mark;
 
 use self::bert::Bert;
-use self::forms::{Form, write_nfc};
+use self::forms::{ComposedPart, Form, composed_parts, write_nfc};
 use self::precompiled::Precompiled;
 use crate::charsmap::Charsmap;
 use crate::engine::guarded::guarded;
@@ -121,6 +121,14 @@ impl Normalizer {
     /// Returns whether the only steps, if any, are NFC.
     pub(super) fn is_nfc(&self) -> bool {
         self.steps.iter().all(|step| matches!(step, NormalizerStep::Nfc))
+    }
+
+    /// Returns the parts of `text` that the normalizer changes, in order. `None` if it changes `text` other than by NFC.
+    pub(super) fn changes(&self, text: &str, buffers: &mut NormalizerBuffers) -> Option<Vec<ComposedPart>> {
+        if self.is_nfc() {
+            return Some(if self.is_empty() { Vec::new() } else { composed_parts(text) });
+        }
+        self.normalize(text, buffers).is_ok_and(|normalized| normalized == text).then(Vec::new)
     }
 
     /// Returns whether every normalized text is at most a few times as long as the original.
