@@ -1102,6 +1102,15 @@ impl Value {
     }
 }
 
+/// Returns the position of the first byte that is not plain text of a JSON string.
+fn end_of_plain(bytes: &[u8]) -> Option<usize> {
+    let is_end = |byte: u8| (byte == b'"') | (byte == b'\\') | (byte < 0x20);
+    // Blocks without branches are vectorized.
+    let is_plain = |block: &&[u8]| !block.iter().fold(false, |found, byte| found | is_end(*byte));
+    let plain = bytes.chunks_exact(32).take_while(is_plain).count() * 32;
+    bytes.get(plain..)?.iter().position(|byte| is_end(*byte)).map(|at| plain + at)
+}
+
 struct JsonReader<'a> {
     text: &'a str,
     at: usize,
@@ -1244,7 +1253,7 @@ impl JsonReader<'_> {
         let mut owned: Option<String> = None;
         loop {
             let rest = &self.text[self.at..];
-            let Some(end) = rest.bytes().position(|byte| byte == b'"' || byte == b'\\' || byte < 0x20) else {
+            let Some(end) = end_of_plain(rest.as_bytes()) else {
                 self.at = self.text.len();
                 return Err(self.error("a string has no end"));
             };

@@ -370,7 +370,8 @@ impl DocumentConverter<'_> {
 /// Returns whether more than a quarter of the bytes are NUL or other control characters: binary data, or UTF-16 that is
 /// read as UTF-8, half of whose bytes are 0 or, for example in Cyrillic, 4.
 fn is_mostly_controls(text: &str) -> bool {
-    let is_control = |byte: &u8| (*byte < b' ' && !b"\t\n\r\x0c".contains(byte)) || *byte == 0x7f;
+    // A comparison with each bound, without a call: the loop is then vectorized.
+    let is_control = |byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1f | 0x7f);
     text.bytes().filter(is_control).count() > text.len() / 4
 }
 
