@@ -111,10 +111,14 @@ pub fn overlap_mask(ranges: &[Range<u32>], spans: &[Range<usize>]) -> Vec<u8> {
             first = ranges.partition_point(|range| range.end as usize <= span.start);
             end = ranges.partition_point(|range| (range.start as usize) < span.end);
         }
-        let tokens = mask.get_mut(first..end).unwrap_or_default().iter_mut();
-        for (value, range) in tokens.zip(ranges.iter().skip(first)) {
+        let tokens = mask.get_mut(first..end).unwrap_or_default();
+        if is_sorted {
+            tokens.fill(1);
+            continue;
+        }
+        for (value, range) in tokens.iter_mut().zip(ranges) {
             let overlaps = (range.start as usize) < span.end && range.end as usize > span.start;
-            *value |= u8::from(is_sorted || overlaps);
+            *value |= u8::from(overlaps);
         }
     }
     mask
@@ -122,7 +126,9 @@ pub fn overlap_mask(ranges: &[Range<u32>], spans: &[Range<usize>]) -> Vec<u8> {
 
 /// Returns whether ranges start and end in order.
 fn is_sorted(ranges: &[Range<u32>]) -> bool {
-    ranges.is_sorted_by(|a, b| a.start <= b.start && a.end <= b.end)
+    let is_before = |a: &Range<u32>, b: &Range<u32>| (a.start <= b.start) & (a.end <= b.end);
+    // Without branches, the loop is vectorized.
+    ranges.iter().zip(ranges.iter().skip(1)).fold(true, |sorted, (a, b)| sorted & is_before(a, b))
 }
 
 impl Tokenizer {

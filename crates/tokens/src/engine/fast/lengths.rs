@@ -94,34 +94,30 @@ impl TokenLengths {
     ) -> bool {
         let WrittenPiece { text, range, has_prefix, changes } = piece;
         let (before, prefix) = (out.len(), usize::from(*has_prefix));
-        let (mut at, mut is_known) = (0, true);
-        // The end of the piece as the model gets it, relative to its start.
-        let end = prefix + normalized_len(changes, range.len());
-        // The start of the character with a byte, and the end of the character before a byte.
         let bytes = text.as_bytes();
+        let is_ascii = bytes.get(range.clone()).is_some_and(<[u8]>::is_ascii);
         let is_inside = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
-        let floor = |at: usize| if is_inside(at) { text.floor_char_boundary(at) } else { at };
-        let ceil = |at: usize| if is_inside(at) { text.ceil_char_boundary(at) } else { at };
-        let start_of = |at: usize| match origin(changes, at) {
-            ByteOrigin::Byte(at) => floor(range.start + at),
-            ByteOrigin::Char(char) => range.start + char.start,
-        };
-        let end_of = |at: usize| match origin(changes, at - 1) {
-            ByteOrigin::Byte(at) => ceil(range.start + at + 1),
-            ByteOrigin::Char(char) => range.start + char.end,
-        };
-        out.extend(ids.iter().map(|&id| {
-            let length = usize::from(self.0.get(id as usize).copied().unwrap_or_default());
-            is_known &= length != 0;
-            // Relative to the piece without the prefix.
-            let (first, next) = (at - at.min(prefix), (at + length).saturating_sub(prefix).max(1));
-            at += length;
-            match changes.is_empty() {
-                true => floor(range.start + first) as u32..ceil(range.start + next) as u32,
-                false => start_of(first) as u32..end_of(next) as u32,
+        let floor = |at| if is_inside(at) { text.floor_char_boundary(at) } else { at };
+        let ceil = |at| if is_inside(at) { text.ceil_char_boundary(at) } else { at };
+        // Positions in the text of a token that starts and ends at these bytes of the piece as the model gets it.
+        let start = |at: usize| range.start + at.saturating_sub(prefix);
+        let end = |at: usize| range.start + at.saturating_sub(prefix).max(1);
+        let length = match changes.is_empty() {
+            true if is_ascii => self.consecutive(ids, out, start, end),
+            true => self.consecutive(ids, out, |at| floor(start(at)), |at| ceil(end(at))),
+            false => {
+                let start = |at: usize| match origin(changes, at.saturating_sub(prefix)) {
+                    ByteOrigin::Byte(at) => floor(range.start + at),
+                    ByteOrigin::Char(char) => range.start + char.start,
+                };
+                let end = |at: usize| match origin(changes, at.saturating_sub(prefix + 1)) {
+                    ByteOrigin::Byte(at) => ceil(range.start + at + 1),
+                    ByteOrigin::Char(char) => range.start + char.end,
+                };
+                self.consecutive(ids, out, start, end)
             }
-        }));
-        if !is_known || at != end {
+        };
+        if length != Some(prefix + normalized_len(changes, range.len())) {
             out.truncate(before);
             return false;
         }
@@ -144,5 +140,26 @@ impl TokenLengths {
             }
         }
         true
+    }
+
+    /// Appends the ranges of the `ids` of a piece. `start_of` and `end_of` map the bytes at which a token starts and ends to
+    /// positions in the text. Returns the length of the piece; `None` if that of a token is unknown.
+    #[inline(always)]
+    fn consecutive(
+        &self,
+        ids: &[u32],
+        out: &mut Vec<Range<u32>>,
+        start_of: impl Fn(usize) -> usize,
+        end_of: impl Fn(usize) -> usize,
+    ) -> Option<usize> {
+        let (mut at, mut is_known) = (0, true);
+        out.extend(ids.iter().map(|&id| {
+            let length = self.0.get(id as usize).copied().unwrap_or_default();
+            is_known &= length != 0;
+            let start = start_of(at);
+            at += usize::from(length);
+            start as u32..end_of(at) as u32
+        }));
+        is_known.then_some(at)
     }
 }
