@@ -17,6 +17,9 @@ pub(crate) type Result<T> = std::result::Result<T, TemplateError>;
 /// Nested statements, expressions and calls deeper than this are refused.
 const MAX_EVAL_DEPTH: u32 = 400;
 
+/// Bytes that are allocated for the output before there is any.
+const FIRST_OUTPUT: usize = 4 << 10;
+
 /// The sandbox of Jinja2 refuses longer ranges.
 const MAX_RANGE: usize = 100_000;
 
@@ -165,7 +168,7 @@ impl<'t> Evaluator<'t> {
             macros: Vec::new(),
             loops: Vec::new(),
             serial: 0,
-            out: vec![TextBuilder::default()],
+            out: vec![TextBuilder { text: String::with_capacity(FIRST_OUTPUT), runs: Vec::new() }],
             spare: Vec::new(),
             turn: NO_TURN,
             index_var: None,

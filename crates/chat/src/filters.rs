@@ -11,7 +11,8 @@ use crate::eval::{
     unsupported,
 };
 use crate::methods::{
-    capitalize, is_lower, is_upper, map_chars, optional_int, optional_text, split_lines, strip,
+    capitalize, is_alphanumeric, is_lower, is_upper, map_chars, optional_int, optional_text, split_lines,
+    strip,
 };
 use crate::parse::is_space;
 use crate::value::{
@@ -632,7 +633,7 @@ impl Evaluator<'_> {
             Filter::Wordcount => {
                 let [] = args.bind(name, [], 0)?;
                 let text = self.text_of(&value)?;
-                let is_word = |c: char| c.is_alphanumeric() || c == '_';
+                let is_word = |c: char| is_alphanumeric(c) || c == '_';
                 Value::int(text.as_str().split(|c| !is_word(c)).filter(|word| !word.is_empty()).count())
             }
             Filter::Filesizeformat => {

@@ -1,6 +1,9 @@
 //! Methods of strings, lists and mappings, and the formatting of strings, as in Python.
 
-use std::sync::Arc;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, LazyLock};
+
+use regex_syntax::hir::{Class, Hir, HirKind};
 
 use crate::ErrorKind;
 use crate::eval::{CallArgs, Evaluator, Number, Result, as_int, error, number, type_error, unsupported};
@@ -138,6 +141,29 @@ pub(crate) fn attribute_kind(object: &Value, name: &str) -> Attribute {
     } else {
         Attribute::None
     }
+}
+
+/// The characters of the categories of letters. The standard library also counts vowel signs and others as alphabetic.
+static LETTERS: LazyLock<Vec<RangeInclusive<char>>> =
+    LazyLock::new(|| match regex_syntax::parse(r"\p{L}").map(Hir::into_kind) {
+        Ok(HirKind::Class(Class::Unicode(letters))) => {
+            letters.ranges().iter().map(|range| range.start()..=range.end()).collect()
+        }
+        _ => Vec::new(),
+    });
+
+/// Python's `isalpha` of a character.
+fn is_letter(c: char) -> bool {
+    if c.is_ascii() {
+        return c.is_ascii_alphabetic();
+    }
+    let first = LETTERS.partition_point(|range| *range.end() < c);
+    LETTERS.get(first).is_some_and(|range| range.contains(&c))
+}
+
+/// Python's `isalnum` of a character.
+pub(crate) fn is_alphanumeric(c: char) -> bool {
+    is_letter(c) || c.is_numeric()
 }
 
 impl Evaluator<'_> {
@@ -411,8 +437,8 @@ impl Evaluator<'_> {
                 }
                 (!string.is_empty() && string.bytes().all(|byte| byte.is_ascii_digit())).into()
             }
-            "isalpha" => (!string.is_empty() && string.chars().all(char::is_alphabetic)).into(),
-            "isalnum" => (!string.is_empty() && string.chars().all(char::is_alphanumeric)).into(),
+            "isalpha" => (!string.is_empty() && string.chars().all(is_letter)).into(),
+            "isalnum" => (!string.is_empty() && string.chars().all(is_alphanumeric)).into(),
             "islower" => is_lower(string).into(),
             "isupper" => is_upper(string).into(),
             "istitle" => {

@@ -264,6 +264,11 @@ mod tests {
                 "{% if []|select('odd') %}T{% endif %}{{ 'a\nb\n\nc'|indent(2) }} {{ 42.55|round(1,'floor') }} {{ '42.9'|int }}",
                 "Ta\n  b\n\n  c 42.5 42",
             ),
+            // Vowel signs and circled letters are not letters.
+            (
+                "{{ 'कि'.isalpha() }} {{ 'क'.isalpha() }} {{ 'Ⓐ'.isalnum() }} {{ 'é5Ⅷ²'.isalnum() }} {{ 'कि कि'|wordcount }}",
+                "False True False True 2",
+            ),
             ("{{ strftime_now('%d %B %Y, %-H:%M') }}", "02 January 2025, 3:00"),
             ("{{ [1]|select('odd')|length }}", "Type"),
             ("{{ [].append(1) }}", "Undefined"),

@@ -181,8 +181,9 @@ impl TextBuilder {
     }
 
     pub(crate) fn push_text(&mut self, text: &Text) {
-        for (piece, mark) in text.pieces() {
-            self.push(piece, mark);
+        match text.uniform() {
+            Some(mark) => self.push(text.as_str(), mark),
+            None => text.pieces().for_each(|(piece, mark)| self.push(piece, mark)),
         }
     }
 

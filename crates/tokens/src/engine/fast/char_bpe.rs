@@ -92,7 +92,7 @@ pub(super) fn byte_token(byte: u8) -> String {
 /// The pairs of characters that merges may join.
 pub(super) struct Neighbors {
     /// For each ASCII character, the ASCII characters that may follow it.
-    ascii: Vec<u128>,
+    ascii: Box<[[u64; 2]; 128]>,
     /// Bitmap of hashes of pairs with a non-ASCII character, so a pair may be included by a hash collision.
     others: Vec<u64>,
     /// Whether characters are never joined with the space after them.
@@ -101,8 +101,11 @@ pub(super) struct Neighbors {
 
 impl Neighbors {
     fn new(model: &ParsedBpe) -> Self {
-        let mut neighbors =
-            Self { ascii: vec![0; 128], others: vec![0; (1 << HASH_BITS) / 64], cuts_before_spaces: false };
+        let mut neighbors = Self {
+            ascii: Box::new([[0; 2]; 128]),
+            others: vec![0; (1 << HASH_BITS) / 64],
+            cuts_before_spaces: false,
+        };
         // Characters adjacent inside one half are joined by other merges.
         for merge in &model.merges {
             let (left, right) = (model.vocab.token(merge.left), model.vocab.token(merge.right));
@@ -111,7 +114,7 @@ impl Neighbors {
             };
             let (left, right) = (plain(u32::from(left)), plain(u32::from(right)));
             match neighbors.ascii.get_mut(left as usize) {
-                Some(followers) if right < 128 => *followers |= 1 << right,
+                Some(followers) if right < 128 => followers[right as usize / 64] |= 1 << (right % 64),
                 _ => {
                     let (word, bit) = place(left, right);
                     neighbors.others[word] |= bit;
@@ -123,17 +126,37 @@ impl Neighbors {
 
     fn cut_before_spaces(&mut self) {
         self.cuts_before_spaces = true;
-        self.ascii.iter_mut().for_each(|followers| *followers &= !(1 << SPACE));
+        self.ascii.iter_mut().for_each(|followers| followers[0] &= !(1 << SPACE));
     }
 
     /// Returns whether a merge may join two adjacent characters, given as returned by [`next`](Self::next).
     #[inline(always)]
     pub(super) fn may_join(&self, left: u32, right: u32) -> bool {
         if left < 128 && right < 128 {
-            return self.ascii[left as usize] >> right & 1 != 0;
+            return self.joins_ascii(left as usize, right as usize);
         }
         let (word, bit) = place(left, right);
         self.others[word] & bit != 0 && !(self.cuts_before_spaces && right == SPACE)
+    }
+
+    #[inline(always)]
+    fn joins_ascii(&self, left: usize, right: usize) -> bool {
+        self.ascii[left][right / 64] >> (right % 64) & 1 != 0
+    }
+
+    /// Returns the positions in a text of ASCII where nothing is joined, as bits. Returns 0 if there are others.
+    #[inline(always)]
+    pub(super) fn ends_in<const N: usize>(&self, text: &[u8; N]) -> u64 {
+        if !text.is_ascii() {
+            return 0;
+        }
+        let mut ends = 0;
+        // Without branches: most ends of words are hard to predict.
+        for at in 1..N {
+            let [left, right] = [text[at - 1], text[at]].map(|byte| usize::from(byte & 127));
+            ends |= u64::from(!self.joins_ascii(left, right)) << at;
+        }
+        ends
     }
 
     /// Returns the character at `at`, which must not be the end of the text, and its length in bytes.

@@ -94,33 +94,48 @@ impl MetaspaceBpe {
     }
 
     fn words(&self, bytes: &[u8], words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), EngineStop> {
-        if bytes.is_empty() {
-            return Ok(());
+        let mut start = 0;
+        while start < bytes.len() {
+            let window = bytes.get(start..).and_then(|rest| rest.first_chunk::<MAX_GROUP_BYTES>());
+            let ends = window.map_or(0, |window| self.bpe.neighbors().ends_in(window));
+            start = match ends {
+                0 => self.group(bytes, start, words, out)?,
+                ends => words.append_words(&self.bpe, bytes, start, ends, out)?,
+            };
         }
+        Ok(())
+    }
+
+    /// Appends the ids of the words that start at byte `start`: one, or several in [`MAX_GROUP_BYTES`]. Returns their end.
+    fn group(
+        &self,
+        bytes: &[u8],
+        start: usize,
+        words: &mut WordCache,
+        out: &mut Vec<u32>,
+    ) -> Result<usize, EngineStop> {
         let neighbors = self.bpe.neighbors();
-        // The bits of `ends` are the ends of consecutive words that start at `start`, relative to it.
-        let (mut start, mut ends) = (0, 0u64);
-        let (mut before, mut at) = Neighbors::next(bytes, 0);
+        // The bits are the ends of the words, relative to their start.
+        let mut ends = 0u64;
+        let (mut before, len) = Neighbors::next(bytes, start);
+        let mut at = start + len;
         loop {
             let next = (at < bytes.len()).then(|| Neighbors::next(bytes, at));
             if next.is_none_or(|(char, _)| !neighbors.may_join(before, char)) {
-                if at - start >= MAX_GROUP_BYTES && ends != 0 {
-                    start = words.append_words(&self.bpe, bytes, start, ends, out)?;
-                    ends = 0;
-                }
-                if at - start >= MAX_GROUP_BYTES {
-                    words.append(&self.bpe, bytes, start, at, out)?;
-                    start = at;
-                } else {
+                if at - start < MAX_GROUP_BYTES {
                     ends |= 1 << (at - start);
+                } else if ends == 0 {
+                    words.append(&self.bpe, bytes, start, at, out)?;
+                    return Ok(at);
+                }
+                if next.is_none() || at - start >= MAX_GROUP_BYTES {
+                    return Ok(words.append_words(&self.bpe, bytes, start, ends, out)?);
                 }
             }
-            let Some((char, len)) = next else { break };
+            let Some((char, len)) = next else { return Ok(at) };
             before = char;
             at += len;
         }
-        words.append_words(&self.bpe, bytes, start, ends, out)?;
-        Ok(())
     }
 }
 
