@@ -24,6 +24,8 @@ mod build_id;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "convert")]
+pub mod export;
+#[cfg(feature = "convert")]
 pub mod options;
 #[cfg(feature = "convert")]
 pub mod pipeline;

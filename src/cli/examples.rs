@@ -101,6 +101,18 @@ Examples:
   A page with plots and examples, to open in a browser:
     dsconvert inspect photos-256 --html photos.html";
 
+/// `dsconvert export`
+pub(super) const EXPORT: &str = "\
+Examples:
+  The .bin and .idx of Megatron-LM:
+    dsconvert export tokens --to megatron --out megatron
+  Files of token ids for nanoGPT, and two for llm.c:
+    dsconvert export tokens --to tokens --out nanogpt
+    dsconvert export tokens --to tokens --layout llmc --parts 2 --out llmc
+  Tar files for WebDataset, and a folder for datasets.load_dataset:
+    dsconvert export photos-256 --to webdataset --parts 2 --out photos-tar
+    dsconvert export photos-256 --to hf --out photos-hf";
+
 /// `dsconvert man`
 pub(super) const MAN: &str = "\
 Examples:

@@ -7,6 +7,7 @@ mod bench;
 mod common;
 mod conversion_command;
 mod examples;
+mod export;
 mod flags;
 mod generate;
 mod headspace;
@@ -89,6 +90,9 @@ enum Command {
     /// Show or verify a dataset or a shard
     #[command(after_long_help = examples::INSPECT)]
     Inspect(inspect::Args),
+    /// Write the records of a dataset as files that other trainers read
+    #[command(after_long_help = examples::EXPORT)]
+    Export(export::Args),
     /// Print shell completions
     Completions(generate::CompletionArgs),
     /// Write manual pages
@@ -111,6 +115,7 @@ impl Command {
             Self::Text(args) => args.run.verbosity.is_quiet(),
             Self::Run(args) => args.verbosity.is_quiet(),
             Self::Merge(args) => args.verbosity.is_quiet(),
+            Self::Export(args) => args.quiet,
             _ => false,
         }
     }
@@ -170,6 +175,7 @@ fn execute(command: Command) -> Result<Ending> {
         Command::Merge(args) => parts::commit(&args),
         Command::Status(args) => parts::show_status(&args),
         Command::Inspect(args) => inspect::exec(&args),
+        Command::Export(args) => export::exec(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man(&args),
         Command::Bench(args) => bench::exec(&args),

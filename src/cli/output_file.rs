@@ -39,7 +39,7 @@ pub(super) fn check_output(option: &'static str, file: &Path, dataset: Option<&P
 }
 
 /// Refuses a file inside the directory `dataset`, which need not exist yet, or inside any other dataset.
-fn refuse_datasets(file: &Path, dataset: Option<&Path>) -> Result<()> {
+pub(super) fn refuse_datasets(file: &Path, dataset: Option<&Path>) -> Result<()> {
     // If a path cannot be resolved, opening or writing it reports the reason.
     // The link itself is in its folder, and its target may be elsewhere.
     let places = [real_path(folder_of(file)), real_path(file)].map(Result::ok);

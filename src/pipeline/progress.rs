@@ -99,12 +99,12 @@ impl Progress {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
     }
 
-    pub(super) fn planned(&self, files: u64, bytes: u64) {
+    pub(crate) fn planned(&self, files: u64, bytes: u64) {
         self.total_files.store(files, Relaxed);
         self.total_bytes.store(bytes, Relaxed);
     }
 
-    pub(super) fn done(&self, items: u64, source_bytes: u64, records: u64, rejected: u64) {
+    pub(crate) fn done(&self, items: u64, source_bytes: u64, records: u64, rejected: u64) {
         self.items.fetch_add(items, Relaxed);
         self.source_bytes.fetch_add(source_bytes, Relaxed);
         self.records.fetch_add(records, Relaxed);

@@ -164,6 +164,12 @@ impl Vocabulary {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// Returns the id of the token with the string `name`, as the tokenizer file has it.
+    pub(crate) fn id_of(&self, name: &str) -> Option<u32> {
+        let added = self.added.iter().find(|(_, (content, _))| content == name).map(|(id, _)| *id);
+        added.or_else(|| self.tokens.iter().find(|(_, token)| *token == name).map(|(id, _)| *id))
+    }
+
     /// Returns whether `id` is an added token, such as the end of a turn.
     pub(crate) fn is_added(&self, id: u32) -> bool {
         self.added.contains_key(&id)

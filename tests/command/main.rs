@@ -10,6 +10,7 @@ mod command_line;
 mod dataset_writer;
 mod determinism;
 mod exclude;
+mod export;
 mod failures;
 mod headspace;
 mod help;

@@ -113,7 +113,7 @@ impl Split {
 
 /// Returns the end of the block that starts with the first of `records` (not empty). A block ends with its row group or
 /// record batch, or before it exceeds `most_bytes` or [`BLOCK_RECORDS`]. It has at least one record.
-fn block_end(split: &Split, records: Range<u64>, most_bytes: u64) -> Result<u64> {
+pub(super) fn block_end(split: &Split, records: Range<u64>, most_bytes: u64) -> Result<u64> {
     let start = records.start;
     let most = records.end.min(start.saturating_add(BLOCK_RECORDS));
     let grouped = matches!(split.format(), Format::Parquet | Format::Arrow);

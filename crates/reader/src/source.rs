@@ -8,6 +8,7 @@ use dsconvert_dataset::sample::{Ids, Value};
 use dsconvert_dataset::schema::Schema;
 
 use crate::batch::{Lengths, Runs};
+use crate::iter::block_end;
 use crate::{Record, Split};
 
 /// Receiver of token ids, one for each record that was asked for: see [`RecordSource::lend_ids`].
@@ -109,6 +110,17 @@ pub trait RecordSource: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// Returns the end of the records that are best read together, starting with `start`, of about `most_bytes` stored
+    /// bytes: a reader of all records in order asks for one such block after another.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an index cannot be read.
+    fn block_end(&self, start: u64, most_bytes: u64) -> Result<u64> {
+        let _ = most_bytes;
+        Ok(self.lengths().records().min(start.saturating_add(1024)))
+    }
+
     /// Returns the same source for the child of a fork. It shares no lock with this one, because a thread of the parent
     /// may hold it.
     fn reopened(&self) -> Arc<dyn RecordSource>;
@@ -165,6 +177,10 @@ impl RecordSource for Split {
 
     fn lend_ids(&self, records: &[u64], field_index: usize, read: &mut ReadIds<'_>) -> Result<()> {
         self.lend_ids(records, field_index, read)
+    }
+
+    fn block_end(&self, start: u64, most_bytes: u64) -> Result<u64> {
+        block_end(self, start..self.len(), most_bytes)
     }
 
     fn reopened(&self) -> Arc<dyn RecordSource> {

@@ -84,8 +84,22 @@ impl Remote {
         self.url.as_path()
     }
 
+    /// Returns the prefix.
+    pub fn url(&self) -> &ObjectUrl {
+        &self.url
+    }
+
+    /// Returns the client of the store.
+    pub fn bucket(&self) -> &Bucket {
+        &self.bucket
+    }
+
     /// Returns the URL of the object called `name` under the prefix.
-    pub(crate) fn object(&self, name: &str) -> Result<ObjectUrl> {
+    ///
+    /// # Errors
+    ///
+    /// If `name` is not a plain relative path.
+    pub fn object(&self, name: &str) -> Result<ObjectUrl> {
         self.url.join(name)
     }
 
@@ -268,13 +282,11 @@ const UPLOAD_ATTEMPTS: usize = 5;
 impl Remote {
     /// Uploads the file `from` to the object called `name`. `expected` describes the content that was written to the
     /// file.
-    pub(crate) fn upload(
-        &self,
-        from: &Path,
-        name: &str,
-        expected: Option<&Written>,
-        stop: &Stop,
-    ) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or differs from `expected`, if the store refuses it, or after a stop request.
+    pub fn upload(&self, from: &Path, name: &str, expected: Option<&Written>, stop: &Stop) -> Result<()> {
         // The client retries single requests, but if the response to a whole upload is cut short, the upload fails.
         for _ in 1..UPLOAD_ATTEMPTS {
             match self.upload_once(from, name, expected, stop) {

@@ -28,7 +28,7 @@ mod rows;
 #[cfg(feature = "parquet")]
 pub mod thrift;
 #[cfg(feature = "parquet")]
-mod watched;
+pub mod watched;
 
 use std::fmt;
 use std::str::FromStr;

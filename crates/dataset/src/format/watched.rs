@@ -6,18 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::storage::NewFile;
 
 /// File passed to a library for writing.
-pub(super) struct WatchedFile {
+#[derive(Debug)]
+pub struct WatchedFile {
     file: NewFile,
     failure: WriteFailure,
 }
 
 /// Last failed write of a [`WatchedFile`].
 #[derive(Debug, Clone, Default)]
-pub(super) struct WriteFailure(Arc<Mutex<Option<io::Error>>>);
+pub struct WriteFailure(Arc<Mutex<Option<io::Error>>>);
 
 impl WriteFailure {
     /// Takes the failure; later calls return `None`.
-    pub(super) fn take(&self) -> Option<io::Error> {
+    pub fn take(&self) -> Option<io::Error> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -31,12 +32,14 @@ impl WriteFailure {
 }
 
 impl WatchedFile {
-    pub(super) fn new(file: NewFile) -> (Self, WriteFailure) {
+    /// Wraps `file`. The second value returns its failures.
+    pub fn new(file: NewFile) -> (Self, WriteFailure) {
         let failure = WriteFailure::default();
         (Self { file, failure: failure.clone() }, failure)
     }
 
-    pub(super) fn into_file(self) -> NewFile {
+    /// Returns the file.
+    pub fn into_file(self) -> NewFile {
         self.file
     }
 }

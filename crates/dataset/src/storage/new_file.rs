@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -144,6 +145,28 @@ impl NewFile {
 
     /// Makes the file durable under its final name.
     pub fn commit(self) -> Result<Written> {
+        self.end(true)
+    }
+
+    /// Replaces the first bytes of the file, which stood for what is known only at the end, and makes it durable under its
+    /// final name. The file is read again for its hash.
+    pub fn commit_with_start(mut self, start: &[u8]) -> Result<Written> {
+        let fail = |e| Error::io("write", &self.path, e);
+        self.drained.add(self.file.as_mut(), &self.temporary, &self.buffer).map_err(fail)?;
+        self.buffer.clear();
+        if let Some(file) = &self.file {
+            file.write_all_at(start, 0).map_err(fail)?;
+        }
+        let mut hash = Sha256::new();
+        let mut file = File::open(&self.temporary).map_err(fail)?;
+        let mut chunk = vec![0; BUFFER_BYTES];
+        loop {
+            match file.read(&mut chunk).map_err(fail)? {
+                0 => break,
+                count => hash.update(&chunk[..count]),
+            }
+        }
+        self.drained.hash = hash;
         self.end(true)
     }
 
@@ -372,6 +395,17 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"abc");
         assert_eq!(written.bytes, 3);
         assert_eq!(written.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn the_start_of_a_file_can_be_written_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let mut file = NewFile::create(&path).unwrap();
+        file.write_all(&[0; 2]).unwrap();
+        file.write_all(b"c").unwrap();
+        let written = file.commit_with_start(b"ab").unwrap();
+        assert_eq!((std::fs::read(&path).unwrap(), written), (b"abc".to_vec(), hash_file(&path).unwrap()));
     }
 
     #[test]

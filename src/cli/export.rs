@@ -1,0 +1,129 @@
+//! `dsconvert export`: writes the records of a dataset as files that other trainers read.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::builder::PossibleValuesParser;
+use indicatif::{HumanBytes, HumanDuration};
+
+use super::flags::with_flags;
+use super::progress::with_progress;
+use super::values::{parse, threads};
+use super::verbosity::Verbosity;
+use super::{Ending, output_file, print, signals};
+use crate::error::Result;
+use crate::export::{EXPORT_NAME, EndOfDocument, ExportFormat, ExportInput, ExportOptions, Layout, export};
+use crate::numbers::plural;
+use crate::options::Choice;
+use crate::printable::printable_path;
+use crate::reader::Dataset;
+use crate::storage::ObjectUrl;
+
+/// Arguments of `dsconvert export`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Directory or URL of a dataset
+    #[arg(value_name = "DATASET")]
+    dataset: PathBuf,
+
+    /// Format of the files
+    ///
+    /// tokens: flat files of token ids, as nanoGPT, llm.c and OLMo read them; --layout says which. megatron: the .bin and .idx
+    /// of Megatron-LM. megatron-bridge: packed rows with loss masks, in Parquet. webdataset: tar files of samples. hf: Parquet
+    /// files and a card, for `datasets.load_dataset`.
+    #[arg(long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(ExportFormat::WORDS))]
+    to: String,
+
+    /// Output directory or prefix in object storage; it must be empty or not exist
+    #[arg(short, long, value_name = "DIR")]
+    out: PathBuf,
+
+    /// Export only this split (repeatable) [default: all splits with records]
+    #[arg(long, value_name = "NAME")]
+    split: Vec<String>,
+
+    /// Divide each split into N files, or groups of files, of about the same size [default: 1; webdataset: 1 GiB each; hf: 500 MB each]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    parts: Option<u64>,
+
+    /// Layout of the format tokens [default: nanogpt]
+    ///
+    /// nanogpt: ids only, the end token after each document. llmc: a header, the end token before each document. olmo: ids
+    /// only, the end token after each document, and a list of the documents in a .csv.gz.
+    #[arg(long, value_name = "LAYOUT", value_parser = PossibleValuesParser::new(Layout::WORDS))]
+    layout: Option<String>,
+
+    /// Token that separates documents, for formats of token ids: auto, none, or the string or id of a token [default: auto]
+    ///
+    /// auto is the EOS token of the tokenizer that is recorded in the dataset. The token is added only to documents that do not
+    /// have it already.
+    #[arg(long, value_name = "TOKEN")]
+    eod: Option<String>,
+
+    /// Finish an interrupted export into this directory
+    #[arg(long)]
+    resume: bool,
+
+    /// Directory for files waiting to be uploaded, if --out is in object storage [default: the system's temporary directory]
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
+
+    /// Number of worker threads [default: number of cores]
+    #[arg(short = 'j', long, value_name = "N")]
+    threads: Option<usize>,
+
+    /// Print only errors
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+}
+
+/// Runs `dsconvert export`.
+pub(super) fn exec(args: &Args) -> Result<Ending> {
+    let started = Instant::now();
+    let watch = signals::watch()?;
+    let options = ExportOptions {
+        format: parse::<ExportFormat>("to", &args.to)?,
+        layout: args.layout.as_deref().map(|layout| parse::<Layout>("layout", layout)).transpose()?,
+        eod: args.eod.as_deref().map(EndOfDocument::from),
+        parts: args.parts,
+        out: args.out.clone(),
+        scratch: args.scratch.clone(),
+        threads: threads(args.threads)?,
+        resume: args.resume,
+    };
+    if !ObjectUrl::is_url(&args.out) {
+        let dataset = (!ObjectUrl::is_url(&args.dataset)).then_some(args.dataset.as_path());
+        output_file::refuse_datasets(&args.out.join(EXPORT_NAME), dataset).map_err(|e| e.of_option("out"))?;
+    }
+    let input = ExportInput::of(&Dataset::open(&args.dataset)?, &args.split)?;
+    let records: u64 = input.splits.iter().map(|split| split.source.lengths().records()).sum();
+    let verbosity = if args.quiet { Verbosity::Quiet } else { Verbosity::Normal };
+    let mut warn = |warning: String| {
+        if !args.quiet {
+            print::warning_between_redraws(&with_flags(&warning));
+        }
+    };
+    let outcome = with_progress(Some(records), verbosity, &watch, |progress, stop| {
+        export(&input, &options, &mut warn, progress, stop)
+    })?;
+    if !args.quiet {
+        let bytes: u64 = outcome.files.iter().map(|file| file.bytes).sum();
+        let what = format!(
+            "{} in {} ({})",
+            plural(outcome.records, "record"),
+            plural(outcome.files.len() as u64, "file"),
+            HumanBytes(bytes)
+        );
+        let text = match outcome.was_complete {
+            true => format!("the export is complete already: {what}\n"),
+            false => format!("exported {what} in {}\n", HumanDuration(started.elapsed())),
+        };
+        print::summary(&format!("{text}{}\n", listed_in(&args.out)), "the export is complete");
+    }
+    Ok(Ending::Success)
+}
+
+/// Says where the files are listed.
+fn listed_in(out: &Path) -> String {
+    format!("its files are listed in {}", printable_path(&out.join(EXPORT_NAME)))
+}

@@ -1,0 +1,154 @@
+//! What is exported: the records of splits, and the tokenizer that made their token ids.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::reader::{Dataset, RecordSource, Split};
+use crate::report::Vocabulary;
+use crate::schema::Schema;
+use crate::tokenizer_files::stored_tokenizer;
+
+/// The records of one split.
+#[derive(Debug, Clone)]
+pub struct ExportSplit {
+    /// Name, from which those of the files follow.
+    pub name: String,
+    /// The records.
+    pub source: Arc<dyn RecordSource>,
+    /// Stored bytes of the records, for the default number of files and the progress.
+    pub bytes: u64,
+}
+
+/// What is exported.
+#[derive(Debug)]
+pub struct ExportInput {
+    /// The splits, all with the same schema and at least one record each.
+    pub splits: Vec<ExportSplit>,
+    /// Identifier of the records.
+    pub fingerprint: String,
+    /// The tokenizer that made the token ids.
+    pub tokenizer: TokenizerFacts,
+    /// Number of documents that are divided among several packed rows.
+    pub cut_documents: u64,
+}
+
+/// What is known about the tokenizer that made the token ids.
+#[derive(Debug, Default)]
+pub struct TokenizerFacts {
+    /// Number of tokens, with added ones.
+    pub(crate) vocab_size: Option<u64>,
+    /// Largest id, with added tokens.
+    pub(crate) max_id: Option<u32>,
+    /// The EOS token: id and string.
+    pub(crate) eos: Option<(u32, String)>,
+    /// Whether the EOS token follows each document already.
+    pub(crate) adds_eos: bool,
+    /// The token that pads batches, if the tokenizer names one.
+    pub(crate) pad_id: Option<u32>,
+    vocabulary: Option<Vocabulary>,
+}
+
+impl ExportInput {
+    /// Describes the splits of `dataset` with the names `splits`, or all splits that have records.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such split, a split has no records, or the stored tokenizer cannot be read.
+    pub fn of(dataset: &Dataset, splits: &[String]) -> Result<Self> {
+        let selected: Vec<Split> = match splits {
+            [] => dataset.splits().filter(|split| !split.is_empty()).collect(),
+            names => names.iter().map(|name| dataset.split(name)).collect::<Result<_>>()?,
+        };
+        let empty = selected.iter().find(|split| split.is_empty());
+        if empty.is_some() || selected.is_empty() {
+            let what = match empty {
+                Some(split) => format!("split {:?} has no records", split.name()),
+                None => "the dataset has no records".to_owned(),
+            };
+            return Err(Error::usage(what).at_path(dataset.path()).help("name a split with records"));
+        }
+        let of_split = |split: Split| ExportSplit {
+            name: split.name().to_owned(),
+            bytes: split.info().map_or(0, |info| info.bytes),
+            source: split.into(),
+        };
+        let manifest = dataset.manifest();
+        Ok(Self {
+            splits: selected.into_iter().map(of_split).collect(),
+            fingerprint: manifest.fingerprint.clone(),
+            tokenizer: TokenizerFacts::of(dataset)?,
+            cut_documents: manifest.notes.get("packed_documents_cut").copied().unwrap_or(0),
+        })
+    }
+
+    /// Returns the schema of the records.
+    pub(super) fn schema(&self) -> Result<&Schema> {
+        let first = self.splits.first().map(|split| split.source.schema());
+        first.ok_or_else(|| Error::usage("there is no split to export"))
+    }
+}
+
+impl TokenizerFacts {
+    fn of(dataset: &Dataset) -> Result<Self> {
+        let manifest = dataset.manifest();
+        let Some(tokenizer) = &manifest.tokenizer else { return Ok(Self::default()) };
+        let small = |value: &Value| u32::try_from(value.as_u64()?).ok();
+        let eos = tokenizer
+            .get("eos")
+            .and_then(|eos| Some((small(eos.get("id")?)?, eos.get("token")?.as_str()?.to_owned())));
+        Ok(Self {
+            vocab_size: tokenizer.get("vocab_size").and_then(Value::as_u64),
+            max_id: tokenizer.get("max_id").and_then(small),
+            eos,
+            adds_eos: manifest.options.pointer("/tokenization/add_eos").and_then(Value::as_bool)
+                == Some(true),
+            pad_id: stored_tokenizer(dataset)?.and_then(|json| pad_id(&json)),
+            vocabulary: Vocabulary::of(dataset, None)?.ok(),
+        })
+    }
+
+    /// Returns the id of the token with the string `token`, or with that id.
+    pub(crate) fn id_of(&self, token: &str) -> Option<u32> {
+        let by_name = self.vocabulary.as_ref().and_then(|vocabulary| vocabulary.id_of(token));
+        let by_eos = || self.eos.as_ref().filter(|(_, name)| name == token).map(|(id, _)| *id);
+        by_name.or_else(by_eos).or_else(|| token.parse().ok())
+    }
+
+    /// Returns the number of ids that may occur, if it is known: the largest id and one.
+    pub(crate) fn cardinality(&self) -> Option<u64> {
+        let by_id = self.max_id.map(|id| u64::from(id) + 1);
+        by_id.into_iter().chain(self.vocab_size).max()
+    }
+}
+
+/// Returns the id that a `tokenizer.json` pads with, or that of a special token with a name such as `<pad>`.
+fn pad_id(json: &[u8]) -> Option<u32> {
+    #[derive(Deserialize)]
+    struct File {
+        #[serde(default)]
+        padding: Option<Padding>,
+        #[serde(default)]
+        added_tokens: Vec<Added>,
+    }
+    #[derive(Deserialize)]
+    struct Padding {
+        pad_id: u32,
+    }
+    #[derive(Deserialize)]
+    struct Added {
+        id: u32,
+        content: String,
+        #[serde(default)]
+        special: bool,
+    }
+    let file: File = serde_json::from_slice(json).ok()?;
+    let named = |token: &&Added| {
+        let letters: String = token.content.chars().filter(char::is_ascii_alphabetic).collect();
+        token.special && letters.eq_ignore_ascii_case("pad")
+    };
+    let by_name = || file.added_tokens.iter().find(named).map(|token| token.id);
+    file.padding.map(|padding| padding.pad_id).or_else(by_name)
+}

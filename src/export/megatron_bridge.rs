@@ -1,0 +1,173 @@
+//! Megatron-Bridge's packed sequences in Parquet: ids, loss masks and the starts of documents, one row per pack.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::builder::{Int8Builder, Int32Builder, ListBuilder};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::{WriterProperties, WriterVersion};
+use serde_json::{Value as Json, json};
+
+use super::documents::{check_text, pieces};
+use super::output::StagedFiles;
+use super::{
+    ExportFormat, ExportInput, ExportOptions, ExportSplit, Exporter, Part, entry, left_out, unused_fields,
+};
+use crate::error::{Error, Result};
+use crate::format::watched::{WatchedFile, WriteFailure};
+use crate::manifest::FileEntry;
+use crate::reader::Record;
+use crate::reader::loader::CU_SEQLENS;
+use crate::schema::ASSISTANT_MASKS;
+
+/// Rows of a row group, as in files that Megatron-Bridge writes.
+const GROUP_ROWS: usize = 500;
+
+/// Packed sequences of Megatron-Bridge.
+pub(super) struct MegatronBridge {
+    schema: SchemaRef,
+    packed: bool,
+    warnings: Vec<String>,
+}
+
+/// The file of a part.
+pub(super) struct BridgeFile {
+    name: String,
+    path: PathBuf,
+    writer: ArrowWriter<WatchedFile>,
+    failure: WriteFailure,
+}
+
+impl MegatronBridge {
+    pub(super) fn new(input: &ExportInput, options: &ExportOptions) -> Result<Self> {
+        let schema = input.schema()?;
+        check_text(input, ExportFormat::MegatronBridge)?;
+        if let Some(id) = input.tokenizer.max_id.filter(|id| i32::try_from(*id).is_err()) {
+            return Err(Error::usage(format!("the token id {id} does not fit in 32 bits with a sign")));
+        }
+        let packed = schema.index_of(CU_SEQLENS).is_some()
+            && input.splits.iter().any(|split| split.source.packed_length().is_some());
+        let fields = unused_fields(schema, &[CU_SEQLENS, ASSISTANT_MASKS]);
+        let mut warnings: Vec<String> = left_out(options.format, &fields).into_iter().collect();
+        if !packed {
+            warnings.push(
+                "the dataset is not packed, so each document is a row of its own; convert with `pack` to fill rows".to_owned(),
+            );
+        }
+        let list = |name: &str, ty: DataType| {
+            Field::new(name, DataType::List(Arc::new(Field::new("item", ty, true))), true)
+        };
+        let columns = vec![
+            list("input_ids", DataType::Int32),
+            list("loss_mask", DataType::Int8),
+            list("seq_start_id", DataType::Int32),
+        ];
+        Ok(Self { schema: Arc::new(ArrowSchema::new(columns)), packed, warnings })
+    }
+
+    /// Adds a row. The mask is shifted within each document: a token is trained on where it is the next one, so the last
+    /// token of a document predicts nothing.
+    fn add(&self, record: &Record, rows: &mut BridgeRows) -> Result<()> {
+        let ids = record.input_ids().ok_or_else(|| Error::corrupt("the record has no token ids"))?;
+        let masks = record.assistant_masks().map(|masks| masks.as_ref());
+        if masks.is_some_and(|masks: &[u8]| masks.len() != ids.len()) {
+            return Err(Error::corrupt("the record does not have one mark per token"));
+        }
+        let documents = match self.packed {
+            true => pieces(record, ids.len())?,
+            false => std::iter::once(0..ids.len()).collect(),
+        };
+        for id in ids.iter() {
+            let id = i32::try_from(id)
+                .map_err(|_| Error::corrupt(format!("the token id {id} exceeds 31 bits")))?;
+            rows.ids.values().append_value(id);
+        }
+        for document in documents {
+            let start =
+                i32::try_from(document.start).map_err(|_| Error::corrupt("the row has 2^31 tokens"))?;
+            rows.starts.values().append_value(start);
+            for next in document.start + 1..document.end {
+                let is_trained = masks.is_none_or(|masks| masks[next] != 0);
+                rows.masks.values().append_value(i8::from(is_trained));
+            }
+            rows.masks.values().append_value(0);
+        }
+        rows.ids.append(true);
+        rows.masks.append(true);
+        rows.starts.append(true);
+        Ok(())
+    }
+}
+
+/// Columns of rows.
+#[derive(Default)]
+struct BridgeRows {
+    ids: ListBuilder<Int32Builder>,
+    masks: ListBuilder<Int8Builder>,
+    starts: ListBuilder<Int32Builder>,
+}
+
+impl Exporter for MegatronBridge {
+    type Block = RecordBatch;
+    type Files = BridgeFile;
+
+    fn warnings(&self) -> Vec<String> {
+        self.warnings.clone()
+    }
+
+    fn described(&self) -> Json {
+        json!({})
+    }
+
+    fn encode(&self, split: &ExportSplit, records: Range<u64>) -> Result<RecordBatch> {
+        let ordinals: Vec<u64> = records.collect();
+        let mut rows = BridgeRows::default();
+        for record in split.source.get_many(&ordinals)? {
+            self.add(&record, &mut rows).map_err(|e| split.source.at_record(e, record.ordinal()))?;
+        }
+        let columns: Vec<ArrayRef> =
+            vec![Arc::new(rows.ids.finish()), Arc::new(rows.masks.finish()), Arc::new(rows.starts.finish())];
+        RecordBatch::try_new(Arc::clone(&self.schema), columns)
+            .map_err(|e| Error::internal("the rows do not fit their schema").caused_by(e))
+    }
+
+    fn create(&self, part: &Part<'_>, staged: &StagedFiles) -> Result<BridgeFile> {
+        let name = format!("{}.idx.parquet", part.stem());
+        let zstd = ZstdLevel::try_new(1).map_err(|e| Error::internal("no such zstd level").caused_by(e))?;
+        let properties = WriterProperties::builder()
+            .set_writer_version(WriterVersion::PARQUET_1_0)
+            .set_compression(Compression::ZSTD(zstd))
+            .set_created_by("dsconvert".to_owned())
+            .set_max_row_group_row_count(Some(GROUP_ROWS))
+            .build();
+        let file = staged.create(&name)?;
+        let path = file.path().to_owned();
+        let (file, failure) = WatchedFile::new(file);
+        let writer = ArrowWriter::try_new(file, Arc::clone(&self.schema), Some(properties));
+        let writer = writer.map_err(|e| failed(e, &failure, &path))?;
+        Ok(BridgeFile { name, path, writer, failure })
+    }
+
+    fn append(&self, file: &mut BridgeFile, block: RecordBatch) -> Result<()> {
+        file.writer.write(&block).map_err(|e| failed(e, &file.failure, &file.path))
+    }
+
+    fn close(&self, file: BridgeFile, _: &StagedFiles) -> Result<Vec<FileEntry>> {
+        let BridgeFile { name, path, writer, failure } = file;
+        let inner = writer.into_inner().map_err(|e| failed(e, &failure, &path))?;
+        Ok(vec![entry(name, inner.into_file().commit()?)])
+    }
+}
+
+/// Returns the error of a Parquet file at `path`, whose writes fail with `failure`.
+fn failed(error: ParquetError, failure: &WriteFailure, path: &Path) -> Error {
+    match failure.take() {
+        Some(cause) => Error::io("write", path, cause),
+        None => Error::internal("the rows cannot be written as parquet").at_path(path).caused_by(error),
+    }
+}
