@@ -76,6 +76,7 @@ impl PlaneConverter {
             && planes.luma.is_whole()
             && region.fits(width, height)
             && samples.is_ok_and(|samples| samples == out.len())
+            && planes.chroma.is_none_or(|[cb, cr]| cb.spread == cr.spread)
             && planes.chroma.iter().flatten().all(|plane| {
                 let (across, down) = plane.spread;
                 plane.is_whole()
@@ -311,5 +312,81 @@ fn to_planar_rgb(luma: &[u8], cb: &[u8], cr: &[u8], r: &mut [u8], g: &mut [u8], 
     let inputs = y_rest.iter().zip(cb_rest).zip(cr_rest);
     for ((((&y, &cb), &cr), r), (g, b)) in inputs.zip(r_rest).zip(g_rest.iter_mut().zip(b_rest)) {
         [*r, *g, *b] = ycbcr_to_rgb(y, cb, cr);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plane(samples: &[u8], width: usize, height: usize, spread: (usize, usize)) -> StoredPlane<'_> {
+        StoredPlane { samples, stride: width, left: 0, top: 0, width, height, spread }
+    }
+
+    #[test]
+    fn regions_are_parts_of_the_whole_in_either_order() {
+        let noise: Vec<u8> = (0..90 * 70u32).map(|n| (n * n * 13 + n * 5) as u8).collect();
+        for (width, height) in [(1, 1), (3, 5), (6, 4), (90, 70)] {
+            let half = (2, 2);
+            let chroma = plane(&noise[7..], width.div_ceil(2), height.div_ceil(2), half);
+            let planes =
+                StoredPlanes { luma: plane(&noise, width, height, (1, 1)), chroma: Some([chroma, chroma]) };
+            let mut converter = PlaneConverter::default();
+            let mut whole = vec![0; width * height * 3];
+            let all = Region::whole(width, height);
+            converter.convert(&planes, all, PixelFormat::Rgb, &mut whole).unwrap();
+            for (left, top) in [(0, 0), (width / 2, height / 3), (width - 1, height - 1)] {
+                let region = Region { left, top, width: width - left, height: height - top };
+                let area = region.width * region.height;
+                let (mut part, mut separate) = (vec![0; area * 3], vec![0; area * 3]);
+                converter.convert(&planes, region, PixelFormat::Rgb, &mut part).unwrap();
+                converter.convert_to_planes(&planes, region, &mut separate).unwrap();
+                for n in 0..area {
+                    let (x, y) = (left + n % region.width, top + n / region.width);
+                    for c in 0..3 {
+                        assert_eq!(part[n * 3 + c], whole[(y * width + x) * 3 + c]);
+                        assert_eq!(separate[c * area + n], part[n * 3 + c]);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unsound_planes_are_declined() {
+        let samples = [0; 16];
+        let gray = |luma| StoredPlanes { luma, chroma: None };
+        let convert = |planes: StoredPlanes<'_>, region, format, length| {
+            PlaneConverter::default().convert(&planes, region, format, &mut vec![0; length])
+        };
+        let whole = Region::whole(4, 4);
+        let luma = plane(&samples, 4, 4, (1, 1));
+        assert_eq!(convert(gray(luma), whole, PixelFormat::Gray, 16), Ok(()));
+        assert!(convert(gray(luma), whole, PixelFormat::Gray, 15).is_err());
+        assert!(convert(gray(luma), whole, PixelFormat::Cmyk, 64).is_err());
+        assert!(convert(gray(luma), Region { left: 1, ..whole }, PixelFormat::Gray, 16).is_err());
+        for unsound in [
+            StoredPlane { samples: &samples[1..], ..luma },
+            StoredPlane { stride: 3, ..luma },
+            StoredPlane { stride: usize::MAX, ..luma },
+            StoredPlane { top: 1, ..luma },
+            StoredPlane { width: 0, ..luma },
+            StoredPlane { spread: (2, 2), ..luma },
+        ] {
+            assert!(convert(gray(unsound), whole, PixelFormat::Gray, 16).is_err(), "{unsound:?}");
+        }
+        for unsound in [
+            plane(&samples, 3, 2, (2, 2)),
+            plane(&samples, 2, 3, (2, 2)),
+            plane(&samples, 1, 1, (4, 4)),
+            plane(&samples, 4, 4, (1, 1)),
+            plane(&samples[..3], 2, 2, (2, 2)),
+        ] {
+            let chroma = Some([plane(&samples, 2, 2, (2, 2)), unsound]);
+            assert!(
+                convert(StoredPlanes { luma, chroma }, whole, PixelFormat::Rgb, 48).is_err(),
+                "{unsound:?}"
+            );
+        }
     }
 }

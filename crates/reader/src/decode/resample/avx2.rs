@@ -8,12 +8,10 @@ use pulp::x86::V3;
 
 use super::backend::{Backend, HORIZONTAL_SHIFT, VERTICAL_SHIFT};
 use super::portable::Portable;
-use super::weights::{GROUP, Weights};
+use super::weights::{GROUP, REACH, SAMPLES, WINDOW, Weights};
 
 /// Columns per step of the vertical pass.
 const COLUMNS: usize = 32;
-/// Samples per step of the horizontal pass.
-const SAMPLES: usize = 8;
 /// Weights per sample, if the weights of four samples or of two samples fill a group.
 const QUARTER: usize = GROUP / 4;
 const HALF: usize = GROUP / 2;
@@ -50,6 +48,7 @@ impl Backend for Avx2 {
     #[inline(always)]
     fn horizontal(self, row: &[i16], weights: &Weights, out: &mut [u8]) {
         match weights.stride {
+            QUARTER | HALF if !weights.is_narrow => Portable.horizontal(row, weights, out),
             QUARTER => self.few_taps::<QUARTER, { QUARTER * SAMPLES / GROUP }>(row, weights, out),
             HALF => self.few_taps::<HALF, { HALF * SAMPLES / GROUP }>(row, weights, out),
             GROUP => self.sums::<1>(row, weights, out),
@@ -67,16 +66,23 @@ fn columns_at(row: &[u8], x: usize) -> Option<__m256i> {
     Some(pulp::cast(*row))
 }
 
-/// Loads four values from `start` on.
+/// Loads four values of the window from `at` on.
 #[inline(always)]
-fn four_at(row: &[i16], start: usize) -> i64 {
-    row.get(start..).and_then(<[i16]>::first_chunk::<4>).map_or(0, |values| pulp::cast(*values))
+fn four_at(window: &[i16; WINDOW], at: usize) -> i64 {
+    let at = at % REACH;
+    match window[at..].first_chunk::<QUARTER>() {
+        Some(values) => pulp::cast(*values),
+        None => 0,
+    }
 }
 
-/// Loads eight values from `start` on.
+/// Loads eight values of the window from `at` on.
 #[inline(always)]
-fn eight_at(row: &[i16], start: usize) -> __m128i {
-    pulp::cast(row.get(start..).and_then(<[i16]>::first_chunk::<8>).copied().unwrap_or_default())
+fn eight_at(window: &[i16; WINDOW], at: usize) -> __m128i {
+    match window[at % REACH..].first_chunk::<HALF>() {
+        Some(values) => pulp::cast(*values),
+        None => pulp::cast([0i16; HALF]),
+    }
 }
 
 impl Avx2 {
@@ -147,18 +153,24 @@ impl Avx2 {
         groups: &[[i16; GROUP]; GROUPS],
     ) -> [u8; SAMPLES] {
         let V3 { avx, avx2, .. } = self.0;
+        // One window for all samples, so that their loads need no checks.
+        let first = starts[0].min(starts[SAMPLES - 1]);
+        let Some(window) = row.get(first..).and_then(<[i16]>::first_chunk::<WINDOW>) else {
+            return [0; SAMPLES];
+        };
         let mut sums = [avx._mm256_setzero_si256(); GROUPS];
         for k in 0..GROUPS {
             let values = if TAPS == QUARTER {
-                let at = &starts[(4 * k).min(4)..];
+                let at = |n: usize| starts[(4 * k + n) % SAMPLES].wrapping_sub(first);
                 avx._mm256_set_epi64x(
-                    four_at(row, at[3]),
-                    four_at(row, at[2]),
-                    four_at(row, at[1]),
-                    four_at(row, at[0]),
+                    four_at(window, at(3)),
+                    four_at(window, at(2)),
+                    four_at(window, at(1)),
+                    four_at(window, at(0)),
                 )
             } else {
-                avx._mm256_set_m128i(eight_at(row, starts[2 * k + 1]), eight_at(row, starts[2 * k]))
+                let at = |n: usize| starts[(2 * k + n) % SAMPLES].wrapping_sub(first);
+                avx._mm256_set_m128i(eight_at(window, at(1)), eight_at(window, at(0)))
             };
             sums[k] = avx2._mm256_madd_epi16(values, pulp::cast(groups[k]));
         }

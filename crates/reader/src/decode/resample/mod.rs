@@ -71,7 +71,7 @@ fn resample_with<B: Backend>(
     }
     // Weights count samples from the start of the row. Values left of `first` are never read.
     row.clear();
-    row.resize(end + across.stride, 0);
+    row.resize(end + across.stride.max(weights::WINDOW), 0);
     backend.run(Resample { backend, plane, across, down, columns: (first, end), row, out });
     Some(())
 }

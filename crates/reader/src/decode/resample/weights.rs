@@ -7,6 +7,13 @@ pub(super) const WEIGHT_BITS: u32 = 14;
 /// Number of weights in a group of the vector code. Incomplete groups are padded with zeros.
 pub(super) const GROUP: usize = 16;
 
+/// Samples per step of the vector code.
+pub(super) const SAMPLES: usize = 8;
+/// Source samples from the first sum of a step to the last, and those that the last one reads.
+pub(super) const WINDOW: usize = REACH + GROUP / 2;
+/// Limit of the distance between the first and the last sum of a step. A power of two.
+pub(super) const REACH: usize = 32;
+
 /// Returns the number of weights that are stored for a sum of `taps`: a quarter of a group, half of one, or whole groups.
 fn stored_weights(taps: usize) -> usize {
     match taps {
@@ -82,6 +89,9 @@ pub struct Weights {
     pub(super) stride: usize,
     /// The range of source samples that are read.
     pub(super) span: Range<usize>,
+    /// Whether the sums of every step start within [`REACH`] source samples, of which the first or the last sum starts at
+    /// the first.
+    pub(super) is_narrow: bool,
 }
 
 impl Weights {
@@ -97,6 +107,7 @@ impl Weights {
             taps: 1,
             stride,
             span: Range { start: usize::MAX, end: 0 },
+            is_narrow: false,
         };
         let per_sample = (1.0 / scale) as f32;
         let mut exact = vec![0.0; stride];
@@ -134,7 +145,7 @@ impl Weights {
             weights.taps = weights.taps.max(taps);
             weights.span = weights.span.start.min(start)..weights.span.end.max(start + taps);
         }
-        weights
+        weights.narrowed()
     }
 
     /// Returns the same weights for samples in reverse order.
@@ -145,6 +156,15 @@ impl Weights {
             values.extend_from_slice(weights);
         }
         self.values = values;
+        self.narrowed()
+    }
+
+    /// Sets `is_narrow`.
+    fn narrowed(mut self) -> Self {
+        self.is_narrow = self.starts.as_chunks::<SAMPLES>().0.iter().all(|step| {
+            let first = step[0].min(step[SAMPLES - 1]);
+            step.iter().all(|start| (first..first + REACH).contains(start))
+        });
         self
     }
 
@@ -166,6 +186,7 @@ impl Weights {
             taps: 1,
             stride,
             span: Range { start: usize::MAX, end: 0 },
+            is_narrow: false,
         };
         let (last, near_share) = (length.saturating_sub(1), if is_fancy { 3 } else { 4 });
         // One more, because the first or the last has no weight.
@@ -186,7 +207,7 @@ impl Weights {
             weights.taps = weights.taps.max(taps);
             weights.span = weights.span.start.min(start)..weights.span.end.max(start + taps);
         }
-        weights
+        weights.narrowed()
     }
 
     /// Returns the weights of sample `n`.
