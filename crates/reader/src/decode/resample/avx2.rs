@@ -8,7 +8,7 @@ use pulp::x86::V3;
 
 use super::backend::{Backend, HORIZONTAL_SHIFT, VERTICAL_SHIFT};
 use super::portable::Portable;
-use super::weights::{GROUP, REACH, SAMPLES, WINDOW, Weights};
+use super::weights::{GROUP, SAMPLES, SampleStep, WINDOW, Weights};
 
 /// Columns per step of the vertical pass.
 const COLUMNS: usize = 32;
@@ -47,13 +47,16 @@ impl Backend for Avx2 {
 
     #[inline(always)]
     fn horizontal(self, row: &[i16], weights: &Weights, out: &mut [u8]) {
-        match weights.stride {
-            QUARTER | HALF if !weights.is_narrow => Portable.horizontal(row, weights, out),
-            QUARTER => self.few_taps::<QUARTER, { QUARTER * SAMPLES / GROUP }>(row, weights, out),
-            HALF => self.few_taps::<HALF, { HALF * SAMPLES / GROUP }>(row, weights, out),
-            GROUP => self.sums::<1>(row, weights, out),
-            stride if stride == 2 * GROUP => self.sums::<2>(row, weights, out),
-            stride if stride == 3 * GROUP => self.sums::<3>(row, weights, out),
+        match (weights.stride, &weights.steps) {
+            (QUARTER, Some(steps)) => {
+                self.few_taps::<QUARTER, { QUARTER * SAMPLES / GROUP }>(row, weights, steps, out);
+            }
+            (HALF, Some(steps)) => {
+                self.few_taps::<HALF, { HALF * SAMPLES / GROUP }>(row, weights, steps, out);
+            }
+            (GROUP, _) => self.sums::<1>(row, weights, out),
+            (stride, _) if stride == 2 * GROUP => self.sums::<2>(row, weights, out),
+            (stride, _) if stride == 3 * GROUP => self.sums::<3>(row, weights, out),
             _ => Portable.horizontal(row, weights, out),
         }
     }
@@ -66,20 +69,19 @@ fn columns_at(row: &[u8], x: usize) -> Option<__m256i> {
     Some(pulp::cast(*row))
 }
 
-/// Loads four values of the window from `at` on.
+/// Loads four values of the window from `at` on. No index of 8 bits needs a check.
 #[inline(always)]
-fn four_at(window: &[i16; WINDOW], at: usize) -> i64 {
-    let at = at % REACH;
-    match window[at..].first_chunk::<QUARTER>() {
+fn four_at(window: &[i16; WINDOW], at: u8) -> i64 {
+    match window[usize::from(at)..].first_chunk::<QUARTER>() {
         Some(values) => pulp::cast(*values),
         None => 0,
     }
 }
 
-/// Loads eight values of the window from `at` on.
+/// Loads eight values like [`four_at`].
 #[inline(always)]
-fn eight_at(window: &[i16; WINDOW], at: usize) -> __m128i {
-    match window[at % REACH..].first_chunk::<HALF>() {
+fn eight_at(window: &[i16; WINDOW], at: u8) -> __m128i {
+    match window[usize::from(at)..].first_chunk::<HALF>() {
         Some(values) => pulp::cast(*values),
         None => pulp::cast([0i16; HALF]),
     }
@@ -126,13 +128,16 @@ impl Avx2 {
         self,
         row: &[i16],
         weights: &Weights,
+        steps: &[SampleStep],
         out: &mut [u8],
     ) {
         let (out_chunks, out_rest) = out.as_chunks_mut::<SAMPLES>();
-        let (start_chunks, start_rest) = weights.starts.as_chunks::<SAMPLES>();
+        let start_rest = weights.starts.as_chunks::<SAMPLES>().1;
         let groups = weights.values.as_chunks::<GROUP>().0.as_chunks::<GROUPS>().0;
-        for ((out, starts), groups) in out_chunks.iter_mut().zip(start_chunks).zip(groups) {
-            *out = self.few_tap_samples::<TAPS, GROUPS>(row, starts, groups);
+        for ((out, step), groups) in out_chunks.iter_mut().zip(steps).zip(groups) {
+            if let Some(window) = row.get(step.first..).and_then(<[i16]>::first_chunk) {
+                *out = self.few_tap_samples::<TAPS, GROUPS>(window, &step.offsets, groups);
+            }
         }
         let rest = weights.values.as_chunks::<TAPS>().0.iter().skip(out_chunks.len() * SAMPLES);
         for ((out, &start), weights) in out_rest.iter_mut().zip(start_rest).zip(rest) {
@@ -148,20 +153,15 @@ impl Avx2 {
     #[inline(always)]
     fn few_tap_samples<const TAPS: usize, const GROUPS: usize>(
         self,
-        row: &[i16],
-        starts: &[usize; SAMPLES],
+        window: &[i16; WINDOW],
+        offsets: &[u8; SAMPLES],
         groups: &[[i16; GROUP]; GROUPS],
     ) -> [u8; SAMPLES] {
         let V3 { avx, avx2, .. } = self.0;
-        // One window for all samples, so that their loads need no checks.
-        let first = starts[0].min(starts[SAMPLES - 1]);
-        let Some(window) = row.get(first..).and_then(<[i16]>::first_chunk::<WINDOW>) else {
-            return [0; SAMPLES];
-        };
         let mut sums = [avx._mm256_setzero_si256(); GROUPS];
         for k in 0..GROUPS {
             let values = if TAPS == QUARTER {
-                let at = |n: usize| starts[(4 * k + n) % SAMPLES].wrapping_sub(first);
+                let at = |n: usize| offsets[(4 * k + n) % SAMPLES];
                 avx._mm256_set_epi64x(
                     four_at(window, at(3)),
                     four_at(window, at(2)),
@@ -169,7 +169,7 @@ impl Avx2 {
                     four_at(window, at(0)),
                 )
             } else {
-                let at = |n: usize| starts[(2 * k + n) % SAMPLES].wrapping_sub(first);
+                let at = |n: usize| offsets[(2 * k + n) % SAMPLES];
                 avx._mm256_set_m128i(eight_at(window, at(1)), eight_at(window, at(0)))
             };
             sums[k] = avx2._mm256_madd_epi16(values, pulp::cast(groups[k]));
@@ -196,8 +196,11 @@ impl Avx2 {
         let values = avx2._mm256_srai_epi32::<{ HORIZONTAL_SHIFT as i32 }>(sum);
         // Clamped to 16 bits, then to 8.
         let words = avx2._mm256_packs_epi32(values, values);
-        let bytes: [[u8; 4]; 8] = pulp::cast(avx2._mm256_packus_epi16(words, words));
-        pulp::cast([bytes[0], bytes[4]])
+        let bytes = avx2._mm256_packus_epi16(words, words);
+        // Four bytes are at the start of each half.
+        let order = pulp::cast([0i32, 4, 0, 4, 0, 4, 0, 4]);
+        let samples: [[u8; SAMPLES]; 4] = pulp::cast(avx2._mm256_permutevar8x32_epi32(bytes, order));
+        samples[0]
     }
 
     /// Computes the horizontal pass, with weights in `GROUPS` groups.

@@ -9,10 +9,17 @@ pub(super) const GROUP: usize = 16;
 
 /// Samples per step of the vector code.
 pub(super) const SAMPLES: usize = 8;
-/// Source samples from the first sum of a step to the last, and those that the last one reads.
-pub(super) const WINDOW: usize = REACH + GROUP / 2;
-/// Limit of the distance between the first and the last sum of a step. A power of two.
-pub(super) const REACH: usize = 32;
+/// Source samples that the sums of a step may read: from any offset of 8 bits.
+pub(super) const WINDOW: usize = 256 + GROUP / 2;
+
+/// Where the sums of a step of [`SAMPLES`] samples start.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SampleStep {
+    /// The first source sample of all sums.
+    pub(super) first: usize,
+    /// The first source sample of each sum, counted from there.
+    pub(super) offsets: [u8; SAMPLES],
+}
 
 /// Returns the number of weights that are stored for a sum of `taps`: a quarter of a group, half of one, or whole groups.
 fn stored_weights(taps: usize) -> usize {
@@ -89,9 +96,8 @@ pub struct Weights {
     pub(super) stride: usize,
     /// The range of source samples that are read.
     pub(super) span: Range<usize>,
-    /// Whether the sums of every step start within [`REACH`] source samples, of which the first or the last sum starts at
-    /// the first.
-    pub(super) is_narrow: bool,
+    /// The steps of the vector code, without an incomplete last one; `None` if the sums of a step are too far apart.
+    pub(super) steps: Option<Vec<SampleStep>>,
 }
 
 impl Weights {
@@ -107,7 +113,7 @@ impl Weights {
             taps: 1,
             stride,
             span: Range { start: usize::MAX, end: 0 },
-            is_narrow: false,
+            steps: None,
         };
         let per_sample = (1.0 / scale) as f32;
         let mut exact = vec![0.0; stride];
@@ -145,7 +151,7 @@ impl Weights {
             weights.taps = weights.taps.max(taps);
             weights.span = weights.span.start.min(start)..weights.span.end.max(start + taps);
         }
-        weights.narrowed()
+        weights.in_steps()
     }
 
     /// Returns the same weights for samples in reverse order.
@@ -156,21 +162,27 @@ impl Weights {
             values.extend_from_slice(weights);
         }
         self.values = values;
-        self.narrowed()
+        self.in_steps()
     }
 
-    /// Sets `is_narrow`.
-    fn narrowed(mut self) -> Self {
-        self.is_narrow = self.starts.as_chunks::<SAMPLES>().0.iter().all(|step| {
-            let first = step[0].min(step[SAMPLES - 1]);
-            step.iter().all(|start| (first..first + REACH).contains(start))
-        });
+    /// Sets `steps`.
+    fn in_steps(mut self) -> Self {
+        let step = |starts: &[usize; SAMPLES]| {
+            let first = starts.iter().copied().min()?;
+            let mut offsets = [0; SAMPLES];
+            for (offset, start) in offsets.iter_mut().zip(starts) {
+                *offset = u8::try_from(start - first).ok()?;
+            }
+            Some(SampleStep { first, offsets })
+        };
+        self.steps = self.starts.as_chunks::<SAMPLES>().0.iter().map(step).collect();
         self
     }
 
     /// Returns the same weights for a source in which each sample is `by` samples further on.
     pub(crate) fn moved(mut self, by: usize) -> Self {
         self.starts.iter_mut().for_each(|start| *start += by);
+        self.steps.iter_mut().flatten().for_each(|step| step.first += by);
         self.span = self.span.start + by..self.span.end + by;
         self
     }
@@ -186,7 +198,7 @@ impl Weights {
             taps: 1,
             stride,
             span: Range { start: usize::MAX, end: 0 },
-            is_narrow: false,
+            steps: None,
         };
         let (last, near_share) = (length.saturating_sub(1), if is_fancy { 3 } else { 4 });
         // One more, because the first or the last has no weight.
@@ -207,7 +219,7 @@ impl Weights {
             weights.taps = weights.taps.max(taps);
             weights.span = weights.span.start.min(start)..weights.span.end.max(start + taps);
         }
-        weights.narrowed()
+        weights.in_steps()
     }
 
     /// Returns the weights of sample `n`.
