@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn regions_are_parts_of_the_whole_in_either_order() {
         let noise: Vec<u8> = (0..90 * 70u32).map(|n| (n * n * 13 + n * 5) as u8).collect();
-        for (width, height) in [(1, 1), (3, 5), (6, 4), (90, 70)] {
+        for (width, height) in [(1usize, 1usize), (3, 5), (6, 4), (90, 70)] {
             let half = (2, 2);
             let chroma = plane(&noise[7..], width.div_ceil(2), height.div_ceil(2), half);
             let planes =
