@@ -87,10 +87,13 @@ def hf(records):
     import datasets
     import pyarrow as pa
 
+    datasets.disable_progress_bars()
     columns = {name: [record[name] for record in records] for name in ("key", "origin")}
     features = {name: datasets.Value("string") for name in columns}
     if "image" in records[0]:
-        columns |= {"image": [{"bytes": r["image"], "path": None} for r in records], "label": [r["label"] for r in records]}
+        image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+        columns["image"] = pa.array([{"bytes": record["image"], "path": None} for record in records], image)
+        columns["label"] = [record["label"] for record in records]
         features |= {"image": datasets.Image(), "label": datasets.Value("int64")}
     else:
         columns["input_ids"] = pa.array([record["input_ids"] for record in records])
