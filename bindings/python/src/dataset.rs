@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use dsconvert::error::Result;
-use dsconvert::reader::{self, Description};
+use dsconvert::error::{Error, Result};
+use dsconvert::reader::{self, ClassNames, Concatenated, Description, RecordSource};
 use dsconvert::report::{ClassCounts, DatasetReport, ReportOptions, summary_html};
 use dsconvert::schema::{HEIGHT, IMAGE, WIDTH};
 use dsconvert::storage::{Access, ObjectUrl};
@@ -113,7 +113,7 @@ impl Dataset {
                 split = self.0.split(name).and_then(|split| split.select(&fields)).map_err(raise)?;
             }
         }
-        Ok(Split { names, split, decode })
+        Ok(Split { names, source: split.clone().into(), split: Some(split), decode })
     }
 
     /// Returns counts, sizes, lengths, histograms and labels, as JSON, and warnings.
@@ -145,84 +145,141 @@ impl Dataset {
 /// Thumbnails per split in a notebook.
 const NOTEBOOK_THUMBNAILS: usize = 12;
 
-/// One split of a dataset.
+/// One split of a dataset, or several read as one.
 #[pyclass(frozen, module = "dsconvert._native")]
 #[derive(Debug)]
 pub(crate) struct Split {
-    split: reader::Split,
+    source: Arc<dyn RecordSource>,
+    /// The split, if it is a single one.
+    split: Option<reader::Split>,
     names: FieldNames,
     decode: bool,
 }
 
 impl Split {
-    /// Returns the library's handle.
-    pub(crate) fn inner(&self) -> &reader::Split {
-        &self.split
+    /// Returns the records.
+    pub(crate) fn source(&self) -> &Arc<dyn RecordSource> {
+        &self.source
+    }
+
+    fn records(&self) -> u64 {
+        self.source.lengths().records()
+    }
+
+    fn read(&self, records: &[u64]) -> Result<Vec<DecodedRecord>> {
+        let records = match (&self.split, records) {
+            // Reads ahead if ordinals follow each other.
+            (Some(split), [record]) => vec![split.get(*record)?],
+            _ => self.source.get_many(records)?,
+        };
+        records.into_iter().map(|record| DecodedRecord::new(&*self.source, record, self.decode)).collect()
     }
 }
 
+/// Parts of a split, each with a name for messages.
+pub(crate) type NamedSplits<'py> = Vec<(String, Bound<'py, Split>)>;
+
 #[pymethods]
 impl Split {
+    /// Returns the records of several splits as one.
+    #[staticmethod]
+    fn concatenated(py: Python<'_>, parts: NamedSplits<'_>, merge_classes: bool) -> PyResult<Self> {
+        let decode = parts.iter().any(|(_, part)| part.get().decode);
+        // Fields that only decoding needs come last.
+        let hidden: Vec<String> = parts.iter().flat_map(|(_, part)| part.get().hidden_fields()).collect();
+        let sources: Vec<(String, Arc<dyn RecordSource>)> =
+            parts.into_iter().map(|(name, part)| (name, Arc::clone(&part.get().source))).collect();
+        let is_remote = sources.iter().any(|(_, source)| source.is_remote());
+        let classes = if merge_classes { ClassNames::Merged } else { ClassNames::Equal };
+        let source: Arc<dyn RecordSource> =
+            detached(py, is_remote, || Ok(Arc::new(Concatenated::new(sources, classes)?)))?;
+        let visible = source.schema().fields.iter().filter(|field| !hidden.contains(&field.name)).count();
+        let names = FieldNames::of(py, source.schema()).first(visible);
+        Ok(Self { source, split: None, names, decode })
+    }
+
     fn __len__(&self) -> usize {
         // A split with more records than `usize::MAX` cannot be indexed anyway.
-        usize::try_from(self.split.len()).unwrap_or(usize::MAX)
+        usize::try_from(self.records()).unwrap_or(usize::MAX)
     }
 
     /// Names and types of the fields, in order.
     #[getter]
     fn fields(&self) -> Vec<(String, &'static str)> {
-        let fields = self.split.schema().fields.iter().take(self.names.len());
+        let fields = self.source.schema().fields.iter().take(self.names.len());
         fields.map(|field| (field.name.clone(), field.ty.name())).collect()
+    }
+
+    /// `images` or `text`.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        self.source.schema().kind.name()
+    }
+
+    /// Names of the classes, in the order of their labels.
+    #[getter]
+    fn class_names(&self) -> Vec<String> {
+        self.source.schema().class_names.clone()
+    }
+
+    /// Identifier of the records in saved states.
+    #[getter]
+    fn fingerprint(&self) -> String {
+        self.source.fingerprint()
     }
 
     /// Returns the record with the ordinal `record`.
     fn get<'py>(&self, py: Python<'py>, record: u64) -> PyResult<Bound<'py, PyDict>> {
-        let record = detached(py, self.split.is_remote(), || {
-            DecodedRecord::new(&self.split, self.split.get(record)?, self.decode)
-        })?;
+        let missing = || Error::internal("the source returns no record").at_row(record);
+        let record =
+            detached(py, self.source.is_remote(), || self.read(&[record])?.pop().ok_or_else(missing))?;
         self.names.dict(py, record)
     }
 
     /// Returns the records with the ordinals `records`, in that order.
     fn get_many<'py>(&self, py: Python<'py>, records: Vec<u64>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        let decoded = || {
-            let records = self.split.get_many(&records)?.into_iter();
-            records
-                .map(|record| DecodedRecord::new(&self.split, record, self.decode))
-                .collect::<Result<Vec<_>>>()
-        };
-        let records = detached(py, self.split.is_remote(), decoded)?;
+        let records = detached(py, self.source.is_remote(), || match &*records {
+            [] => Ok(Vec::new()),
+            records => self.read(records),
+        })?;
         records.into_iter().map(|record| self.names.dict(py, record)).collect()
     }
 
     /// Iterates over all records in order, reading each shard and row group once.
-    fn records(&self, py: Python<'_>) -> Records {
+    #[pyo3(name = "records")]
+    fn iterate(&self, py: Python<'_>) -> Records {
         Records {
-            records: Mutex::new(self.split.iter()),
-            split: self.split.clone(),
+            records: Mutex::new(self.source.iter()),
+            source: Arc::clone(&self.source),
             names: self.names.clone_ref(py),
             decode: self.decode,
         }
     }
 
     /// Returns the first record, the number of records and the size in bytes of each shard, in record order.
-    fn shards(&self) -> Vec<(u64, u64, u64)> {
-        self.split.shards().iter().map(|shard| (shard.first_record, shard.records, shard.bytes)).collect()
+    fn shards(&self) -> PyResult<Vec<(u64, u64, u64)>> {
+        let Some(split) = &self.split else {
+            let error = Error::usage("several datasets that are read as one have no common list of shards");
+            return Err(raise(error.help("read each dataset by itself")));
+        };
+        Ok(split.shards().iter().map(|shard| (shard.first_record, shard.records, shard.bytes)).collect())
     }
 
     /// Returns the length of a record, from the index.
     fn length(&self, py: Python<'_>, record: u64) -> PyResult<u64> {
-        detached(py, self.split.is_remote(), || self.split.length(record))
+        detached(py, self.source.is_remote(), || self.source.lengths().length_of(record))
     }
 
     /// Returns the lengths of all records, as an array.
     fn lengths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let lengths = detached(py, self.split.is_remote(), || {
-            // Checks the number of records before memory is allocated for them.
-            self.split.record_index()?;
+        let lengths = detached(py, self.source.is_remote(), || {
+            if let Some(split) = &self.split {
+                // Checks the number of records before memory is allocated for them.
+                split.record_index()?;
+            }
             let mut bytes = Vec::with_capacity(self.__len__().saturating_mul(size_of::<u64>()));
-            for record in 0..self.split.len() {
-                bytes.extend_from_slice(&self.split.length(record)?.to_le_bytes());
+            for record in 0..self.records() {
+                bytes.extend_from_slice(&self.source.lengths().length_of(record)?.to_le_bytes());
             }
             Ok(Bytes::from(bytes))
         });
@@ -230,11 +287,19 @@ impl Split {
     }
 }
 
+impl Split {
+    /// Returns the names of the fields that records do not return.
+    fn hidden_fields(&self) -> Vec<String> {
+        let fields = self.source.schema().fields.iter().skip(self.names.len());
+        fields.map(|field| field.name.clone()).collect()
+    }
+}
+
 /// Iterator over the records of a split.
 #[pyclass(frozen, module = "dsconvert._native")]
 pub(crate) struct Records {
-    records: Mutex<reader::Records>,
-    split: reader::Split,
+    records: Mutex<Box<dyn Iterator<Item = Result<reader::Record>> + Send>>,
+    source: Arc<dyn RecordSource>,
     names: FieldNames,
     decode: bool,
 }
@@ -249,9 +314,10 @@ impl Records {
         // After a panic, the iterator is still between two records and can continue.
         let next = || {
             let record = self.records.lock().unwrap_or_else(PoisonError::into_inner).next();
-            record.transpose()?.map(|record| DecodedRecord::new(&self.split, record, self.decode)).transpose()
+            let decoded = |record| DecodedRecord::new(&*self.source, record, self.decode);
+            record.transpose()?.map(decoded).transpose()
         };
-        let record = detached(py, self.split.is_remote(), next)?;
+        let record = detached(py, self.source.is_remote(), next)?;
         record.map(|record| self.names.dict(py, record)).transpose()
     }
 }

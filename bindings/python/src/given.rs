@@ -1,8 +1,8 @@
 //! The options that a caller passed, and the conditions under which each option applies.
 
 use dsconvert::error::{Error, Result};
-use dsconvert::reader::Split;
-use dsconvert::reader::loader::{ATTENTION_MASK, CU_SEQLENS, LENGTHS, POSITION_IDS, VALID};
+use dsconvert::reader::RecordSource;
+use dsconvert::reader::loader::{ATTENTION_MASK, CU_SEQLENS, LENGTHS, POSITION_IDS, SOURCE, VALID};
 use dsconvert::schema::{ASSISTANT_MASKS, Field, INPUT_IDS, Schema};
 use dsconvert::suggest::did_you_mean;
 use serde::Serialize;
@@ -26,13 +26,13 @@ const fn condition(reason: &'static str, holds: fn(&Given<'_>) -> bool) -> Condi
 }
 
 pub(crate) const LOADER: Condition =
-    condition("it is an option of Loader only", |given| given.split.is_some());
+    condition("it is an option of Loader only", |given| given.source.is_some());
 pub(crate) const TEXT: Condition =
     condition("the dataset holds images", |given| given.schema().is_none_or(Schema::holds_token_ids));
 pub(crate) const IMAGES: Condition =
     condition("the dataset holds text", |given| given.schema().is_none_or(Schema::holds_images));
 pub(crate) const STORED_PACKED: Condition = condition("the records are not packed", |given| {
-    given.split.is_some_and(|split| split.packed_length().is_some())
+    given.source.is_some_and(|source| source.packed_length().is_some())
 });
 pub(crate) const ASSEMBLED: Condition = Condition {
     help: Some("do it in transform or batch_transform, or leave out transform"),
@@ -64,20 +64,21 @@ pub(crate) const DECODED: Condition =
 pub(crate) const NOT_PLANES: Condition =
     condition("with color=\"yuv\", images are returned as planes", |given| !given.is("color", "yuv"));
 pub(crate) const PICTURES: Condition = condition("fields has no image", |given| {
-    given
-        .has_entry(|schema, name| field(schema, name).map_or(name != VALID, |field| field.ty.is_image_file()))
+    given.has_entry(|schema, name| {
+        field(schema, name).map_or(![SOURCE, VALID].contains(&name), |field| field.ty.is_image_file())
+    })
 });
 pub(crate) const TOKENS: Condition = condition("fields has no token ids, labels or masks", |given| {
     given.has_entry(|schema, name| match schema.index_of(name) {
         Some(_) => [INPUT_IDS, ASSISTANT_MASKS].contains(&name),
-        None => ![LENGTHS, VALID].contains(&name),
+        None => ![LENGTHS, SOURCE, VALID].contains(&name),
     })
 });
 pub(crate) const LABELED: Condition = condition("fields has no labels", |given| {
     // `totals` counts the labels of packed rows, even if a batch has none.
     given.has("seq_len")
         || given.has_entry(|schema, name| {
-            let others = [ATTENTION_MASK, CU_SEQLENS, LENGTHS, POSITION_IDS, VALID];
+            let others = [ATTENTION_MASK, CU_SEQLENS, LENGTHS, POSITION_IDS, SOURCE, VALID];
             schema.index_of(name).is_none() && !others.contains(&name)
         })
 });
@@ -88,18 +89,18 @@ pub(crate) const RANDOM_CROP: Condition =
 #[derive(Debug)]
 pub(crate) struct Given<'a> {
     values: Map<String, Value>,
-    /// The split that a loader reads, or `None` for a sampler.
-    split: Option<&'a Split>,
+    /// What a loader reads, or `None` for a sampler.
+    source: Option<&'a dyn RecordSource>,
     /// Whether the loader assembles batches itself.
     assemble: bool,
 }
 
 impl<'a> Given<'a> {
     /// Parses the options in a JSON object.
-    pub(crate) fn parse(json: &str, split: Option<&'a Split>, assemble: bool) -> Result<Self> {
+    pub(crate) fn parse(json: &str, source: Option<&'a dyn RecordSource>, assemble: bool) -> Result<Self> {
         let values = serde_json::from_str(json)
             .map_err(|e| Error::usage("the options are not a JSON object").caused_by(e))?;
-        Ok(Self { values, split, assemble })
+        Ok(Self { values, source, assemble })
     }
 
     /// Rejects options that are not among `names`.
@@ -159,14 +160,14 @@ impl<'a> Given<'a> {
     /// Returns whether `fields`, if given, has a name for which `is_affected` holds. Names that nothing has are refused
     /// later, so it should hold for them.
     fn has_entry(&self, is_affected: impl Fn(&Schema, &str) -> bool) -> bool {
-        let (Some(split), Some(Value::Array(names))) = (self.split, self.values.get("fields")) else {
+        let (Some(source), Some(Value::Array(names))) = (self.source, self.values.get("fields")) else {
             return true;
         };
-        names.iter().any(|name| name.as_str().is_none_or(|name| is_affected(split.schema(), name)))
+        names.iter().any(|name| name.as_str().is_none_or(|name| is_affected(source.schema(), name)))
     }
 
     fn schema(&self) -> Option<&Schema> {
-        self.split.map(|split| split.schema())
+        self.source.map(|source| source.schema())
     }
 }
 

@@ -156,15 +156,15 @@ impl Loader {
         finish: Option<Py<PyAny>>,
         assemble: bool,
     ) -> PyResult<Self> {
-        let split = split.get().inner().clone();
+        let source = Arc::clone(split.get().source());
         let finishing = Arc::new(FinishingThreads::default());
         let finisher =
             finish.map(|function| PythonFinisher { function, as_torch, finishing: Arc::clone(&finishing) });
-        let loader = detached(py, split.is_remote(), || {
+        let loader = detached(py, source.is_remote(), || {
             let (rank, world_size, replication) = rank_layout;
             let rank_layout = Layout::replicated(rank, world_size, replication)?;
-            let options = loader_options(options, rank_layout, &split, assemble)?;
-            let loader = loader::Loader::new(split.clone(), options)?;
+            let options = loader_options(options, rank_layout, &*source, assemble)?;
+            let loader = loader::Loader::new(Arc::clone(&source), options)?;
             Ok(match finisher {
                 Some(finisher) => loader.finish_with(Arc::new(finisher)),
                 None => loader,
@@ -179,7 +179,7 @@ impl Loader {
             finishing,
             is_stop_requested: AtomicBool::new(false),
             as_torch,
-            is_remote: split.is_remote(),
+            is_remote: source.is_remote(),
         })
     }
 

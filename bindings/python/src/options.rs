@@ -6,6 +6,7 @@
 
 use dsconvert::error::{Error, Result};
 use dsconvert::packing::Packing;
+use dsconvert::reader::RecordSource;
 use dsconvert::reader::batch::{
     BatchOptions, BatchSize, Boundaries, BucketBy, DEFAULT_BLOCK_RECORDS, DEFAULT_FIRST_BOUND,
     DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, Last, Layout, Oversize,
@@ -174,10 +175,10 @@ pub(crate) fn sampler_options(json: &str) -> Result<(BatchOptions, u64, Option<u
 pub(crate) fn loader_options(
     json: &str,
     rank_layout: Layout,
-    split: &dsconvert::reader::Split,
+    source: &dyn RecordSource,
     assemble: bool,
 ) -> Result<LoaderOptions> {
-    let given = Given::parse(json, Some(split), assemble)?;
+    let given = Given::parse(json, Some(source), assemble)?;
     let options = Options::read(&given)?;
     if !assemble && options.last == Last::Pad {
         return Err(Error::usage("last='pad' does not apply: with transform, every row has a record"));

@@ -1,7 +1,9 @@
 //! Python handle for batch plans, with which users batch their own datasets.
 
+use std::sync::Arc;
+
 use dsconvert::error::{Error, Result};
-use dsconvert::reader;
+use dsconvert::reader::RecordSource;
 use dsconvert::reader::batch::{BatchPlan, Layout, Lengths, LengthsInMemory, Position, Runs};
 use dsconvert::reader::loader::{LoaderState, SavedPlan};
 use pyo3::prelude::*;
@@ -18,14 +20,14 @@ pub(crate) const NOT_A_STATE: &str =
 /// Source of the lengths of a plan.
 #[derive(Debug)]
 enum LengthSource {
-    Split(reader::Split),
+    Records(Arc<dyn RecordSource>),
     Memory(LengthsInMemory),
 }
 
 impl LengthSource {
     fn lengths(&self) -> &dyn Lengths {
         match self {
-            LengthSource::Split(split) => split,
+            LengthSource::Records(source) => source,
             LengthSource::Memory(lengths) => lengths,
         }
     }
@@ -76,19 +78,19 @@ impl Plan {
     fn new(py: Python<'_>, source: LengthArgument<'_>, options: &str) -> PyResult<Self> {
         let (dataset, source) = match source {
             LengthArgument::Split(split) => {
-                let split = split.get().inner();
-                (split.fingerprint(), LengthSource::Split(split.clone()))
+                let source = split.get().source();
+                (source.fingerprint(), LengthSource::Records(Arc::clone(source)))
             }
             LengthArgument::Lengths(lengths) => {
                 let lengths = LengthsInMemory::new(lengths);
                 (format!("lengths in memory, {}", lengths.fingerprint()), LengthSource::Memory(lengths))
             }
         };
-        let is_remote = matches!(&source, LengthSource::Split(split) if split.is_remote());
+        let is_remote = matches!(&source, LengthSource::Records(source) if source.is_remote());
         detached(py, is_remote, || {
             let (mut batches, seed, micro_batches) = sampler_options(options)?;
-            if let LengthSource::Split(split) = &source {
-                batches = batches.for_records_of(split);
+            if let LengthSource::Records(source) = &source {
+                batches = batches.for_records_of(&**source);
             }
             let micro_batches = micro_batches.unwrap_or(1);
             BatchPlan::new(&dataset, source, batches, seed, micro_batches)

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use dsconvert::error::Result;
 use dsconvert::reader::loader::{Array, decode_image};
-use dsconvert::reader::{Record, Split};
+use dsconvert::reader::{Record, RecordSource};
 use dsconvert::sample::{Ids, Value};
 use dsconvert::schema::{FieldType, IMAGE, IdWidth, Schema};
 use pyo3::prelude::*;
@@ -20,10 +20,10 @@ pub(crate) struct DecodedRecord {
 }
 
 impl DecodedRecord {
-    /// Decodes the image of `record`, a record of `split`, if `decode` is set and there is an image.
-    pub(crate) fn new(split: &Split, record: Record, decode: bool) -> Result<Self> {
+    /// Decodes the image of `record`, a record of `source`, if `decode` is set and there is an image.
+    pub(crate) fn new(source: &dyn RecordSource, record: Record, decode: bool) -> Result<Self> {
         let index = record.schema().index_of(IMAGE).filter(|_| decode);
-        let image = index.map(|index| Ok((index, decode_image(split, &record)?))).transpose()?;
+        let image = index.map(|index| Ok((index, decode_image(source, &record)?))).transpose()?;
         Ok(Self { record, image })
     }
 }
@@ -35,6 +35,12 @@ pub(crate) struct FieldNames(Vec<Py<PyString>>);
 impl FieldNames {
     pub(crate) fn of(py: Python<'_>, schema: &Schema) -> Self {
         Self(schema.fields.iter().map(|field| PyString::intern(py, &field.name).unbind()).collect())
+    }
+
+    /// Keeps the first `count` names.
+    pub(crate) fn first(mut self, count: usize) -> Self {
+        self.0.truncate(count);
+        self
     }
 
     pub(crate) fn len(&self) -> usize {

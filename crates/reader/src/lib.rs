@@ -57,6 +57,7 @@
 pub use dsconvert_dataset::{error, format, index, manifest, packing, sample, schema, storage};
 
 pub mod batch;
+mod concatenated;
 mod dataset;
 #[cfg(feature = "decode")]
 pub mod decode;
@@ -78,6 +79,7 @@ mod testing;
 mod tests;
 mod verify;
 
+pub use concatenated::{ClassNames, Concatenated};
 pub use dataset::Dataset;
 pub use describe::{
     DatasetDescription, Description, HistogramBucket, MAX_HISTOGRAM_BUCKETS, ShardDescription,

@@ -121,6 +121,15 @@ pub trait RecordSource: fmt::Debug + Send + Sync {
         Ok(self.lengths().records().min(start.saturating_add(1024)))
     }
 
+    /// Returns all records, in order. A record that cannot be read is an error in its position.
+    fn iter(&self) -> Box<dyn Iterator<Item = Result<Record>> + Send> {
+        let source = self.reopened();
+        Box::new((0..source.lengths().records()).map(move |record| {
+            let missing = || Error::internal("the source returns no record").at_row(record);
+            source.get_many(&[record])?.pop().ok_or_else(missing)
+        }))
+    }
+
     /// Returns the same source for the child of a fork. It shares no lock with this one, because a thread of the parent
     /// may hold it.
     fn reopened(&self) -> Arc<dyn RecordSource>;
@@ -146,6 +155,20 @@ pub trait RecordSource: fmt::Debug + Send + Sync {
     /// Returns whether reading a record may wait for the network.
     fn is_remote(&self) -> bool {
         false
+    }
+
+    /// Returns the identifier of the tokenizer that made the token ids, if it is known. Sources with different ones cannot
+    /// be read as one.
+    fn tokenizer(&self) -> Option<&str> {
+        None
+    }
+
+    /// Returns one past the last ordinal of each source that this one consists of ([`Concatenated`]). Empty if it is a
+    /// single one.
+    ///
+    /// [`Concatenated`]: crate::Concatenated
+    fn part_ends(&self) -> &[u64] {
+        &[]
     }
 
     /// Adds the place of a record to an error about it.
@@ -183,6 +206,10 @@ impl RecordSource for Split {
         block_end(self, start..self.len(), most_bytes)
     }
 
+    fn iter(&self) -> Box<dyn Iterator<Item = Result<Record>> + Send> {
+        Box::new(self.iter())
+    }
+
     fn reopened(&self) -> Arc<dyn RecordSource> {
         Arc::new(self.detached())
     }
@@ -201,6 +228,11 @@ impl RecordSource for Split {
 
     fn is_remote(&self) -> bool {
         self.is_remote()
+    }
+
+    fn tokenizer(&self) -> Option<&str> {
+        let manifest = self.manifest();
+        manifest.tokenizer.as_ref().map(|_| manifest.tokenizer_sha256().unwrap_or("bytes"))
     }
 
     fn at_record(&self, error: Error, record: u64) -> Error {

@@ -147,6 +147,10 @@ class Split(DatasetProperties, MapDataset):
 
         return ConcatDataset([self, other])
 
+    def _stored(self, fields: Sequence[str] | None, decode: bool) -> Split:
+        """Returns the same records as they are stored, with these fields, or those of this split if None."""
+        return Split(self._source, self.name, fields=self._fields if fields is None else fields, decode=decode)
+
     @property
     def dataset(self) -> Dataset:
         """The dataset that this split belongs to."""
@@ -200,6 +204,92 @@ class Split(DatasetProperties, MapDataset):
     def __repr__(self) -> str:
         fields = ", ".join(self.fields)
         return f"<dsconvert.Split {self.name!r} of {self.path!r}: {counted(self._length, 'record')} with {fields}>"
+
+
+class Concatenation(Split):
+    """The records of several splits, one split after another. `dsconvert.open([a, b])` returns one."""
+
+    def __init__(
+        self,
+        parts: Sequence[tuple[str, Split]],
+        *,
+        merge_classes: bool = False,
+        transform: Transform | None = None,
+    ) -> None:
+        for name, part in parts:
+            if part.transform is not None:
+                raise UsageError(
+                    f"the transform of {name} does not apply: it is read as one with other datasets",
+                    remedy="pass split.with_transform(None), and give the function to open or to the Loader",
+                )
+        self._parts = list(parts)
+        self._merge_classes = merge_classes
+        self.name = ", ".join(dict.fromkeys(part.name for _, part in parts))
+        self.transform = transform
+        self._decode = any(part._decode for _, part in parts)
+        self._process = 0
+        self._length = len(self._handle())
+
+    def _handle(self) -> _native.Split:
+        if self._process != os.getpid():
+            self._split = self._open()
+            self._process = os.getpid()
+        return self._split
+
+    def _open(self) -> _native.Split:
+        return _native.Split.concatenated([(name, part._handle()) for name, part in self._parts], self._merge_classes)
+
+    def _with(self, change: Callable[[Split], Split]) -> Concatenation:
+        """Returns the same with changed parts."""
+        parts = [(name, change(part)) for name, part in self._parts]
+        return Concatenation(parts, merge_classes=self._merge_classes, transform=self.transform)
+
+    def _stored(self, fields: Sequence[str] | None, decode: bool) -> Split:
+        return self._with(lambda part: part._stored(fields, decode)).with_transform(None)
+
+    @property
+    def path(self) -> str:
+        """The directories or URLs of the datasets, separated by commas."""
+        return ", ".join(dict.fromkeys(part.path for _, part in self._parts))
+
+    @property
+    def kind(self) -> str:
+        """`images` or `text`."""
+        return self._handle().kind
+
+    @property
+    def format(self) -> str:
+        """The formats of the datasets, separated by commas."""
+        return ", ".join(dict.fromkeys(part.format for _, part in self._parts))
+
+    @property
+    def class_names(self) -> list[str]:
+        """Names of the classes, in the order of their labels."""
+        return self._handle().class_names
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifier of the records of all datasets in saved states."""
+        return self._handle().fingerprint
+
+    @property
+    def dataset(self) -> Dataset:
+        """Raises an error: there are several."""
+        raise UsageError("several datasets that are read as one have no common dataset", remedy="open each by itself")
+
+    def describe(self) -> dict[str, Any]:
+        """Raises an error: each dataset has its own description."""
+        raise UsageError(
+            "several datasets that are read as one have no common description", remedy="describe each by itself"
+        )
+
+    def select(self, fields: Sequence[str]) -> Split:
+        """Returns the same records with only these fields."""
+        return self._with(lambda part: part.select(fields))
+
+    def with_transform(self, transform: Transform | None) -> Split:
+        """Returns the same records with another transform."""
+        return Concatenation(self._parts, merge_classes=self._merge_classes, transform=transform)
 
 
 class Dataset(DatasetProperties, MapDataset):
@@ -365,13 +455,31 @@ def open(
     cache_bytes: int | None = ...,
     storage_options: Mapping[str, str] | None = ...,
 ) -> Split: ...
+@overload
 def open(
-    path: str | os.PathLike[str],
+    path: Sequence[str | os.PathLike[str]],
+    split: str | None = None,
+    *,
+    fields: Sequence[str] | None = ...,
+    decode: bool = ...,
+    transform: Transform | None = ...,
+    merge_classes: bool = ...,
+    mmap: bool = ...,
+    verify_checksums: bool = ...,
+    open_shards: int | None = ...,
+    read_ahead_bytes: int | None = ...,
+    cache_dir: str | os.PathLike[str] | None = ...,
+    cache_bytes: int | None = ...,
+    storage_options: Mapping[str, str] | None = ...,
+) -> Split: ...
+def open(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     split: str | None = None,
     *,
     fields: Sequence[str] | None = None,
     decode: bool = False,
     transform: Transform | None = None,
+    merge_classes: bool = False,
     mmap: bool = True,
     verify_checksums: bool = True,
     open_shards: int | None = None,
@@ -380,20 +488,24 @@ def open(
     cache_bytes: int | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Dataset | Split:
-    """Opens the dataset in the directory or at the URL `path`, or one split of it.
+    """Opens the dataset in the directory or at the URL `path`, or one split of it, or several datasets as one split.
 
     Fields, splits and options are checked here, not when the first record is read.
 
     Args:
         path: Directory that `dsconvert images` or `dsconvert text` has written, or a URL such as `s3://bucket/dataset`
-            (`gs://`, `az://`, `https://`). Credentials come from the environment.
-        split: Name of a split. With it, a `Split` is returned; without it, the whole `Dataset`. Default: `None`.
+            (`gs://`, `az://`, `https://`). Credentials come from the environment. A list of them returns the records of all, one
+            dataset after another, with the fields that all have.
+        split: Name of a split. With it, a `Split` is returned; without it, the whole `Dataset`. With a list of paths, the default
+            is that of each dataset: `train`, or the only one. Default: `None`.
         fields: Names of the fields to return, in any order. Parquet reads only these columns if `verify_checksums` is
             `False`. Default: all fields.
         decode: Images only. `True`: the field `image` is a `uint8` array of height × width × 3. `False`: it is the encoded
             image as `bytes`. Default: `False`.
         transform: Function that is applied to each record, in the process that reads it. A `Loader` rejects a dataset
             with a transform, and has its own option `transform`. Default: `None`.
+        merge_classes: With a list of paths: classes of the same name are one class. `False` requires that all datasets have
+            the same classes. Default: `False`.
         mmap: `True` maps files into memory. `False` reads them instead, for files that may change while they are read.
             Default: `True`.
         verify_checksums: Compares each record with its CRC32C, which requires reading all its fields, and each index
@@ -413,6 +525,16 @@ def open(
         CorruptError: The manifest or an index is damaged.
         UnsupportedError: The dataset was written by a newer version of dsconvert.
     """
+    if isinstance(path, (list, tuple)):
+        given = {
+            "mmap": mmap, "verify_checksums": verify_checksums, "open_shards": open_shards,
+            "read_ahead_bytes": read_ahead_bytes, "cache_dir": cache_dir, "cache_bytes": cache_bytes,
+            "storage_options": storage_options,
+        }  # fmt: skip
+        parts = [split_of(open(each, fields=fields, decode=decode, **given), split) for each in path]
+        return Concatenation(_named(parts), merge_classes=merge_classes, transform=transform)
+    if merge_classes:
+        raise UsageError("merge_classes does not apply: a single dataset is opened")
     options = {
         "mmap": mmap,
         "verify_checksums": verify_checksums,
@@ -422,7 +544,7 @@ def open(
         "cache_bytes": None if cache_bytes is None else integer("cache_bytes", cache_bytes),
         "storage_options": None if storage_options is None else _storage_options(storage_options),
     }
-    location = os.fspath(path)
+    location = os.fspath(path)  # type: ignore[arg-type]  # a list is handled above
     source = Source(location if "://" in location else os.path.abspath(location), options)
     dataset = Dataset(source, fields=fields, decode=decode, transform=transform)
     if decode and dataset.kind != "images":
@@ -461,11 +583,22 @@ def _storage_options(options: Mapping[str, str]) -> dict[str, str]:
     return dict(options)
 
 
-def split_of(source: str | os.PathLike[str] | Dataset | Split, split: str | None) -> Split:
+def split_of(
+    source: str | os.PathLike[str] | Dataset | Split | Sequence[str | os.PathLike[str] | Dataset | Split],
+    split: str | None,
+) -> Split:
     """Returns the split that a sampler or loader reads."""
+    if isinstance(source, (list, tuple)):
+        return Concatenation(_named([split_of(each, split) for each in source]))
     if isinstance(source, Split):
         if split is not None and split != source.name:
             raise UsageError(f"split is {split!r}, but the source is the split {source.name!r}")
         return source
-    dataset = source if isinstance(source, Dataset) else open(source)
+    dataset = source if isinstance(source, Dataset) else open(source)  # type: ignore[arg-type]
     return dataset.default if split is None else dataset.split(split)
+
+
+def _named(parts: Sequence[Split]) -> list[tuple[str, Split]]:
+    """Returns the parts with the names that messages use: their paths, if these differ."""
+    paths = [part.path for part in parts]
+    return [(part.path if paths.count(part.path) == 1 else f"{part.path}/{part.name}", part) for part in parts]

@@ -46,7 +46,7 @@ class Loader(Epochs):
     An option that does not apply to the dataset or to the other options raises an error that names it.
 
     Args:
-        source: Path of a dataset, a `Dataset` or a `Split`.
+        source: Path of a dataset, a `Dataset`, a `Split`, or a list of these, whose records are read as one split.
         split: Name of the split to read. Default: `train`, or the only one.
 
         batch_size: Records (with `seq_len`: rows) per batch, an integer from 1. Give this, `max_tokens` or
@@ -137,7 +137,7 @@ class Loader(Epochs):
 
     def __init__(
         self,
-        source: str | os.PathLike[str] | Dataset | Split,
+        source: str | os.PathLike[str] | Dataset | Split | Sequence[str | os.PathLike[str] | Dataset | Split],
         *,
         split: str | None = None,
         # Which records form a batch.

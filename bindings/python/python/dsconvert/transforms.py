@@ -84,7 +84,7 @@ def record_finisher(
 ) -> BatchFinisher:
     """Returns a finisher that reads the records of a batch itself and calls `transform` on each."""
     decode = decode and split.kind == "images"
-    records = Split(split._source, split.name, fields=split._fields if fields is None else fields, decode=decode)
+    records = split._stored(fields, decode)
     return BatchFinisher(records, transform, batch_transform, as_torch)
 
 

@@ -235,6 +235,9 @@ impl Assembler {
                 BatchField::Stored(index, ty) => stored::column(&self.pool, records, rows, index, ty)?,
                 BatchField::StoredValid(index) => stored::validity(&self.pool, records, rows, index),
                 BatchField::Valid => stored::valid(&self.pool, batch.records.len(), rows, &blank),
+                BatchField::Source => {
+                    stored::sources(&self.pool, self.source.part_ends(), &batch.records, rows)
+                }
                 field => match self.options.text.ids {
                     IdType::Int64 => text.column::<i64>(self.fields.shape, field)?,
                     IdType::Int32 => text.column::<i32>(self.fields.shape, field)?,
@@ -279,6 +282,9 @@ impl Assembler {
             packed.check()?;
             let column = |field| match (field, text.ids) {
                 (BatchField::Valid, _) => Ok(stored::valid(pool, rows.len(), all_rows, &[])),
+                (BatchField::Source, _) => {
+                    Ok(stored::sources(pool, self.source.part_ends(), &ordinals, ordinals.len()))
+                }
                 (field, IdType::Int64) => packed.column::<i64>(field),
                 (field, IdType::Int32) => packed.column::<i32>(field),
             };

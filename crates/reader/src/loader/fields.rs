@@ -12,6 +12,8 @@ use crate::batch::{BatchSize, Last};
 pub const VALID: &str = "valid";
 /// Name of the array that is true for token ids and false for padding.
 pub const ATTENTION_MASK: &str = "attention_mask";
+/// Name of the array with the number of the source of each record.
+pub const SOURCE: &str = "source";
 const LABELS: &str = "labels";
 /// Name of the array with the number of token ids of each record.
 pub const LENGTHS: &str = "lengths";
@@ -36,6 +38,8 @@ pub(super) enum BatchField {
     Label(usize),
     /// Whether a row holds a record that is not blank.
     Valid,
+    /// The number of the source of each record.
+    Source,
     InputIds,
     AttentionMask,
     Labels,
@@ -198,6 +202,7 @@ impl BatchFields {
         let schema = source.schema();
         let generated = match (self.shape, name) {
             (_, VALID) => Some(BatchField::Valid),
+            (_, SOURCE) if !source.part_ends().is_empty() => Some(BatchField::Source),
             _ if !schema.holds_token_ids() => None,
             (_, ASSISTANT_MASKS) if self.masks.is_some() => Some(BatchField::AssistantMasks),
             (_, name) if is_flash(source, options) && CU_SEQ_LENS.contains(&name) => {
@@ -221,7 +226,9 @@ impl BatchFields {
             _ => None,
         };
         if let Some(field) = generated {
-            if !matches!(field, BatchField::Valid | BatchField::Lengths) && self.payload.is_none() {
+            if !matches!(field, BatchField::Valid | BatchField::Source | BatchField::Lengths)
+                && self.payload.is_none()
+            {
                 return Err(Error::usage(format!(
                     "{name:?} needs the field {INPUT_IDS:?}, which is not selected"
                 )));

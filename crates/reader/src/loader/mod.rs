@@ -55,7 +55,7 @@ use std::time::{Duration, Instant};
 pub use array::Array;
 pub use batch::{Batch, BatchId, BlankRow, Column};
 pub use element::{DType, Element};
-pub use fields::{ATTENTION_MASK, LENGTHS, POSITION_IDS, VALID};
+pub use fields::{ATTENTION_MASK, LENGTHS, POSITION_IDS, SOURCE, VALID};
 pub use options::{
     Batching, Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageBatchOptions, ImageLayout, LabelsFor,
     LoaderOptions, MAX_CROP, MAX_PREFETCH, MAX_THREADS, PackedLayout, PadSide, StoredPacking,

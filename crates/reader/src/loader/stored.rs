@@ -118,6 +118,16 @@ pub(super) fn labels(
     Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool))))
 }
 
+/// Returns the number of the source of each record, in a source of several with these `ends`. Rows without a record have −1.
+pub(super) fn sources(pool: &Arc<Pool>, ends: &[u64], records: &[u64], rows: usize) -> Column {
+    let mut out = pool.take::<i32>(rows);
+    for (slot, &record) in out.iter_mut().zip(records) {
+        *slot = ends.partition_point(|&end| end <= record) as i32;
+    }
+    fill_rest(&mut out, records.len(), rows, -1);
+    Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool))))
+}
+
 fn put_blank<T: Copy>(out: &mut [T], blank: &[BlankRow], value: T) {
     for row in blank {
         if let Some(slot) = out.get_mut(row.row) {

@@ -1,65 +1,43 @@
-//! Tests of a source that is not a split: two splits, one after the other.
+//! Tests of a source that is not a split: two splits, concatenated.
 
 use dsconvert_dataset::schema::Schema;
 
 use super::engine::options;
 use super::*;
-use crate::Record;
-use crate::batch::{Layout, Lengths, LengthsInMemory, PackOptions, Position};
+use crate::batch::{Layout, Lengths, PackOptions, Position};
+use crate::{ClassNames, Concatenated, ReadIds, Record};
 
-/// The records of several splits, in this order.
+/// A source under another fingerprint.
 #[derive(Debug, Clone)]
-struct Concatenated {
-    splits: Vec<Split>,
-    fingerprint: String,
-    lengths: LengthsInMemory,
-}
+struct Renamed(Arc<dyn RecordSource>, String);
 
-impl Concatenated {
-    fn new(splits: Vec<Split>, fingerprint: String) -> Self {
-        let of_split =
-            |split: &Split| (0..split.len()).map(|at| split.length(at).unwrap()).collect::<Vec<_>>();
-        let lengths = LengthsInMemory::new(splits.iter().flat_map(of_split).collect());
-        Self { splits, fingerprint, lengths }
-    }
-
-    fn get(&self, record: u64) -> Result<Record> {
-        let mut at = record;
-        for split in &self.splits {
-            if at < split.len() {
-                let schema = Arc::new(split.schema().clone());
-                return Ok(Record::new(schema, record, split.get(at)?.into_inner().values));
-            }
-            at -= split.len();
-        }
-        Err(Error::new(ErrorKind::OutOfRange, "there is no such record").at_row(record))
-    }
-}
-
-impl RecordSource for Concatenated {
+impl RecordSource for Renamed {
     fn name(&self) -> &str {
-        "concatenated"
+        self.0.name()
     }
 
     fn fingerprint(&self) -> String {
-        self.fingerprint.clone()
+        self.1.clone()
     }
 
     fn schema(&self) -> &Schema {
-        self.splits[0].schema()
+        self.0.schema()
     }
 
     fn lengths(&self) -> &dyn Lengths {
-        &self.lengths
+        self.0.lengths()
     }
 
     fn get_many(&self, records: &[u64]) -> Result<Vec<Record>> {
-        records.iter().map(|&record| self.get(record)).collect()
+        self.0.get_many(records)
+    }
+
+    fn lend_ids(&self, records: &[u64], field_index: usize, read: &mut ReadIds<'_>) -> Result<()> {
+        self.0.lend_ids(records, field_index, read)
     }
 
     fn reopened(&self) -> Arc<dyn RecordSource> {
-        let splits = self.splits.iter().map(Split::detached).collect();
-        Arc::new(Self { splits, ..self.clone() })
+        Arc::new(Self(self.0.reopened(), self.1.clone()))
     }
 }
 
@@ -72,9 +50,10 @@ fn same_records(dir: &Path, kind: Kind) -> (Split, Arc<dyn RecordSource>) {
     }
     let whole = Dataset::open(&whole).unwrap().split("train").unwrap();
     let parts = Dataset::open(&parts).unwrap();
-    let parts = ["train", "validation"].map(|name| parts.split(name).unwrap()).to_vec();
-    let concatenated = Concatenated::new(parts, whole.fingerprint());
-    (whole, Arc::new(concatenated))
+    let part = |name: &str| (name.to_owned(), parts.split(name).unwrap().into());
+    let concatenated = Concatenated::new(["train", "validation"].map(part).to_vec(), ClassNames::Equal);
+    let fingerprint = whole.fingerprint();
+    (whole, Arc::new(Renamed(Arc::new(concatenated.unwrap()), fingerprint)))
 }
 
 /// Returns the elements of the arrays of a batch.
