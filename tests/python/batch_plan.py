@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import xxhash
 
-STEPS, RECORDS, BLOCKS, GROUPS, PACKED_ROWS, CUTTINGS = range(1, 7)
+STEPS, RECORDS, BLOCKS, GROUPS, PACKED_ROWS, CUTTINGS, SOURCES = range(1, 8)
 """Purposes of keys."""
 WORD = 2**64
 GOLDEN = 0x9E3779B97F4A7C15
@@ -447,3 +447,125 @@ class PackPlan:
             row["free"] -= size
             row["pieces"].append((at, piece))
         return full + [[piece for _, piece in sorted(row["pieces"])] for row in opened]
+
+
+class MixturePlan:
+    """The micro-batches of a mixture. A micro-batch is a list of pairs of the number of a source and a record or row."""
+
+    def __init__(self, sources, weights, *, trained=None, unit="tokens", mix=None, exhausted="never", schedule=(),
+                 epoch_tokens=None, epoch_steps=None, seed=0, micro_batches=1, **options):  # fmt: skip
+        self.sources, self.unit, self.exhausted, self.options = sources, unit, exhausted, options
+        self.trained = trained or sources
+        self.epoch_tokens, self.epoch_steps, self.micro_batches = epoch_tokens, epoch_steps, micro_batches
+        self.packed = "seq_len" in options
+        bucket = options.get("bucket") or ("none" if "batch_size" in options else "length")
+        self.is_pure = not self.packed and (mix == "batch" or mix is None and bucket != "none")
+        one = options | ({"batch_size": 1} if self.packed else {"bucket": bucket})
+        kind = PackPlan if self.packed else BatchPlan
+        self.plans = [kind(lengths, **one, seed=key(seed, SOURCES, 0, at)) for at, lengths in enumerate(sources)]
+        segments = [(0, weights), *schedule]
+        if schedule and schedule[0][0] == 0:
+            del segments[0]
+        self.segments = {step: self.normalized(weights) for step, weights in segments}
+        self.units = {}
+
+    def normalized(self, weights):
+        if self.unit == "epochs":
+            weights = [weight * sum(lengths) for weight, lengths in zip(weights, self.sources)]
+        total = 0.0
+        for weight in weights:
+            total += weight
+        return [weight / total for weight in weights]
+
+    def units_of(self, source, epoch):
+        """What a pass over a source consists of."""
+        if (source, epoch) not in self.units:
+            plan = self.plans[source]
+            if self.packed:
+                units = list(plan.rows(epoch))
+            elif self.is_pure:
+                units = plan.micro_batches(epoch)
+            else:
+                units = plan.records(Bucket(0, len(plan.lengths), 0, 0), 0, epoch)
+            self.units[source, epoch] = units
+        return self.units[source, epoch]
+
+    def tokens_of(self, source, unit):
+        if self.packed:
+            return sum(end - start for _, start, end in unit)
+        return sum(self.sources[source][record] for record in (unit if self.is_pure else [unit]))
+
+    def cost(self, source, unit):
+        if self.unit == "records":
+            return len(unit) if self.is_pure else 1
+        if self.unit != "trained":
+            return self.tokens_of(source, unit)
+        lengths, trained = self.sources[source], self.trained[source]
+        if not self.packed:
+            return sum(trained[record] for record in (unit if self.is_pure else [unit]))
+        return sum(trained[r] * end // lengths[r] - trained[r] * start // lengths[r] for r, start, end in unit)
+
+    def epochs(self):
+        """The micro-batches of one epoch after another, and after each, the passes over the sources."""
+        count = len(self.sources)
+        self.passes, self.done, self.used = [0] * count, [0] * count, [0] * count
+        step = 0
+        while True:
+            batches, first = [], step
+            self.tokens, self.ended = 0, set()
+            while not self.is_over(step, step - first):
+                if step in self.segments:
+                    self.used = [0] * count
+                self.weights = self.weights_at(step)
+                batches += [self.micro_batch() for _ in range(self.micro_batches)]
+                step += 1
+            yield batches
+            if self.exhausted != "never":
+                self.passes = [epoch + bool(done) for epoch, done in zip(self.passes, self.done)]
+                self.done = [0] * count
+
+    def weights_at(self, step):
+        return self.segments[max(start for start in self.segments if start <= step)]
+
+    def is_over(self, step, steps):
+        if self.exhausted == "first_exhausted":
+            return bool(self.ended)
+        if self.exhausted == "all_exhausted":
+            return all(weight == 0 or at in self.ended for at, weight in enumerate(self.weights_at(step)))
+        return steps >= self.epoch_steps if self.epoch_steps else self.tokens >= self.epoch_tokens
+
+    def micro_batch(self):
+        batch = []
+        while True:
+            source = self.most_due()
+            unit = self.units_of(source, self.passes[source])[self.done[source]]
+            if self.is_pure:
+                self.take(source, unit)
+                return [(source, record) for record in unit]
+            if batch and not self.has_room(batch, source, unit):
+                return batch
+            self.take(source, unit)
+            batch.append((source, unit))
+
+    def most_due(self):
+        total = float(max(sum(self.used), 1))
+        due = [weight * total - float(used) for weight, used in zip(self.weights, self.used)]
+        return max((at for at in range(len(due)) if self.weights[at] > 0), key=lambda at: (due[at], -at))
+
+    def has_room(self, batch, source, unit):
+        options = self.plans[source].options
+        if self.packed or options.batch_size is not None:
+            return len(batch) < self.options["batch_size"]
+        lengths = [self.sources[at][record] for at, record in [*batch, (source, unit)]]
+        if options.max_tokens is not None:
+            return len(lengths) * options.width(max(lengths)) <= options.max_tokens
+        return sum(max(1, length) for length in lengths) <= options.max_tokens_unpadded
+
+    def take(self, source, unit):
+        self.used[source] += self.cost(source, unit)
+        self.tokens += self.tokens_of(source, unit)
+        self.done[source] += 1
+        if self.done[source] == len(self.units_of(source, self.passes[source])):
+            self.passes[source] += 1
+            self.done[source] = 0
+            self.ended.add(source)

@@ -1,17 +1,26 @@
-"""The Python package: several datasets are read as one."""
+"""The Python package: several datasets are read as one, or in given shares."""
 
+import functools
+import itertools
+import json
 import multiprocessing
+import operator
 import pickle
+import random
+import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import dsconvert
-from batch_plan import BatchPlan
+import tier
+from batch_plan import BatchPlan, MixturePlan
 from test_package_records import keys, plain
 
 pytestmark = pytest.mark.usefixtures("no_ranks")
+
+PADDING = 10**6  # no token has this id
 
 PAIRS = ["--prompt-field", "prompt", "--completion-field", "completion"]
 
@@ -165,3 +174,332 @@ def test_tokens_without_marks_are_all_trained_on(command, two, tmp_path):
         single = dsconvert.Loader(path, batch_size=8, labels_for="next_token", rank=0, world_size=1)
         alone += sum(single.last.trained for _ in single)
     assert trained == alone
+
+
+# Names, texts, and options of the conversion. Lengths overlap, and one dataset marks the tokens to train on.
+POOL = {
+    "web": ["w" * (1 + i * 7 % 23) for i in range(40)],
+    "code": ["c" * (3 + i * 5 % 31) for i in range(25)],
+    "books": ["b" * (20 + i * 11 % 21) for i in range(9)],
+    "one": ["o" * 12],
+    "lines": ["l"] * 30,
+    "wiki": ["i" * (1 + i * i % 37) for i in range(70)],
+}
+
+
+@pytest.fixture(scope="session")
+def pool(command, text_of, tmp_path_factory):
+    """Splits by name."""
+    folder = tmp_path_factory.mktemp("pool")
+    pairs = [{"prompt": "p" * (1 + i % 5), "completion": "a" * (1 + i * 3 % 11)} for i in range(20)]
+    (folder / "chats.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    command("text", folder / "chats.jsonl", *PAIRS, "--tokenizer", "bytes", "--out", folder / "chats")
+    paths = {name: text_of(name, texts) for name, texts in POOL.items()} | {"chats": folder / "chats"}
+    return {name: dsconvert.open(path) for name, path in paths.items()}
+
+
+def trained_of(split):
+    """Number of tokens to train on, per record."""
+    return [int(sum(record["assistant_masks"])) if "assistant_masks" in split.fields else record["length"] for record in split]
+
+
+def a_mixture(choose, pool):
+    """Options of a mixture, and of a loader."""
+    names = choose.sample(list(pool), choose.randrange(1, 5))
+    weights = [choose.choice([0.1, 0.2, 0.7, 1, 3, choose.random()]) for _ in names]
+    mixture = {"unit": choose.choice(["tokens", "records", "epochs", "trained"])}
+    options = {"seed": choose.randrange(1000), "micro_batches": choose.choice([1, 2, 3]), "shuffle": choose.choice([True, True, False])}
+    kind = choose.choice(["packed", "records", "flat", "padded", "batches", "batches"])
+    if kind == "packed":
+        options |= {"seq_len": choose.choice([8, 32]), "batch_size": choose.choice([1, 3]), "packing": choose.choice(["best_fit", "concat"])}
+        options["pack_window"] = choose.choice([None, 1, 5])
+    elif kind == "records":
+        options |= {"batch_size": choose.choice([1, 4])}
+    elif kind in ("flat", "padded"):
+        options |= {"max_tokens_unpadded" if kind == "flat" else "max_tokens": choose.choice([45, 100]), "bucket": "none"}
+    else:
+        size = choose.choice(["batch_size", "max_tokens", "max_tokens_unpadded"])
+        options |= {size: choose.choice([2, 5]) if size == "batch_size" else choose.choice([45, 100])}
+        options["bucket"] = choose.choice(["length", "windows", "none"])
+        options["last"] = choose.choice(["short", "wrap"])
+        if options["bucket"] == "none":
+            mixture["mix"] = "batch"
+    mixture["exhausted"] = choose.choice(["never", "never", "first_exhausted", "all_exhausted"])
+    if mixture["exhausted"] == "never":
+        mixture[choose.choice(["epoch_tokens", "epoch_steps"])] = choose.choice([7, 20])
+    if choose.random() < 0.3:
+        later = [choose.choice([0, 1, 2]) for _ in names]
+        later[0] = 1
+        mixture["schedule"] = [(choose.choice([0, 4]), later)]
+    return names, weights, mixture, options
+
+
+@pytest.mark.parametrize("seed", range(1000 if tier.is_exhaustive("fuzz") else 200))
+def test_batches_are_those_of_the_specification(pool, seed):
+    names, weights, mixture, options = a_mixture(random.Random(seed), pool)
+    given = mixture | {"schedule": [(step, dict(zip(names, later))) for step, later in mixture.get("schedule", ())]}
+    datasets = {name: pool[name] for name in names}
+    mixed = dsconvert.Mixture(dict(zip(names, weights)), datasets=datasets, **given)
+    splits = [pool[name] for name in names]
+    lengths = [split.lengths().tolist() for split in splits]
+    firsts = [sum(map(len, splits[:at])) for at in range(len(splits))]
+    specified = MixturePlan(lengths, weights, trained=list(map(trained_of, splits)), **mixture, **options)
+    loader = dsconvert.Loader(mixed, fields=["input_ids", "source"], pad_id=PADDING, rank=0, world_size=1, **options)
+    for expected in itertools.islice(specified.epochs(), 2):
+        assert len(loader) == len(expected)
+        for batch, drawn in zip(loader, expected, strict=True):
+            if "seq_len" in options:
+                drawn = [(source, record) for source, row in drawn for record, _, _ in row]
+            assert loader.last.records == [firsts[source] + record for source, record in drawn]
+            assert batch["source"].tolist() == [source for source, _ in drawn]
+            assert batch["source"].dtype == np.int32
+        sources = loader.totals().sources
+        assert list(sources) == names
+        assert [share.requested for share in sources.values()] == specified.weights
+        total = max(1, sum(specified.used))
+        assert [share.realized for share in sources.values()] == [used / total for used in specified.used]
+        assert [int(share.epochs) for share in sources.values()] == specified.passes
+
+
+def test_packed_rows_hold_the_tokens_of_their_documents(pool):
+    names = ["web", "chats", "code"]
+    mixed = dsconvert.Mixture(dict.fromkeys(names, 1), datasets={name: pool[name] for name in names}, epoch_steps=12)
+    options = {"seq_len": 32, "batch_size": 3, "seed": 4}
+    specified = MixturePlan([pool[name].lengths().tolist() for name in names], [1, 1, 1], epoch_steps=12, **options)
+    loader = dsconvert.Loader(mixed, pad_id=PADDING, rank=0, world_size=1, **options)
+    (expected,) = itertools.islice(specified.epochs(), 1)
+    for batch, drawn in zip(loader, expected, strict=True):
+        rows = []
+        for source, row in drawn:
+            ids = [pool[names[source]][record]["input_ids"].tolist()[start:end] for record, start, end in row]
+            rows.append(sum(ids, []))
+        assert batch["input_ids"].tolist() == [row + [PADDING] * (32 - len(row)) for row in rows]
+
+
+def two_of(pool, weights=(0.7, 0.3), **options):
+    names = ["wiki", "code"]
+    return dsconvert.Mixture(dict(zip(names, weights)), datasets={name: pool[name] for name in names}, **options)
+
+
+LOADERS = [{"seq_len": 32, "batch_size": 2}, {"batch_size": 3}, {"max_tokens": 90}, {"max_tokens_unpadded": 90, "bucket": "none"}]
+
+
+@pytest.mark.parametrize("options", LOADERS, ids=str)
+def test_shares_are_exact_at_every_step(pool, options):
+    loader = dsconvert.Loader(two_of(pool, epoch_steps=60), micro_batches=2, rank=0, world_size=1, **options)
+    counts, largest_unit = np.zeros(2), 90 if "max_tokens" in options else 37
+    for batch in loader:
+        # Each dataset has one letter, whose code is the token.
+        counts += [int((batch["input_ids"] == ord(letter)).sum()) for letter in "ic"]
+        if loader.last.micro_batch == 1:
+            realized = [share.realized for share in loader.totals().sources.values()]
+            assert realized == (counts / counts.sum()).tolist()
+            assert np.abs(counts - counts.sum() * np.array([0.7, 0.3])).max() <= largest_unit
+
+
+@pytest.mark.parametrize("options", LOADERS, ids=str)
+def test_any_number_of_ranks_continues_a_mixture(pool, options):
+    def loaders(world_size):
+        mixed = two_of(pool, epoch_tokens=1500, schedule=[(9, {"wiki": 1, "code": 4})])
+        return [
+            dsconvert.Loader(mixed, micro_batches=6, seed=3, rank=rank, world_size=world_size, **options)
+            for rank in range(world_size)
+        ]
+
+    def batches(loaders, epochs):
+        found = {}
+        for loader in loaders:
+            for _ in range(epochs):
+                for _ in loader:
+                    info = loader.last
+                    found[info.epoch, info.step, info.micro_batch] = info.records
+        return found
+
+    whole = batches(loaders(1), 3)
+    for world_size in (2, 3):
+        assert batches(loaders(world_size), 3) == whole
+    choose = random.Random(str(options))
+    for _ in range(4):
+        stop, first, second = choose.randrange(1, 7), choose.choice([1, 2, 3]), choose.choice([1, 2, 3])
+        started, found = loaders(first), {}
+        for loader in started:
+            done = 0
+            while done < stop * 6 // first:
+                for _ in loader:
+                    found[loader.last.epoch, loader.last.step, loader.last.micro_batch] = loader.last.records
+                    done += 1
+                    if done == stop * 6 // first:
+                        break
+        states = [json.dumps(loader.state_dict()) for loader in started]
+        assert len(set(states)) == 1
+        resumed = loaders(second)
+        for loader in resumed:
+            loader.load_state_dict(json.loads(states[0]))
+        found |= batches(resumed, 3 - json.loads(states[0])["plan"]["mixture"]["plan"]["epoch"])
+        # A state at the end of an epoch is followed by a whole one.
+        assert {batch: records for batch, records in found.items() if batch[0] < 3} == whole
+
+
+def test_a_mixture_is_pickled_copied_and_shown(pool):
+    mixed = two_of(pool, epoch_steps=5, unit="records")
+    assert repr(mixed) == (
+        "<dsconvert.Mixture {'wiki': 0.7, 'code': 0.3}: unit='records', exhausted='never', epoch_steps=5, on_change='refuse'>"
+    )
+    assert mixed.names == ["wiki", "code"] and len(mixed) == 95 and mixed[70]["key"] == pool["code"][0]["key"]
+    loader = dsconvert.Loader(mixed, batch_size=4, rank=0, world_size=1)
+    batches = iter(loader)
+    next(batches)
+    again = pickle.loads(pickle.dumps(loader))
+    rest = [loader.last.records for _ in batches]
+    assert [again.last.records for _ in again] == rest and len(rest) == 4
+    with multiprocessing.get_context("fork").Pool(1) as processes:
+        assert processes.apply(number_of_records, (mixed,)) == 95
+
+
+def number_of_records(mixed):
+    return len(list(mixed))
+
+
+def test_a_transform_and_flash_attention_take_mixtures(pool):
+    mixed = two_of(pool, epoch_steps=5)
+    flash = dsconvert.Loader(mixed, max_tokens_unpadded=90, packed="flash", rank=0, world_size=1)
+    assert "source" not in next(iter(flash))
+    loader = dsconvert.Loader(mixed, batch_size=4, transform=lambda r: {"n": r["length"]}, rank=0, world_size=1)
+    for batch in loader:
+        assert batch["n"].tolist() == [mixed.length(record) for record in loader.last.records]
+    few = dsconvert.Loader(mixed.select(["input_ids"]), batch_size=4, fields=["source"], rank=0, world_size=1)
+    whole = dsconvert.Loader(mixed, batch_size=4, rank=0, world_size=1)
+    assert [few.last.records for _ in few] == [whole.last.records for _ in whole]
+
+
+def test_images_are_mixed_and_augmented_anew_in_each_pass(photos_in):
+    photos = dsconvert.open(photos_in("arrow").path)
+    mixed = dsconvert.Mixture(
+        {"train": 3, "validation": 1}, datasets={name: photos[name] for name in ("train", "validation")},
+        unit="records", epoch_steps=3 * len(photos["train"]),
+    )
+    loader = dsconvert.Loader(mixed, batch_size=1, random_resized_crop=16, seed=2, rank=0, world_size=1)
+    seen = {}
+    for batch in loader:
+        (record,) = loader.last.records
+        seen.setdefault(record, []).append(batch["image"].tobytes())
+        assert batch["source"].tolist() == [int(record >= len(photos["train"]))]
+    assert max(map(len, seen.values())) > 1
+    for images in seen.values():
+        assert len(set(images)) == len(images)
+
+
+def test_states_of_other_mixtures_are_refused(pool, two):
+    loader = dsconvert.Loader(two_of(pool, epoch_steps=5), batch_size=2, rank=0, world_size=1)
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    for other, message in [
+        (two_of(pool, epoch_steps=5, weights=(0.6, 0.4)), "other weights"),
+        (two_of(pool, epoch_steps=6), "other weights"),
+        (two_of(pool, epoch_steps=5, unit="records"), "options"),
+        (dsconvert.Mixture({"wiki": 1}, datasets={"wiki": pool["wiki"]}, epoch_steps=5), "saved for dataset"),
+        (pool["wiki"], "the state was saved for a mixture, not for records"),
+    ]:
+        with pytest.raises(dsconvert.UsageError, match=message):
+            dsconvert.Loader(other, batch_size=2, rank=0, world_size=1).load_state_dict(state)
+    continued = two_of(pool, epoch_steps=5, weights=(0, 1), on_change="continue")
+    other = dsconvert.Loader(continued, batch_size=2, rank=0, world_size=1)
+    other.load_state_dict(state)
+    assert [set(batch["source"].tolist()) for batch in other] == [{1}] * 4
+    with pytest.raises(dsconvert.UsageError, match="for a mixture"):
+        dsconvert.Loader(two_of(pool, epoch_steps=5), batch_size=2, rank=0, world_size=1).load_state_dict(
+            dsconvert.Loader(pool["wiki"], batch_size=2, rank=0, world_size=1).state_dict()
+        )
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"weights": {"wiki": -1, "code": 1}}, "the weight of \"wiki\" is -1: expected a finite number from 0"),
+    ({"weights": {"wiki": float("nan"), "code": 1}}, "the weight of 'wiki' cannot be nan"),
+    ({"weights": {"wiki": "much", "code": 1}}, "the weight of 'wiki' cannot be 'much'"),
+    ({"weights": {"wiki": 0, "code": 0}}, "all weights from step 0 on are 0"),
+    ({"weights": {"wiki": 1, "code": 1, "news": 1}}, "there is a weight for 'news', which is not a dataset"),
+    ({"weights": {"wiki": 1}}, "the dataset \"code\" has no weight"),
+    ({"weights": [1, 2]}, "weights is list, not a dictionary"),
+    ({"unit": "bytes"}, "unit cannot be \"bytes\": expected one of \"tokens\""),
+    ({"mix": "rows"}, "mix cannot be \"rows\""),
+    ({"exhausted": "sometimes"}, "exhausted cannot be \"sometimes\""),
+    ({"epoch_steps": None}, "the length of an epoch is not set"),
+    ({"epoch_steps": 0}, "epoch_steps is 0, not between 1 and"),
+    ({"epoch_steps": -1}, "epoch_steps cannot be -1"),
+    ({"epoch_tokens": 5}, "give epoch_tokens or epoch_steps, not both"),
+    ({"exhausted": "all_exhausted"}, "epoch_steps does not apply"),
+    ({"schedule": [(1, {"news": 1})]}, "there is a weight for \"news\""),
+    ({"schedule": [(5, {"wiki": 1}), (5, {"code": 1})]}, "not strictly ascending"),
+    ({"schedule": [3]}, "schedule has 3, not a pair"),
+    ({"on_change": "ignore"}, "on_change cannot be \"ignore\""),
+])  # fmt: skip
+def test_bad_mixtures_are_refused(pool, arguments, message):
+    datasets = {name: pool[name] for name in ("wiki", "code")}
+    with pytest.raises(dsconvert.UsageError) as caught:
+        dsconvert.Mixture(**{"weights": {"wiki": 1, "code": 1}, "datasets": datasets, "epoch_steps": 5} | arguments)
+    assert message in str(caught.value)
+
+
+def test_a_mixture_that_does_not_fit_a_loader_is_refused(pool, corpus_in):
+    mixed = two_of(pool, epoch_steps=5)
+    for options, message in [
+        ({"max_tokens": 10}, "the dataset \"wiki\": "),
+        ({"max_tokens_unpadded": 10, "bucket": "none"}, "the dataset \"wiki\": "),
+    ]:
+        with pytest.raises(dsconvert.UsageError) as caught:
+            dsconvert.Loader(mixed, rank=0, world_size=1, **options)
+        assert message in str(caught.value)
+    with pytest.raises(dsconvert.UsageError, match="a BatchSampler does not mix datasets"):
+        dsconvert.BatchSampler(mixed, batch_size=4, rank=0, world_size=1)
+    with pytest.raises(dsconvert.UsageError, match="have different tokenizers"):
+        dsconvert.Mixture({"a": 1, "b": 1}, datasets={"a": pool["wiki"], "b": corpus_in("arrow").path}, epoch_steps=5)
+
+
+def test_a_dataset_that_is_replaced_is_noticed(command, text_of, tmp_path):
+    text_of("old", ["o" * 9] * 20)
+    shutil.copytree(text_of("old", []), tmp_path / "data")
+    loader = dsconvert.Loader(dsconvert.Mixture({tmp_path / "data": 1}, epoch_steps=9), batch_size=2, rank=0, world_size=1)
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    shutil.rmtree(tmp_path / "data")
+    shutil.copytree(text_of("new", ["n" * 9] * 20), tmp_path / "data")
+    with pytest.raises(dsconvert.UsageError, match="was replaced"):
+        pickle.loads(pickle.dumps(loader)).epoch
+    other = dsconvert.Loader(dsconvert.Mixture({tmp_path / "data": 1}, epoch_steps=9), batch_size=2, rank=0, world_size=1)
+    with pytest.raises(dsconvert.UsageError, match="saved for dataset"):
+        other.load_state_dict(state)
+
+
+def build_blending_indices(weights, size):
+    """`megatron.core.datasets.helpers.build_blending_indices`, written again unless it is installed."""
+    try:
+        from megatron.core.datasets.helpers_cpp import build_blending_indices as original
+
+        index, samples = np.zeros(size, np.int16), np.zeros(size, np.int64)
+        original(index, samples, np.array(weights), len(weights), size, False)
+        return index.tolist()
+    except ImportError:
+        pass
+    current, found = [0] * len(weights), []
+    for at in range(size):
+        errors = [weight * max(float(at), 1.0) - float(samples) for weight, samples in zip(weights, current)]
+        found.append(errors.index(max(errors)))
+        current[found[-1]] += 1
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("options", [{"batch_size": 1}, {"seq_len": 16, "batch_size": 1}], ids=str)
+def test_records_are_in_the_order_of_megatron(pool, seed, options):
+    choose = random.Random(seed)
+    names = choose.sample(list(pool), choose.randrange(1, 6))
+    weights = [choose.choice([1, 2, 0.3, choose.random()]) for _ in names]
+    mixed = dsconvert.Mixture(
+        dict(zip(names, weights)), datasets={name: pool[name] for name in names}, unit="records", epoch_steps=300
+    )
+    loader = dsconvert.Loader(mixed, fields=["source"], rank=0, world_size=1, **options)
+    found = [int(batch["source"][0]) for batch in loader]
+    total = functools.reduce(operator.add, map(float, weights))  # newer versions of Python correct the result of sum()
+    assert found == build_blending_indices([weight / total for weight in weights], 300)

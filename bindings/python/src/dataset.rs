@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use dsconvert::error::{Error, Result};
-use dsconvert::reader::{self, ClassNames, Concatenated, Description, RecordSource};
+use dsconvert::reader::{self, ClassNames, Concatenated, Description, Mixture, RecordSource};
 use dsconvert::report::{ClassCounts, DatasetReport, ReportOptions, summary_html};
 use dsconvert::schema::{HEIGHT, IMAGE, WIDTH};
 use dsconvert::storage::{Access, ObjectUrl};
@@ -16,6 +16,7 @@ use pyo3::types::PyDict;
 use crate::buffer::{Buffer, ItemType, to_numpy};
 use crate::error::raise;
 use crate::interrupt::detached;
+use crate::options::mixture_options;
 use crate::record::{DecodedRecord, FieldNames};
 
 /// An opened dataset.
@@ -179,23 +180,27 @@ impl Split {
 /// Parts of a split, each with a name for messages.
 pub(crate) type NamedSplits<'py> = Vec<(String, Bound<'py, Split>)>;
 
+/// The same, as sources.
+type NamedSources = Vec<(String, Arc<dyn RecordSource>)>;
+
+fn class_names(merge_classes: bool) -> ClassNames {
+    if merge_classes { ClassNames::Merged } else { ClassNames::Equal }
+}
+
 #[pymethods]
 impl Split {
     /// Returns the records of several splits as one.
     #[staticmethod]
     fn concatenated(py: Python<'_>, parts: NamedSplits<'_>, merge_classes: bool) -> PyResult<Self> {
-        let decode = parts.iter().any(|(_, part)| part.get().decode);
-        // Fields that only decoding needs come last.
-        let hidden: Vec<String> = parts.iter().flat_map(|(_, part)| part.get().hidden_fields()).collect();
-        let sources: Vec<(String, Arc<dyn RecordSource>)> =
-            parts.into_iter().map(|(name, part)| (name, Arc::clone(&part.get().source))).collect();
-        let is_remote = sources.iter().any(|(_, source)| source.is_remote());
-        let classes = if merge_classes { ClassNames::Merged } else { ClassNames::Equal };
-        let source: Arc<dyn RecordSource> =
-            detached(py, is_remote, || Ok(Arc::new(Concatenated::new(sources, classes)?)))?;
-        let visible = source.schema().fields.iter().filter(|field| !hidden.contains(&field.name)).count();
-        let names = FieldNames::of(py, source.schema()).first(visible);
-        Ok(Self { source, split: None, names, decode })
+        let classes = class_names(merge_classes);
+        Self::joined(py, parts, |sources| Ok(Arc::new(Concatenated::new(sources, classes)?)))
+    }
+
+    /// Returns several splits in given shares. `options` is a JSON object of the given options.
+    #[staticmethod]
+    fn mixture(py: Python<'_>, parts: NamedSplits<'_>, merge_classes: bool, options: &str) -> PyResult<Self> {
+        let (classes, options) = (class_names(merge_classes), mixture_options(options).map_err(raise)?);
+        Self::joined(py, parts, |sources| Ok(Arc::new(Mixture::new(sources, classes, options)?)))
     }
 
     fn __len__(&self) -> usize {
@@ -288,6 +293,24 @@ impl Split {
 }
 
 impl Split {
+    /// Returns the source that `join` makes of several splits.
+    fn joined(
+        py: Python<'_>,
+        parts: NamedSplits<'_>,
+        join: impl FnOnce(NamedSources) -> Result<Arc<dyn RecordSource>> + Send,
+    ) -> PyResult<Self> {
+        let decode = parts.iter().any(|(_, part)| part.get().decode);
+        // Fields that only decoding needs come last.
+        let hidden: Vec<String> = parts.iter().flat_map(|(_, part)| part.get().hidden_fields()).collect();
+        let sources: NamedSources =
+            parts.into_iter().map(|(name, part)| (name, Arc::clone(&part.get().source))).collect();
+        let is_remote = sources.iter().any(|(_, source)| source.is_remote());
+        let source = detached(py, is_remote, || join(sources))?;
+        let visible = source.schema().fields.iter().filter(|field| !hidden.contains(&field.name)).count();
+        let names = FieldNames::of(py, source.schema()).first(visible);
+        Ok(Self { source, split: None, names, decode })
+    }
+
     /// Returns the names of the fields that records do not return.
     fn hidden_fields(&self) -> Vec<String> {
         let fields = self.source.schema().fields.iter().skip(self.names.len());

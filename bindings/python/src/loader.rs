@@ -53,8 +53,11 @@ enum Waited {
     Done,
 }
 
-/// Rows, tokens, padded tokens, labels, trained tokens.
-type TotalsTuple = (u64, u64, u64, Option<u64>, Option<u64>);
+/// Name of a source of a mixture, requested share, realized share, passes.
+type SourceTuple = (String, f64, f64, f64);
+
+/// Rows, tokens, padded tokens, labels, trained tokens, sources of a mixture.
+type TotalsTuple = (u64, u64, u64, Option<u64>, Option<u64>, Vec<SourceTuple>);
 
 impl Loader {
     /// Locks the loader. The caller has released the GIL.
@@ -310,13 +313,17 @@ impl Loader {
     }
 
     /// Returns the rows, tokens, padded tokens, labels when packed, and trained tokens of the step of the last batch, over all
-    /// ranks.
+    /// ranks, and the sources of a mixture.
     fn totals(&self, py: Python<'_>) -> PyResult<Option<TotalsTuple>> {
         let step =
             self.progress(py).last.as_ref().map(|(info, start)| (info.epoch, info.step, start.clone()));
         let Some((epoch, step, start)) = step else { return Ok(None) };
         let totals = detached(py, self.is_remote, || self.counts.totals(epoch, step, &start))?;
-        Ok(totals.map(|all| (all.rows, all.tokens, all.padded_tokens, all.labels, all.trained)))
+        Ok(totals.map(|all| {
+            let sources = all.sources.into_iter();
+            let sources = sources.map(|of| (of.name, of.requested, of.realized, of.epochs)).collect();
+            (all.rows, all.tokens, all.padded_tokens, all.labels, all.trained, sources)
+        }))
     }
 }
 

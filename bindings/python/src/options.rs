@@ -6,7 +6,6 @@
 
 use dsconvert::error::{Error, Result};
 use dsconvert::packing::Packing;
-use dsconvert::reader::RecordSource;
 use dsconvert::reader::batch::{
     BatchOptions, BatchSize, Boundaries, BucketBy, DEFAULT_BLOCK_RECORDS, DEFAULT_FIRST_BOUND,
     DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, Last, Layout, Oversize,
@@ -15,6 +14,9 @@ use dsconvert::reader::batch::{
 use dsconvert::reader::loader::{
     Batching, Channels, Crop, IdType, ImageBatchOptions, ImageLayout, LabelsFor, LoaderOptions, MAX_THREADS,
     PackedLayout, PadSide, StoredPacking, TextBatchOptions, Undecodable,
+};
+use dsconvert::reader::{
+    Exhausted, MixtureEpoch, MixtureOptions, MixtureUnit, OnChange, RecordSource, Weights,
 };
 use pyo3::pyfunction;
 use serde::{Deserialize, Serialize};
@@ -202,6 +204,26 @@ pub(crate) fn loader_options(
         text: options.text()?,
         fields: if assemble { options.fields } else { Some(Vec::new()) },
         ..defaults
+    })
+}
+
+/// Parses the options of a mixture.
+pub(crate) fn mixture_options(json: &str) -> Result<MixtureOptions> {
+    let given = Given::parse(json, None, true)?;
+    let epoch_tokens: Option<u64> = given.value("epoch_tokens", &[], None)?;
+    let epoch_steps: Option<u64> = given.value("epoch_steps", &[], None)?;
+    let epoch = match (epoch_tokens, epoch_steps) {
+        (Some(_), Some(_)) => return Err(Error::usage("give epoch_tokens or epoch_steps, not both")),
+        (tokens, steps) => tokens.map(MixtureEpoch::Tokens).or(steps.map(MixtureEpoch::Steps)),
+    };
+    Ok(MixtureOptions {
+        weights: given.value("weights", &[], Weights::new())?,
+        unit: given.value("unit", &[], MixtureUnit::default())?,
+        mix: given.value("mix", &[], None)?,
+        exhausted: given.value("exhausted", &[], Exhausted::default())?,
+        epoch,
+        schedule: given.value("schedule", &[], Vec::new())?,
+        on_change: given.value("on_change", &[], OnChange::default())?,
     })
 }
 

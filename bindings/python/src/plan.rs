@@ -79,6 +79,10 @@ impl Plan {
         let (dataset, source) = match source {
             LengthArgument::Split(split) => {
                 let source = split.get().source();
+                if source.mixture().is_some() {
+                    let error = Error::usage("a BatchSampler does not mix datasets");
+                    return Err(raise(error.help("use a Loader; or sample each dataset by itself")));
+                }
                 (source.fingerprint(), LengthSource::Records(Arc::clone(source)))
             }
             LengthArgument::Lengths(lengths) => {

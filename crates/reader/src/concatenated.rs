@@ -42,9 +42,10 @@ pub enum ClassNames {
 /// use dsconvert_reader::{ClassNames, Concatenated, Dataset, RecordSource};
 ///
 /// let dataset = Dataset::open(path)?;
-/// let splits = ["train", "validation"].into_iter();
-/// let parts = splits.map(|name| Ok((name.to_owned(), dataset.split(name)?.into()))).collect::<Result<_, _>>();
-/// let both = Concatenated::new(parts.map_err(|e: dsconvert_reader::error::Error| e)?, ClassNames::Equal)?;
+/// let part = |name: &str| -> Result<_, dsconvert_reader::error::Error> {
+///     Ok((name.to_owned(), dataset.split(name)?.into()))
+/// };
+/// let both = Concatenated::new(vec![part("train")?, part("validation")?], ClassNames::Equal)?;
 /// assert_eq!(both.lengths().records(), 7);
 /// assert_eq!(both.get_many(&[5])?[0].key(), dataset.split("validation")?.get(1)?.key());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -73,6 +74,15 @@ struct Part {
     is_same: bool,
     /// The label of each label of the source; empty if they are equal.
     labels: Vec<i64>,
+}
+
+/// Records of one part that were requested.
+struct PartRecords<'a> {
+    part: &'a Part,
+    /// Their indexes among all records that were requested.
+    slots: Vec<usize>,
+    /// Their ordinals in the part.
+    ordinals: Vec<u64>,
 }
 
 /// Records of one length in one source.
@@ -130,7 +140,7 @@ impl Concatenated {
     }
 
     /// Returns the same sources for the child of a fork.
-    fn reopen(&self) -> Self {
+    pub(crate) fn reopen(&self) -> Self {
         let reopened = |part: &Part| Part {
             name: part.name.clone(),
             source: part.source.reopened(),
@@ -154,8 +164,8 @@ impl Concatenated {
         }
     }
 
-    /// Groups `records` by their parts: for each part, the indexes in `records`, and the ordinals in the part.
-    fn groups(&self, records: &[u64]) -> Result<Vec<(&Part, Vec<usize>, Vec<u64>)>> {
+    /// Groups `records` by their parts.
+    fn groups(&self, records: &[u64]) -> Result<Vec<PartRecords<'_>>> {
         let mut found = Vec::with_capacity(records.len());
         for (slot, &record) in records.iter().enumerate() {
             let (at, _, ordinal) = self.part_of(record)?;
@@ -165,7 +175,7 @@ impl Concatenated {
         let group = |of_part: &[(usize, usize, u64)]| {
             let part = self.parts.get(of_part.first()?.0)?;
             let (slots, ordinals) = of_part.iter().map(|&(_, slot, ordinal)| (slot, ordinal)).unzip();
-            Some((part, slots, ordinals))
+            Some(PartRecords { part, slots, ordinals })
         };
         Ok(found.chunk_by(|a, b| a.0 == b.0).filter_map(group).collect())
     }
@@ -265,7 +275,7 @@ impl RecordSource for Concatenated {
 
     fn get_many(&self, records: &[u64]) -> Result<Vec<Record>> {
         let mut out: Vec<Option<Record>> = std::iter::repeat_with(|| None).take(records.len()).collect();
-        for (part, slots, ordinals) in self.groups(records)? {
+        for PartRecords { part, slots, ordinals } in self.groups(records)? {
             for (slot, record) in slots.into_iter().zip(part.source.get_many(&ordinals)?) {
                 if let Some(out) = out.get_mut(slot) {
                     *out = Some(part.convert(record, &self.schema)?);
@@ -278,15 +288,14 @@ impl RecordSource for Concatenated {
 
     fn lend_ids(&self, records: &[u64], field_index: usize, read: &mut ReadIds<'_>) -> Result<()> {
         let groups = self.groups(records)?;
-        if let [(part, slots, ordinals)] = &*groups
+        if let [PartRecords { part, ordinals, .. }] = &*groups
             && let Some(Some(index)) = part.columns.get(field_index)
-            && slots.is_sorted()
         {
             return part.source.lend_ids(ordinals, *index, read);
         }
         let sources: Option<Vec<Lender<'_>>> = groups
             .iter()
-            .map(|(part, slots, ordinals)| {
+            .map(|PartRecords { part, slots, ordinals }| {
                 let field_index = (*part.columns.get(field_index)?)?;
                 Some(Lender { source: &*part.source, field_index, slots, ordinals })
             })
@@ -372,6 +381,11 @@ impl Lengths for Concatenated {
     fn length_of(&self, record: u64) -> Result<u64> {
         let (_, part, ordinal) = self.part_of(record)?;
         part.source.lengths().length_of(ordinal)
+    }
+
+    fn trained_of(&self, record: u64) -> Result<u64> {
+        let (_, part, ordinal) = self.part_of(record)?;
+        part.source.lengths().trained_of(ordinal)
     }
 
     fn key_of(&self, record: u64) -> Option<String> {
@@ -477,7 +491,7 @@ fn common_fields(sources: &[(String, Arc<dyn RecordSource>)]) -> Result<Vec<Fiel
     for (name, source) in sources {
         for field in &source.schema().fields {
             if all.iter().all(|(_, other)| other.name != field.name) {
-                all.push((name, field));
+                all.push((name.as_str(), field));
             }
         }
     }

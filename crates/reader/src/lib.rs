@@ -66,6 +66,7 @@ mod iter;
 mod lend;
 mod lengths;
 pub mod loader;
+mod mixture;
 mod open_options;
 mod range;
 mod record;
@@ -86,6 +87,10 @@ pub use describe::{
     SplitDescription, TrainedSummary, describe,
 };
 pub use iter::Records;
+pub use mixture::{
+    Exhausted, MAX_SOURCES, Mix, Mixture, MixtureEpoch, MixtureOptions, MixtureState, MixtureUnit, OnChange,
+    SourceState, SourceTotals, Weights,
+};
 pub use open_options::{DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, DEFAULT_READ_AHEAD_BYTES, OpenOptions};
 pub use record::Record;
 pub use shards::ShardFile;

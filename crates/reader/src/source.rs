@@ -9,7 +9,7 @@ use dsconvert_dataset::schema::Schema;
 
 use crate::batch::{Lengths, Runs};
 use crate::iter::block_end;
-use crate::{Record, Split};
+use crate::{Mixture, Record, Split};
 
 /// Receiver of token ids, one for each record that was asked for: see [`RecordSource::lend_ids`].
 pub type ReadIds<'a> = dyn FnMut(&[Ids<&[u8]>]) + 'a;
@@ -171,6 +171,11 @@ pub trait RecordSource: fmt::Debug + Send + Sync {
         &[]
     }
 
+    /// Returns the mixture that this source is: its shares decide which records a batch holds.
+    fn mixture(&self) -> Option<&Mixture> {
+        None
+    }
+
     /// Adds the place of a record to an error about it.
     fn at_record(&self, error: Error, record: u64) -> Error {
         error.at_row(record)
@@ -262,6 +267,10 @@ impl Lengths for Arc<dyn RecordSource> {
 
     fn lengths_of(&self, records: &[u64], out: &mut Vec<u64>) -> Result<()> {
         self.lengths().lengths_of(records, out)
+    }
+
+    fn trained_of(&self, record: u64) -> Result<u64> {
+        self.lengths().trained_of(record)
     }
 
     fn key_of(&self, record: u64) -> Option<String> {

@@ -15,7 +15,7 @@ from .bench_report import BenchReport, LoadBreakdown, Percentiles
 from .benchmark import bench
 from .cache import CacheDataLoader
 from .dataset import Dataset, Split, open
-from .epochs import StepTotals
+from .epochs import SourceShare, StepTotals
 from .errors import (
     CorruptError,
     Error,
@@ -31,6 +31,7 @@ from .errors import (
 from .headspace_probe import HeadspaceProbe, headspace
 from .headspace_report import HeadspaceReport, Stretch
 from .loader import Loader
+from .mixture import Mixture
 from .sampler import BatchSampler
 from .simulation import simulate
 from .source import Record
@@ -51,12 +52,14 @@ __all__ = [
     "IoError",
     "LoadBreakdown",
     "Loader",
+    "Mixture",
     "NotCommittedError",
     "NotFoundError",
     "OutOfRangeError",
     "Percentiles",
     "Place",
     "Record",
+    "SourceShare",
     "Split",
     "StepTotals",
     "Stretch",

@@ -20,6 +20,17 @@ OPTIONS = [name for name, *_ in _native.option_table() if name != "micro_batches
 """Names of the options that are passed to Rust unchanged, in the order of the signatures."""
 
 
+class SourceShare(NamedTuple):
+    """The share of one dataset of a mixture, in the steps since the weights changed."""
+
+    requested: float
+    """The requested share."""
+    realized: float
+    """The share up to this step."""
+    epochs: float
+    """Passes over the dataset since the start of training."""
+
+
 class StepTotals(NamedTuple):
     """Totals of all ranks in one global step: the same numbers on every rank, without communication."""
 
@@ -33,6 +44,8 @@ class StepTotals(NamedTuple):
     """Positions that have a label, in packed rows."""
     trained: int | None = None
     """Tokens that the loss is computed on; `None` if batches have no labels, or are rows packed on disk without masks."""
+    sources: dict[str, SourceShare] | None = None
+    """The datasets of a mixture, by name."""
 
 
 class Epochs(ABC):

@@ -16,7 +16,7 @@ from .batch_info import Batch, BatchInfo
 from .batches import Batches, TrainerEpoch, can_pin_memory
 from .batches import pin_memory as pin_memory_of
 from .dataset import Dataset, Split, split_of
-from .epochs import Epochs, Last, State, StepTotals, given, last_policy
+from .epochs import Epochs, Last, SourceShare, State, StepTotals, given, last_policy
 from .errors import UsageError
 from .notebook import table
 from .sampler import Bucket, Oversize, Shuffle
@@ -310,7 +310,11 @@ class Loader(Epochs):
     def totals(self) -> StepTotals | None:
         """Returns the totals of all ranks in the step of the last batch, for example to normalize a loss."""
         totals = self._handle().totals()
-        return None if totals is None else StepTotals(*totals)
+        if totals is None:
+            return None
+        *numbers, sources = totals
+        shares = {name: SourceShare(*share) for name, *share in sources}
+        return StepTotals(*numbers, shares or None)
 
     def state_dict(self) -> State:
         """Returns the position of the loader, equal on every rank: after the batches that were returned, not those that

@@ -2,6 +2,7 @@
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::index::{LengthIndex, LengthRun, RecordIndex};
+use dsconvert_dataset::schema::TRAINED;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::Split;
@@ -38,6 +39,16 @@ pub trait Lengths {
             out.push(self.length_of(record)?);
         }
         Ok(())
+    }
+
+    /// Returns the number of tokens of the record with the ordinal `record` that are to be trained on, from the index: all of
+    /// them, unless they are marked.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Lengths::record_at`].
+    fn trained_of(&self, record: u64) -> Result<u64> {
+        self.length_of(record)
     }
 
     /// Returns the key of the record with the ordinal `record`, for messages. `None` if it has no key or cannot be
@@ -79,6 +90,10 @@ impl<L: Lengths + ?Sized> Lengths for &L {
 
     fn lengths_of(&self, records: &[u64], out: &mut Vec<u64>) -> Result<()> {
         (**self).lengths_of(records, out)
+    }
+
+    fn trained_of(&self, record: u64) -> Result<u64> {
+        (**self).trained_of(record)
     }
 
     fn key_of(&self, record: u64) -> Option<String> {
@@ -134,6 +149,11 @@ impl Lengths for Split {
             out.push(index.length(record)?);
         }
         Ok(())
+    }
+
+    fn trained_of(&self, record: u64) -> Result<u64> {
+        let entry = self.entry(record)?;
+        Ok(entry.column(&self.manifest().schema, TRAINED).map_or(entry.length, u64::from))
     }
 
     fn key_of(&self, record: u64) -> Option<String> {

@@ -42,6 +42,7 @@ pub use pack::{
     DEFAULT_PACK_ROWS, DEFAULT_PACK_WINDOW, MAX_DEFAULT_PACK_WINDOW, PackCursor, PackOptions, PackPlan,
     PackState, PackedStep,
 };
+pub(crate) use permute::source_seed;
 pub use plan::BatchPlan;
 pub use plan::{Counts, MicroBatch, StepTotals};
 pub(crate) use state::damaged_state;

@@ -302,7 +302,7 @@ impl BatchOptions {
 
     /// Returns the width of a batch whose longest record has `length`: at least one multiple, so that even empty
     /// records have a row.
-    pub(super) fn width(&self, length: u64) -> u64 {
+    pub(crate) fn width(&self, length: u64) -> u64 {
         let wide = length.max(1);
         wide.checked_next_multiple_of(self.pad_to_multiple_of).unwrap_or(wide)
     }
@@ -312,6 +312,14 @@ impl BatchOptions {
         match (self.oversize, self.cap()) {
             (Oversize::Truncate, Some(cap)) => length.min(cap),
             _ => length,
+        }
+    }
+
+    /// Returns how much of a record of `length` is delivered: nothing if it is dropped.
+    pub(crate) fn delivered(&self, length: u64) -> u64 {
+        match self.cap() {
+            Some(cap) if length > cap && self.oversize == Oversize::Drop => 0,
+            _ => self.used(length),
         }
     }
 
@@ -326,7 +334,7 @@ impl BatchOptions {
     }
 
     /// Returns the padded tokens of `records` rows whose longest record has `length`.
-    pub(super) fn padded(&self, records: u64, length: u64) -> u64 {
+    pub(crate) fn padded(&self, records: u64, length: u64) -> u64 {
         records.saturating_mul(self.width(length))
     }
 

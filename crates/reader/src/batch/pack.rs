@@ -372,6 +372,17 @@ impl<L: Lengths> PackPlan<L> {
         }))
     }
 
+    /// Returns the row at a position of `epoch`, the position after it, and whether the epoch ends after it. `None` if there is
+    /// no such row.
+    pub(crate) fn row(&self, epoch: u64, cursor: PackCursor) -> Result<Option<(Row, PackCursor, bool)>> {
+        let epoch = Epoch { seed: self.start.seed, epoch };
+        let order = Order::of_records(self.options.shuffle, epoch, self.lengths.records(), 0);
+        let mut rows = RowSource::new(&self.lengths, &self.options, &self.windows, epoch, order, cursor);
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let ends = !rows.open()?;
+        Ok(Some((row, rows.cursor(), ends)))
+    }
+
     fn rows_per_step(&self) -> u64 {
         self.options.batch_size * self.start.micro_batches
     }

@@ -30,6 +30,13 @@ pub(super) enum Purpose {
     Rows = 5,
     /// Ways of cutting ranks into buckets.
     Cuttings = 6,
+    /// Sources of a mixture.
+    Sources = 7,
+}
+
+/// Returns the seed of source `number` of a mixture. Sources of equal size would otherwise have equal orders.
+pub(crate) fn source_seed(seed: u64, number: u64) -> u64 {
+    key(seed, Purpose::Sources, 0, number)
 }
 
 /// Returns the key of a permutation: the XXH3-64 under `seed` of purpose, epoch and part (the bucket, the window, …) as

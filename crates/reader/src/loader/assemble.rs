@@ -82,12 +82,13 @@ impl Assembler {
         self.source.is_remote()
     }
 
-    /// Makes a batch of one record per row. If `stop` is set, it ends early with an error that is never returned to a
-    /// caller.
+    /// Makes a batch of one record per row. `epochs` has the epoch of each record if they differ. If `stop` is set, it ends
+    /// early with an error that is never returned to a caller.
     pub(super) fn records(
         &self,
         id: BatchId,
         batch: &MicroBatch,
+        epochs: &[u64],
         scratch: &mut AssemblyScratch,
         stop: &AtomicBool,
     ) -> Result<Batch> {
@@ -108,7 +109,7 @@ impl Assembler {
         self.with_ids(&batch.records, &records, |ids| {
             let (pieces, masks) = (pieces.as_ref(), &masks);
             let text = TokenRows { batch, ids, masks, pieces, options: &self.options.text, pool: &self.pool };
-            self.rows(id, &text, &records, scratch, stop)
+            self.rows(id, &text, (&records, epochs), scratch, stop)
         })
     }
 
@@ -186,12 +187,12 @@ impl Assembler {
         }
     }
 
-    /// Makes the batch of `text`, whose stored fields are in `records`.
+    /// Makes the batch of `text`, whose stored fields are in `records`, with their epochs if these differ.
     fn rows(
         &self,
         id: BatchId,
         text: &TokenRows<'_>,
-        records: &[Record],
+        (records, epochs): (&[Record], &[u64]),
         scratch: &mut AssemblyScratch,
         stop: &AtomicBool,
     ) -> Result<Batch> {
@@ -211,6 +212,7 @@ impl Assembler {
                 options: &self.options.image,
                 seed: self.options.seed,
                 epoch: id.epoch,
+                epochs,
                 pool: &self.pool,
             };
             let (column, without) = match *field {

@@ -314,7 +314,9 @@ impl EngineState {
                 }
             };
             let batch = match &task.rows {
-                BatchRows::Records(batch) => self.assembler.records(task.id, batch, scratch, &self.stop)?,
+                BatchRows::Records { batch, epochs } => {
+                    self.assembler.records(task.id, batch, epochs, scratch, &self.stop)?
+                }
                 BatchRows::Packed { rows, filler_rows } => {
                     self.assembler.packed(task.id, rows, *filler_rows)?
                 }

@@ -116,7 +116,7 @@ impl BatchFields {
             }
             None => {
                 let names = fields.defaults(source, options);
-                if names.iter().all(|name| name == VALID) {
+                if names.iter().all(|name| name == VALID || name == SOURCE) {
                     let selected: Vec<&str> = schema.fields.iter().map(|f| f.name.as_str()).collect();
                     let what = format!(
                         "a batch has no entries: of the fields of the dataset, only {} are selected",
@@ -169,6 +169,10 @@ impl BatchFields {
         let may_be_blank = names.contains(&IMAGE) && options.image.may_be_blank();
         if last == Last::Pad || may_be_blank {
             names.push(VALID);
+        }
+        // The entries of these batches are the arguments of a model.
+        if source.mixture().is_some() && !is_flash(source, options) && !is_megatron(options) {
+            names.push(SOURCE);
         }
         let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
         if source.schema().holds_images() {

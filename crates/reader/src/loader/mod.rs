@@ -392,9 +392,9 @@ impl Loader {
     /// seed, set of options or number of micro-batches, or to a step started by an incompatible number of ranks, or its
     /// position does not exist. After an error, the loader is unchanged.
     pub fn restore(&mut self, state: &LoaderState) -> Result<()> {
-        self.counts.plan().check(state)?;
+        let resumed = self.counts.plan().resume(state)?;
         state.turns(self.options.layout, self.micro_batches()).map(drop)?;
-        self.go_to(state.clone());
+        self.go_to(resumed);
         (self.restored, self.last) = (true, None);
         Ok(())
     }

@@ -14,24 +14,36 @@ use super::batch::BatchId;
 use super::options::{Batching, LabelsFor, LoaderOptions, PackedLayout};
 use super::state::{LoaderState, SavedPlan};
 use crate::RecordSource;
-use crate::batch::{BatchPlan, Layout, MicroBatch, PackPlan, PackState, PackedStep, Position};
+use crate::batch::{BatchPlan, Layout, MicroBatch, PackPlan, PackedStep, Position};
+use crate::mixture::{MixedBatch, MixedStep, MixturePlan, SourceTotals};
 
 /// Number of steps that are packed at once. Continuing from a saved cursor packs its window again, so packing several
 /// steps at a time costs less.
 const PACK_STEPS: usize = 32;
+
+/// Number of steps of a mixture that may fail one after another before its epoch ends.
+const MAX_FAILED_STEPS: u64 = 1024;
 
 /// The plan of a loader.
 #[derive(Debug)]
 pub(super) enum LoaderPlan {
     Records(BatchPlan<Arc<dyn RecordSource>>),
     Packed(PackPlan<Arc<dyn RecordSource>>),
+    Mixture(MixturePlan),
 }
 
 /// Records of one micro-batch.
 #[derive(Debug)]
 pub(super) enum BatchRows {
-    Records(MicroBatch),
-    Packed { rows: Vec<Row>, filler_rows: u64 },
+    Records {
+        batch: MicroBatch,
+        /// The epoch of each record, if they differ.
+        epochs: Vec<u64>,
+    },
+    Packed {
+        rows: Vec<Row>,
+        filler_rows: u64,
+    },
 }
 
 /// A batch to be made.
@@ -49,6 +61,10 @@ impl LoaderPlan {
         options: &LoaderOptions,
         micro_batches: u64,
     ) -> Result<Self> {
+        if let Some(mixture) = source.mixture() {
+            let plan = MixturePlan::new(mixture, &options.batching, options.seed, micro_batches)?;
+            return Ok(LoaderPlan::Mixture(plan));
+        }
         let (dataset, seed, records) = (source.fingerprint(), options.seed, Arc::clone(source));
         Ok(match options.batching.clone() {
             Batching::Records(batches) => {
@@ -65,6 +81,7 @@ impl LoaderPlan {
         let plan = match self {
             LoaderPlan::Records(plan) => SavedPlan::Records(plan.state(Position { epoch, step: 0 })?),
             LoaderPlan::Packed(plan) => SavedPlan::Packed(plan.start(epoch)),
+            LoaderPlan::Mixture(plan) => SavedPlan::Mixture(plan.start_of(None, epoch)?),
         };
         Ok(LoaderState { plan, micro_batches_done: 0 })
     }
@@ -76,6 +93,10 @@ impl LoaderPlan {
                 let plan = SavedPlan::Packed(plan.start_in(&saved.plan, epoch));
                 Ok(LoaderState { plan, micro_batches_done: 0 })
             }
+            (LoaderPlan::Mixture(plan), SavedPlan::Mixture(saved)) => {
+                let plan = SavedPlan::Mixture(plan.start_of(Some(saved), epoch)?);
+                Ok(LoaderState { plan, micro_batches_done: 0 })
+            }
             _ => self.start(epoch),
         }
     }
@@ -85,40 +106,128 @@ impl LoaderPlan {
         match (self, &state.plan) {
             (LoaderPlan::Records(plan), _) => Ok(plan.steps()),
             (LoaderPlan::Packed(plan), SavedPlan::Packed(saved)) => Ok(plan.steps_of(plan.rows_of(saved)?)),
-            (LoaderPlan::Packed(_), SavedPlan::Records(_)) => {
-                Err(other_batching("records, not for packed rows"))
-            }
+            (LoaderPlan::Mixture(plan), SavedPlan::Mixture(saved)) => plan.steps(saved),
+            _ => Err(self.other_plan(state)),
         }
     }
 
-    /// Checks that `state` belongs to this plan.
-    pub(super) fn check(&self, state: &LoaderState) -> Result<()> {
+    /// Returns the state that continues from a saved one.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) if it does not belong to this plan.
+    pub(super) fn resume(&self, state: &LoaderState) -> Result<LoaderState> {
         match (self, &state.plan) {
             (LoaderPlan::Records(plan), SavedPlan::Records(saved)) => {
                 plan.resume(saved)?;
-                state.check_unfinished_step(plan.steps())
+                state.check_unfinished_step(plan.steps())?;
             }
             (LoaderPlan::Packed(plan), SavedPlan::Packed(saved)) => {
                 let mut steps = plan.steps(saved)?;
                 // The number of steps is unknown, but whether there is another one takes a single window.
                 if state.micro_batches_done > 0 && steps.next().is_none() {
-                    return state.check_unfinished_step(state.step());
+                    state.check_unfinished_step(state.step())?;
                 }
-                Ok(())
             }
-            (LoaderPlan::Records(_), SavedPlan::Packed(_)) => {
-                Err(other_batching("packed rows, not for records"))
+            (LoaderPlan::Mixture(plan), SavedPlan::Mixture(saved)) => {
+                let saved = plan.resume(saved)?;
+                if !plan.has_step(&saved) {
+                    state.check_unfinished_step(state.step())?;
+                }
+                return Ok(LoaderState { plan: SavedPlan::Mixture(saved), ..state.clone() });
             }
-            (LoaderPlan::Packed(_), SavedPlan::Records(_)) => {
-                Err(other_batching("records, not for packed rows"))
+            _ => return Err(self.other_plan(state)),
+        }
+        Ok(state.clone())
+    }
+
+    fn other_plan(&self, state: &LoaderState) -> Error {
+        let own = match self {
+            LoaderPlan::Records(_) => "records",
+            LoaderPlan::Packed(_) => "packed rows",
+            LoaderPlan::Mixture(_) => "a mixture",
+        };
+        let saved = match &state.plan {
+            SavedPlan::Records(_) => "records",
+            SavedPlan::Packed(_) => "packed rows",
+            SavedPlan::Mixture(_) => "a mixture",
+        };
+        Error::usage(format!("the state was saved for {saved}, not for {own}"))
+            .help("resume with the options of the first start, or start over")
+    }
+
+    /// Returns the steps from a state to the end of its epoch, each with the state after it, for plans that compute each step
+    /// from the previous one.
+    fn steps_from<'a>(
+        &'a self,
+        from: &'a SavedPlan,
+    ) -> Result<Box<dyn Iterator<Item = Result<(StepRows, SavedPlan)>> + 'a>> {
+        Ok(match (self, from) {
+            (LoaderPlan::Packed(plan), SavedPlan::Packed(from)) => Box::new(
+                plan.steps(from)?
+                    .map(|next| next.map(|(step, after)| (StepRows::Packed(step), SavedPlan::Packed(after)))),
+            ),
+            (LoaderPlan::Mixture(plan), SavedPlan::Mixture(from)) => {
+                let mut at = from.clone();
+                Box::new(std::iter::from_fn(move || {
+                    let next = plan.step(&at).transpose()?;
+                    Some(next.map(|(step, after)| {
+                        at = after.clone();
+                        (StepRows::Mixed(step), SavedPlan::Mixture(after))
+                    }))
+                }))
             }
+            _ => Box::new(std::iter::empty()),
+        })
+    }
+
+    /// Returns the number of steps that are computed at once.
+    fn steps_at_once(&self) -> usize {
+        match self {
+            LoaderPlan::Packed(_) => PACK_STEPS,
+            _ => 1,
+        }
+    }
+
+    /// Returns a number of steps that no epoch exceeds, although every step from `step` on fails.
+    fn max_steps(&self, step: u64) -> u64 {
+        match self {
+            LoaderPlan::Packed(plan) => plan.max_steps(),
+            _ => step.saturating_add(MAX_FAILED_STEPS),
         }
     }
 }
 
-fn other_batching(what: &str) -> Error {
-    Error::usage(format!("the state was saved for {what}"))
-        .help("resume with the options of the first start, or start over")
+/// The rows of a step of all ranks.
+#[derive(Debug)]
+enum StepRows {
+    Packed(PackedStep),
+    Mixed(MixedStep),
+}
+
+impl StepRows {
+    fn step(&self) -> u64 {
+        match self {
+            StepRows::Packed(step) => step.step,
+            StepRows::Mixed(step) => step.step,
+        }
+    }
+
+    fn micro_batch(&self, index: u64) -> BatchRows {
+        match self {
+            StepRows::Packed(step) => BatchRows::Packed {
+                rows: step.micro_batch(index).to_vec(),
+                filler_rows: step.filler_rows(index),
+            },
+            StepRows::Mixed(step) => match step.batches.get(index as usize) {
+                Some(MixedBatch::Records { batch, epochs }) => {
+                    BatchRows::Records { batch: batch.clone(), epochs: epochs.clone() }
+                }
+                Some(MixedBatch::Rows(rows)) => BatchRows::Packed { rows: rows.clone(), filler_rows: 0 },
+                None => BatchRows::Packed { rows: Vec::new(), filler_rows: 0 },
+            },
+        }
+    }
 }
 
 /// The tickets of one rank from one state to the end of its epoch.
@@ -131,7 +240,7 @@ pub(super) struct Schedule {
     world_size: u64,
     /// Number of micro-batches of the first step that this rank has done.
     turns: u64,
-    packed: Mutex<PackedSteps>,
+    known: Mutex<KnownSteps>,
 }
 
 impl Schedule {
@@ -140,11 +249,11 @@ impl Schedule {
         let turns = start.turns(layout, micro_batches)?;
         let share = layout.share(micro_batches)?.collect();
         let next = match &start.plan {
-            SavedPlan::Packed(state) => Some(state.clone()),
             SavedPlan::Records(_) => None,
+            plan => Some(plan.clone()),
         };
-        let packed = PackedSteps { next, step: start.step(), ready: BTreeMap::new() };
-        Ok(Self { plan, start, share, world_size: layout.world_size(), turns, packed: Mutex::new(packed) })
+        let known = KnownSteps { next, step: start.step(), ready: BTreeMap::new() };
+        Ok(Self { plan, start, share, world_size: layout.world_size(), turns, known: Mutex::new(known) })
     }
 
     /// Returns the epoch.
@@ -172,77 +281,72 @@ impl Schedule {
                 if step >= plan.steps() {
                     return Ok(None);
                 }
-                let rows = BatchRows::Records(plan.micro_batch(Position { epoch, step }, micro_batch)?);
+                let batch = plan.micro_batch(Position { epoch, step }, micro_batch)?;
+                let rows = BatchRows::Records { batch, epochs: Vec::new() };
                 let state = plan.state(Position { epoch, step: step + u64::from(ends_step) })?;
                 let after = LoaderState { plan: SavedPlan::Records(state), micro_batches_done };
                 Ok(Some(BatchTask { id, rows, after }))
             }
-            LoaderPlan::Packed(plan) => {
+            plan => {
                 let first_turns = if step == self.start.step() { self.turns } else { 0 };
-                let Some(packed) = self.packed_step(plan, step, per_step - first_turns)? else {
+                let Some(known) = self.known_step(plan, step, per_step - first_turns)? else {
                     return Ok(None);
                 };
-                let rows = packed.rows.micro_batch(micro_batch).to_vec();
-                let rows = BatchRows::Packed { rows, filler_rows: packed.rows.filler_rows(micro_batch) };
-                let state = if ends_step { &packed.after } else { &packed.before };
-                let after = LoaderState { plan: SavedPlan::Packed(state.clone()), micro_batches_done };
+                let rows = known.rows.micro_batch(micro_batch);
+                let plan = if ends_step { &known.after } else { &known.before };
+                let after = LoaderState { plan: plan.clone(), micro_batches_done };
                 Ok(Some(BatchTask { id, rows, after }))
             }
         }
     }
 
     /// Returns the rows of a step, which are kept until they were requested `uses` times.
-    fn packed_step(
-        &self,
-        plan: &PackPlan<Arc<dyn RecordSource>>,
-        step: u64,
-        uses: u64,
-    ) -> Result<Option<Arc<KnownStep>>> {
-        let mut packed = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
-        while packed.step <= step {
-            let Some(from) = packed.next.clone() else { return Ok(None) };
-            let mut steps = 0;
-            for item in plan.steps(&from)?.take(PACK_STEPS) {
+    fn known_step(&self, plan: &LoaderPlan, step: u64, uses: u64) -> Result<Option<Arc<KnownStep>>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        while known.step <= step {
+            let Some(from) = known.next.clone() else { return Ok(None) };
+            let (mut steps, at_once) = (0, plan.steps_at_once());
+            for item in plan.steps_from(&from)?.take(at_once) {
                 let (rows, after) = match item {
                     Ok(found) => found,
-                    // The error takes the place of the batch, and the next request continues where packing stopped. If
+                    // The error takes the place of the batch, and the next request continues where planning stopped. If
                     // every request fails, the epoch ends nevertheless.
-                    Err(_) if step >= plan.max_steps() => return Ok(None),
+                    Err(_) if step >= plan.max_steps(known.step) => return Ok(None),
                     Err(error) => return Err(error),
                 };
-                let Some(before) = packed.next.replace(after.clone()) else { return Ok(None) };
-                let (entry, number) = (KnownStep { rows, before, after }, packed.step);
-                packed.ready.insert(number, (Arc::new(entry), 0));
-                packed.step += 1;
+                let Some(before) = known.next.replace(after.clone()) else { return Ok(None) };
+                let (entry, number) = (KnownStep { rows, before, after }, known.step);
+                known.ready.insert(number, (Arc::new(entry), 0));
+                known.step += 1;
                 steps += 1;
             }
-            if steps < PACK_STEPS {
-                packed.next = None;
+            if steps < at_once {
+                known.next = None;
             }
         }
-        let Some((entry, used)) = packed.ready.get_mut(&step) else { return Ok(None) };
+        let Some((entry, used)) = known.ready.get_mut(&step) else { return Ok(None) };
         *used += 1;
         let (entry, is_last) = (Arc::clone(entry), *used == uses);
         if is_last {
-            packed.ready.remove(&step);
+            known.ready.remove(&step);
         }
         Ok(Some(entry))
     }
 }
 
-/// A step of packed rows, with the states before and after it.
+/// A step that was computed from the previous one, with the states before and after it.
 #[derive(Debug)]
 struct KnownStep {
-    rows: PackedStep,
-    before: PackState,
-    after: PackState,
+    rows: StepRows,
+    before: SavedPlan,
+    after: SavedPlan,
 }
 
-/// The steps of packed rows that are known so far.
+/// The steps that are known so far, of plans that compute each step from the previous one.
 #[derive(Debug)]
-struct PackedSteps {
-    /// Where packing continues; `None` after the last step.
-    next: Option<PackState>,
+struct KnownSteps {
+    /// Where planning continues; `None` after the last step.
+    next: Option<SavedPlan>,
     /// The step at that position.
     step: u64,
     /// Steps that were not yet requested by all tickets, with the number of requests.
@@ -250,7 +354,7 @@ struct PackedSteps {
 }
 
 /// Totals of all ranks in one global step. Every rank computes the same numbers, without communication.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct LoaderTotals {
     /// Number of rows that hold a record or, when packed, tokens.
@@ -264,6 +368,8 @@ pub struct LoaderTotals {
     /// Number of tokens that the loss is computed on: the sum of [`Batch::trained`](super::Batch::trained). `None` for rows
     /// that are packed on disk and do not mark these tokens.
     pub trained: Option<u64>,
+    /// The shares of the sources of a [`Mixture`](crate::Mixture) up to this step; empty for other sources.
+    pub sources: Vec<SourceTotals>,
 }
 
 /// Counts the steps and batches of the epochs of a [`Loader`](super::Loader) and has its plan. It does not depend on the
@@ -341,42 +447,66 @@ impl LoaderCounts {
         let text = &self.assembler.options().text;
         // Nothing is padded.
         let is_flash = text.packed == PackedLayout::Flash && self.assembler.is_text();
-        let (plan, start) = match (&*self.plan, &start.plan) {
-            (LoaderPlan::Records(plan), _) => {
-                let at = Position { epoch, step };
-                let batch = |index| plan.micro_batch(at, index);
-                let batches = (0..self.micro_batches).map(batch).collect::<Result<Vec<_>>>()?;
-                let (totals, trained) = (plan.totals(at)?, self.assembler.trained_in_records(&batches)?);
-                return Ok(Some(LoaderTotals {
-                    rows: totals.records,
-                    tokens: totals.tokens,
-                    padded_tokens: if is_flash { totals.tokens } else { totals.padded_tokens },
-                    labels: None,
-                    trained,
-                }));
-            }
-            (LoaderPlan::Packed(plan), SavedPlan::Packed(start)) => (plan, start),
-            (LoaderPlan::Packed(_), SavedPlan::Records(_)) => return Ok(None),
-        };
+        if let LoaderPlan::Records(plan) = &*self.plan {
+            let at = Position { epoch, step };
+            let batch = |index| plan.micro_batch(at, index);
+            let batches = (0..self.micro_batches).map(batch).collect::<Result<Vec<_>>>()?;
+            return self.totals_of_records(&batches, is_flash).map(Some);
+        }
         // Batches that could not be made may lie between the start and the step.
-        let is_before = |next: &Result<(PackedStep, _)>| matches!(next, Ok((next, _)) if next.step < step);
-        let Some((step, _)) = plan.steps(start)?.find(|next| !is_before(next)).transpose()? else {
-            return Ok(None);
+        let is_before = |next: &Result<(StepRows, _)>| matches!(next, Ok((next, _)) if next.step() < step);
+        let found = self.plan.steps_from(&start.plan)?.find(|next| !is_before(next)).transpose()?;
+        let Some((step, after)) = found else { return Ok(None) };
+        let mut totals = match step {
+            StepRows::Packed(step) => self.totals_of_rows(&step.rows, is_flash)?,
+            StepRows::Mixed(step) => {
+                let (mut batches, mut rows) = (Vec::new(), Vec::new());
+                for batch in step.batches {
+                    match batch {
+                        MixedBatch::Records { batch, .. } => batches.push(batch),
+                        MixedBatch::Rows(of_batch) => rows.extend(of_batch),
+                    }
+                }
+                match rows.is_empty() {
+                    true => self.totals_of_records(&batches, is_flash)?,
+                    false => self.totals_of_rows(&rows, is_flash)?,
+                }
+            }
         };
-        let trained = self.assembler.trained_in_rows(&step.rows)?;
-        let labels = match text.labels_in(true) {
-            LabelsFor::NextToken | LabelsFor::Megatron => step.labels(),
-            LabelsFor::HuggingFace => step.tokens_after_first(),
-        };
-        let (rows, tokens) = (step.rows.len() as u64, step.tokens());
-        let padded_tokens = if is_flash { tokens } else { rows.saturating_mul(plan.options().seq_len) };
-        Ok(Some(LoaderTotals {
-            rows,
+        if let (LoaderPlan::Mixture(plan), SavedPlan::Mixture(after)) = (&*self.plan, &after) {
+            totals.sources = plan.totals(after);
+        }
+        Ok(Some(totals))
+    }
+
+    fn totals_of_records(&self, batches: &[MicroBatch], is_flash: bool) -> Result<LoaderTotals> {
+        let sum = |of: fn(&MicroBatch) -> u64| batches.iter().map(of).fold(0u64, u64::saturating_add);
+        let tokens = sum(MicroBatch::tokens);
+        Ok(LoaderTotals {
+            rows: sum(|batch| batch.records.len() as u64),
             tokens,
-            padded_tokens,
-            labels: Some(trained.unwrap_or(labels)),
-            trained,
-        }))
+            padded_tokens: if is_flash { tokens } else { sum(MicroBatch::padded_tokens) },
+            labels: None,
+            trained: self.assembler.trained_in_records(batches)?,
+            sources: Vec::new(),
+        })
+    }
+
+    fn totals_of_rows(&self, packed: &[Row], is_flash: bool) -> Result<LoaderTotals> {
+        let LoaderOptions { text, batching, .. } = self.assembler.options();
+        let seq_len = match batching {
+            Batching::Packed(packed) => packed.seq_len,
+            Batching::Records(_) => 0,
+        };
+        let trained = self.assembler.trained_in_rows(packed)?;
+        let labels = match text.labels_in(true) {
+            LabelsFor::NextToken | LabelsFor::Megatron => packed.iter().map(Row::labels).sum(),
+            LabelsFor::HuggingFace => packed.iter().map(Row::tokens_after_first).sum(),
+        };
+        let (rows, tokens) = (packed.len() as u64, packed.iter().map(Row::tokens).sum());
+        let padded_tokens = if is_flash { tokens } else { rows.saturating_mul(seq_len) };
+        let labels = Some(trained.unwrap_or(labels));
+        Ok(LoaderTotals { rows, tokens, padded_tokens, labels, trained, sources: Vec::new() })
     }
 
     /// Returns the number of micro-batches of this rank per step.
@@ -394,7 +524,7 @@ impl LoaderCounts {
     pub fn batch_plan(&self) -> Option<&BatchPlan<Arc<dyn RecordSource>>> {
         match &*self.plan {
             LoaderPlan::Records(plan) => Some(plan),
-            LoaderPlan::Packed(_) => None,
+            _ => None,
         }
     }
 
@@ -402,7 +532,7 @@ impl LoaderCounts {
     pub fn pack_plan(&self) -> Option<&PackPlan<Arc<dyn RecordSource>>> {
         match &*self.plan {
             LoaderPlan::Packed(plan) => Some(plan),
-            LoaderPlan::Records(_) => None,
+            _ => None,
         }
     }
 }

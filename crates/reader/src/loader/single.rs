@@ -35,6 +35,7 @@ pub fn decode_image(source: &dyn RecordSource, record: &Record) -> Result<Array>
         options: &ImageBatchOptions::default(),
         seed: 0,
         epoch: 0,
+        epochs: &[],
         pool: &Arc::new(Pool::new(0)),
     };
     match rows.column(&mut Default::default(), &AtomicBool::new(false))?.0 {

@@ -4,6 +4,7 @@ use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::batch::{Layout, PackState, PlanState, damaged_state};
+use crate::mixture::MixtureState;
 
 /// State of a [`Loader`](super::Loader): the batches that were returned, not those that are prepared. Equal on all
 /// ranks that have returned the same number of batches; threads and prefetch are not part of it. It serializes to a few
@@ -26,6 +27,8 @@ pub enum SavedPlan {
     Records(PlanState),
     /// Packed rows.
     Packed(PackState),
+    /// Records or packed rows of a [`Mixture`](crate::Mixture).
+    Mixture(MixtureState),
 }
 
 impl LoaderState {
@@ -43,6 +46,7 @@ impl LoaderState {
         match &self.plan {
             SavedPlan::Records(plan) => plan,
             SavedPlan::Packed(packed) => &packed.plan,
+            SavedPlan::Mixture(mixture) => &mixture.plan,
         }
     }
 

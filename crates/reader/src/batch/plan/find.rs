@@ -78,6 +78,20 @@ impl<L: Lengths> BatchPlan<L> {
         item.ok_or_else(|| Error::new(ErrorKind::OutOfRange, "a position outside its window"))
     }
 
+    /// Returns the number of records of an epoch that are drawn one by one, without buckets.
+    pub(crate) fn single_records(&self) -> u64 {
+        self.buckets(0).first().map_or(0, |bucket| bucket.records)
+    }
+
+    /// Returns the record at `position` of an epoch in which records are drawn one by one, and its length after truncation.
+    pub(crate) fn single_record(&self, epoch: u64, position: u64) -> Result<(u64, u64)> {
+        let bucket = self.buckets(epoch).first().filter(|bucket| position < bucket.records);
+        let missing = || Error::new(ErrorKind::OutOfRange, format!("an epoch has no record {position}"));
+        let bucket = bucket.ok_or_else(missing)?;
+        let item = self.item(epoch, bucket, &self.order_of_records(epoch, 0), position)?;
+        Ok((item.record, item.length))
+    }
+
     fn plain_item(&self, bucket: &Bucket, number: u64) -> Result<Item> {
         let record = self.record_of(bucket, number)?;
         let length = self.options.used(self.lengths.length_of(record)?);

@@ -185,11 +185,17 @@ impl ImageRows<'_> {
         }))
     }
 
+    /// Returns the epoch that random choices about `record` depend on.
+    fn epoch_of(&self, record: &Record) -> u64 {
+        let row = self.records.iter().position(|other| std::ptr::eq(other, record));
+        row.and_then(|row| self.epochs.get(row)).copied().unwrap_or(self.epoch)
+    }
+
     /// Returns the size of the image of `record` and its view, which is the same for all images and masks of one size in
     /// the record.
     pub(super) fn view(&self, record: &Record, (height, width): (usize, usize)) -> Result<(Size, View)> {
         let size = self.size_of(record)?;
-        let mut random = RecordRandom::new(self.seed, self.epoch, record.ordinal());
+        let mut random = RecordRandom::new(self.seed, self.epoch_of(record), record.ordinal());
         let view = View::of(self.options, size.width, size.height, &mut random);
         if (view.out_height as usize, view.out_width as usize) != (height, width) {
             let name = self.name();

@@ -26,5 +26,7 @@ pub(super) struct ImageRows<'a> {
     pub(super) options: &'a ImageBatchOptions,
     pub(super) seed: u64,
     pub(super) epoch: u64,
+    /// The epoch of each record, if they differ.
+    pub(super) epochs: &'a [u64],
     pub(super) pool: &'a Arc<Pool>,
 }

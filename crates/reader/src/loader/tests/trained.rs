@@ -232,7 +232,7 @@ fn totals_are_those_of_all_ranks_also_after_a_resume() {
             resumed.restore(state).unwrap();
             assert_eq!(resumed.totals().unwrap(), None);
             resumed.next_batch().unwrap().unwrap();
-            assert_eq!((&resumed.state(), resumed.totals().unwrap()), (after, *totals));
+            assert_eq!((&resumed.state(), resumed.totals().unwrap()), (after, totals.clone()));
         }
     }
 }
