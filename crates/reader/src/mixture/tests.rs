@@ -97,17 +97,23 @@ fn the_order_of_a_mixture_never_changes() {
     let by_tokens = plan(weights(), BatchOptions::new(BatchSize::MaxTokens(40)), 2).unwrap();
     let start = by_tokens.start_of(None, 0).unwrap();
     let first: Vec<_> = epoch(&by_tokens, &start).iter().take(2).map(|(step, _)| records(step)).collect();
-    assert_eq!(format!("{first:?}"), "PINNED_BATCHES");
+    assert_eq!(
+        format!("{first:?}"),
+        "[[[25, 17, 9, 28, 1], [58, 77, 43, 62]], [[85, 86], [0, 19, 11, 3, 22, 14, 6]]]"
+    );
 
     let by_records = plan(weights(), one_by_one(4), 2).unwrap();
     let start = by_records.start_of(None, 0).unwrap();
     let first: Vec<_> = epoch(&by_records, &start).iter().take(2).map(|(step, _)| records(step)).collect();
-    assert_eq!(format!("{first:?}"), "PINNED_RECORDS");
+    assert_eq!(
+        format!("{first:?}"),
+        "[[[1, 39, 84, 27], [50, 30, 60, 25]], [[24, 83, 10, 66], [85, 28, 26, 40]]]"
+    );
 
     let packed = plan(weights(), PackOptions::new(16, 2), 2).unwrap();
     let start = packed.start_of(None, 0).unwrap();
     let first: Vec<_> = epoch(&packed, &start).iter().take(2).map(|(step, _)| records(step)).collect();
-    assert_eq!(format!("{first:?}"), "PINNED_ROWS");
+    assert_eq!(format!("{first:?}"), "[[[19, 21, 52], [84, 86, 6, 23, 5]], [[58, 77, 24, 2], [85, 18, 3]]]");
 }
 
 /// `build_blending_indices` of Megatron-LM.
