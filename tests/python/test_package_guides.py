@@ -88,6 +88,20 @@ def test_the_fields_of_alpaca_become_pairs(run, command, tmp_path):
         assert ("### Input:\n1 2\n" in prompt) == bool(row["input"])
 
 
+def test_a_mixture_has_the_requested_shares_and_resumes(run, command, few_tokens, tmp_path):
+    other = tmp_path / "stories"
+    command("text", "fixtures/corpus/stories.jsonl", "--out", other, "--tokenizer", TOKENIZER)
+    whole = run("train_mixture.py", few_tokens, other, "whole.json")
+    run("train_mixture.py", few_tokens, other, "parts.json", 7)
+    rest = run("train_mixture.py", few_tokens, other, "parts.json")
+    assert rest == whole
+    shares = re.findall(r"^(web|code): (\S+) of the tokens, (\S+) requested, \S+ passes$", whole, re.MULTILINE)
+    assert [(name, requested) for name, _, requested in shares] == [("web", "0.700"), ("code", "0.300"), ("web", "0.500"), ("code", "0.500")]
+    for _, realized, requested in shares:
+        # Within a row of the rows since the weights changed.
+        assert float(realized) == pytest.approx(float(requested), abs=1 / 70)
+
+
 def test_ddp_on_two_ranks_gives_equal_weights(run, photos_in):
     output = run("train_ddp.py", photos_in("arrow").path, processes=2)
     validation = len(photos_in("arrow").records("validation"))
