@@ -318,10 +318,12 @@ impl Split {
     }
 }
 
+type RecordIterator = Box<dyn Iterator<Item = Result<reader::Record>> + Send>;
+
 /// Iterator over the records of a split.
 #[pyclass(frozen, module = "dsconvert._native")]
 pub(crate) struct Records {
-    records: Mutex<Box<dyn Iterator<Item = Result<reader::Record>> + Send>>,
+    records: Mutex<RecordIterator>,
     source: Arc<dyn RecordSource>,
     names: FieldNames,
     decode: bool,

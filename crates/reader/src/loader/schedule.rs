@@ -158,10 +158,7 @@ impl LoaderPlan {
 
     /// Returns the steps from a state to the end of its epoch, each with the state after it, for plans that compute each step
     /// from the previous one.
-    fn steps_from<'a>(
-        &'a self,
-        from: &'a SavedPlan,
-    ) -> Result<Box<dyn Iterator<Item = Result<(StepRows, SavedPlan)>> + 'a>> {
+    fn steps_from<'a>(&'a self, from: &'a SavedPlan) -> Result<Steps<'a>> {
         Ok(match (self, from) {
             (LoaderPlan::Packed(plan), SavedPlan::Packed(from)) => Box::new(
                 plan.steps(from)?
@@ -197,6 +194,9 @@ impl LoaderPlan {
         }
     }
 }
+
+/// Steps, each with the state after it.
+type Steps<'a> = Box<dyn Iterator<Item = Result<(StepRows, SavedPlan)>> + 'a>;
 
 /// The rows of a step of all ranks.
 #[derive(Debug)]

@@ -407,7 +407,7 @@ fn damaged_states_are_refused() {
     };
     assert!(damage(|state| state.sources[1].cursor.document = 50).contains("number 50 of the 50"));
     assert!(damage(|state| state.start[0].cursor.row = 1).contains("points at"));
-    assert!(damage(|state| drop(state.sources.pop())).contains("other sources"));
+    assert!(damage(|state| state.sources.truncate(2)).contains("other sources"));
     assert!(damage(|state| state.plan.step = 5).contains("other sources"));
     assert!(damage(|state| state.plan.seed = 1).contains("seed"));
     let far = plan.start_of(None, 1 << 40).unwrap_err();
