@@ -309,6 +309,11 @@ impl RecordSource for Concatenated {
         }
     }
 
+    fn block_end(&self, start: u64, most_bytes: u64) -> Result<u64> {
+        let (_, part, ordinal) = self.part_of(start)?;
+        Ok(part.first + part.source.block_end(ordinal, most_bytes)?)
+    }
+
     fn iter(&self) -> Box<dyn Iterator<Item = Result<Record>> + Send> {
         let (parts, schema) = (Arc::clone(&self.parts), Arc::clone(&self.schema));
         Box::new((0..parts.len()).flat_map(move |at| {

@@ -304,6 +304,10 @@ impl RecordSource for Mixture {
         self.records.lend_ids(records, field_index, read)
     }
 
+    fn block_end(&self, start: u64, most_bytes: u64) -> Result<u64> {
+        self.records.block_end(start, most_bytes)
+    }
+
     fn iter(&self) -> Box<dyn Iterator<Item = Result<Record>> + Send> {
         self.records.iter()
     }
