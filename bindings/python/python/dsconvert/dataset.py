@@ -7,7 +7,7 @@ import operator
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 else:
     MapDataset = object
 
+Paths: TypeAlias = list[Any] | tuple[Any, ...]
+"""Paths of several datasets. Not a `Sequence`, because a `str` is one."""
 DEFAULT_SPLIT = "train"
 """The split that is read by default."""
 MAX_SPLITS_SHOWN = 8
@@ -457,7 +459,7 @@ def open(
 ) -> Split: ...
 @overload
 def open(
-    path: Sequence[str | os.PathLike[str]],
+    path: Paths,
     split: str | None = None,
     *,
     fields: Sequence[str] | None = ...,
@@ -473,7 +475,7 @@ def open(
     storage_options: Mapping[str, str] | None = ...,
 ) -> Split: ...
 def open(
-    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    path: str | os.PathLike[str] | Paths,
     split: str | None = None,
     *,
     fields: Sequence[str] | None = None,
@@ -526,7 +528,7 @@ def open(
         UnsupportedError: The dataset was written by a newer version of dsconvert.
     """
     if isinstance(path, (list, tuple)):
-        given = {
+        given: dict[str, Any] = {
             "mmap": mmap, "verify_checksums": verify_checksums, "open_shards": open_shards,
             "read_ahead_bytes": read_ahead_bytes, "cache_dir": cache_dir, "cache_bytes": cache_bytes,
             "storage_options": storage_options,
@@ -544,7 +546,7 @@ def open(
         "cache_bytes": None if cache_bytes is None else integer("cache_bytes", cache_bytes),
         "storage_options": None if storage_options is None else _storage_options(storage_options),
     }
-    location = os.fspath(path)  # type: ignore[arg-type]  # a list is handled above
+    location = os.fspath(path)
     source = Source(location if "://" in location else os.path.abspath(location), options)
     dataset = Dataset(source, fields=fields, decode=decode, transform=transform)
     if decode and dataset.kind != "images":

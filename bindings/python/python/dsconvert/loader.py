@@ -312,9 +312,9 @@ class Loader(Epochs):
         totals = self._handle().totals()
         if totals is None:
             return None
-        *numbers, sources = totals
+        rows, tokens, padded_tokens, labels, trained, sources = totals
         shares = {name: SourceShare(*share) for name, *share in sources}
-        return StepTotals(*numbers, shares or None)
+        return StepTotals(rows, tokens, padded_tokens, labels, trained, shares or None)
 
     def state_dict(self) -> State:
         """Returns the position of the loader, equal on every rank: after the batches that were returned, not those that

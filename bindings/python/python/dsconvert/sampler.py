@@ -33,7 +33,7 @@ class BatchSampler(Epochs):
     epoch.
 
     Args:
-        source: Path of a dataset, a `Dataset`, a `Split`, a list of these, or the lengths of the records of your own dataset.
+        source: Path of a dataset, a `Dataset`, a `Split`, or the lengths of the records of your own dataset.
         split: Name of the split to read, of a dataset. Default: `train`, or the only one.
         batch_size: Records per batch, an integer from 1. Give this, `max_tokens` or `max_tokens_unpadded`.
         max_tokens: Budget of a padded batch: rows × width of its longest record, in tokens (images: stored pixels).
@@ -72,13 +72,7 @@ class BatchSampler(Epochs):
 
     def __init__(
         self,
-        source: str
-        | os.PathLike[str]
-        | Dataset
-        | Split
-        | Sequence[str | os.PathLike[str] | Dataset | Split]
-        | Sequence[int]
-        | np.ndarray[Any, Any],
+        source: str | os.PathLike[str] | Dataset | Split | Sequence[int] | np.ndarray[Any, Any],
         *,
         split: str | None = None,
         batch_size: int | None = None,
@@ -113,7 +107,7 @@ class BatchSampler(Epochs):
                 "such as np.minimum(split.lengths(), max_tokens)",
             )
         self._source: Split | list[int]
-        if isinstance(source, (str, os.PathLike, Dataset, Split)) or _is_datasets(source):
+        if isinstance(source, (str, os.PathLike, Dataset, Split)):
             self._source = split_of(source, split)
         elif split is not None:
             raise UsageError("split does not apply: the source is not a dataset")
@@ -266,11 +260,6 @@ class SampledBatches(Iterator[list[int]]):
 
 def _is_length(value: Any) -> bool:
     return type(value) is int and 0 <= value <= MAX_INTEGER
-
-
-def _is_datasets(source: Any) -> bool:
-    kinds = (str, os.PathLike, Dataset, Split)
-    return isinstance(source, (list, tuple)) and len(source) > 0 and isinstance(source[0], kinds)
 
 
 def _lengths(source: Any) -> list[int]:
