@@ -355,6 +355,6 @@ mod tests {
                 count += 1;
             }
         }
-        assert_eq!(count, 24);
+        assert_eq!(count, 28);
     }
 }

@@ -87,7 +87,7 @@ pub fn all(root: &Path) -> Vec<Scenario> {
     let text = root.join("text");
     let tables = root.join("tables");
     // A dataset that has the documents of the first file.
-    let old = root.join("old");
+    let old = root.join("excluded");
     write_text(&root.join("part/text"), 1);
     let part = words(&["text", &path(&root.join("part/text")), "--out", &path(&old), "--tokenizer", "bytes"]);
     assert_eq!(run_plainly(&part).status, Some(0));
