@@ -87,7 +87,7 @@ def test_constructs_match_the_same_text_and_the_same_ones_are_refused(binary, ds
         except Exception:
             dsconvert("text", jsonl, "--tokenizer", file, "--out", tmp_path / str(number), status=2)
             return None
-        ids = converted(dsconvert, tmp_path / str(number), jsonl, file, "--max-rejects", "100%")
+        ids = converted(dsconvert, tmp_path / str(number), jsonl, file)
         expected = [package_ids(tokenizer, text) for text in texts]
         wrong = [i for i, wheel in enumerate(expected) if ids.get(str(i)) != (wheel or None)]
         return f"{pattern}: {difference(texts[wrong[0]], expected[wrong[0]] or [], ids.get(str(wrong[0]), []))}" if wrong else None
@@ -115,7 +115,7 @@ def test_splits_of_every_behavior_give_the_ids_of_the_package(pattern, dsconvert
             wheel = [package_ids(tokenizer, text) for text in texts]
             if not any(wheel):
                 continue  # Only the empty matches of `\b` are kept.
-            ids = converted(dsconvert, tmp_path / name, jsonl, tmp_path / f"{name}.json", "--max-rejects", "100%")
+            ids = converted(dsconvert, tmp_path / name, jsonl, tmp_path / f"{name}.json")
             for i, text in enumerate(texts):
                 assert ids.get(str(i)) == (wheel[i] or None), f"{name}: {difference(text, wheel[i] or [], ids.get(str(i), []))}"
 
@@ -232,7 +232,7 @@ def test_a_text_that_takes_the_package_too_many_steps_is_rejected(dsconvert, tmp
         tokenizer = Tokenizer.from_file(str(tmp_path / f"{part}.json"))
         assert package_ids(tokenizer, f"{'a' * 60} 1") is None
         out = tmp_path / part
-        ids = converted(dsconvert, out, jsonl, tmp_path / f"{part}.json", "--engine", engine, "--max-rejects", "50%")
+        ids = converted(dsconvert, out, jsonl, tmp_path / f"{part}.json", "--engine", engine)
         assert ids == {"1": package_ids(tokenizer, "aa1 b")}
         (reject,) = map(json.loads, (out / "rejects.jsonl").read_text().splitlines())
         assert reject["code"] == "unsupported" and "takes too many steps" in reject["message"]
