@@ -61,8 +61,7 @@ impl Documents {
             ))
             .help("export with `to megatron-bridge`, which has loss masks"));
         }
-        let packed = schema.index_of(CU_SEQLENS).is_some()
-            && input.splits.iter().any(|split| split.source.packed_length().is_some());
+        let packed = input.is_packed()?;
         let mut warnings: Vec<String> =
             left_out(format, &unused_fields(schema, &[CU_SEQLENS])).into_iter().collect();
         if packed && input.cut_documents > 0 {

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::reader::loader::CU_SEQLENS;
 use crate::reader::{Dataset, RecordSource, Split};
 use crate::report::Vocabulary;
 use crate::schema::Schema;
@@ -88,6 +89,12 @@ impl ExportInput {
     pub(super) fn schema(&self) -> Result<&Schema> {
         let first = self.splits.first().map(|split| split.source.schema());
         first.ok_or_else(|| Error::usage("there is no split to export"))
+    }
+
+    /// Returns whether records are rows of several documents.
+    pub(super) fn is_packed(&self) -> Result<bool> {
+        let has_ends = self.schema()?.index_of(CU_SEQLENS).is_some();
+        Ok(has_ends && self.splits.iter().any(|split| split.source.packed_length().is_some()))
     }
 }
 

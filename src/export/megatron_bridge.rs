@@ -50,8 +50,7 @@ impl MegatronBridge {
         if let Some(id) = input.tokenizer.max_id.filter(|id| i32::try_from(*id).is_err()) {
             return Err(Error::usage(format!("the token id {id} does not fit in 32 bits with a sign")));
         }
-        let packed = schema.index_of(CU_SEQLENS).is_some()
-            && input.splits.iter().any(|split| split.source.packed_length().is_some());
+        let packed = input.is_packed()?;
         let fields = unused_fields(schema, &[CU_SEQLENS, ASSISTANT_MASKS]);
         let mut warnings: Vec<String> = left_out(options.format, &fields).into_iter().collect();
         if !packed {

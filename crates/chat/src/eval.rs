@@ -313,30 +313,26 @@ impl<'t> Evaluator<'t> {
     }
 
     fn emit(&mut self, text: &Text) -> Result<()> {
-        let turn = self.turn;
-        self.charge(1 + text.len() / 16)?;
-        let limit = self.options.max_output;
-        if let Some(out) = self.out.last_mut() {
-            if out.len() + text.len() > limit {
-                return self.charge_text(limit + 1);
-            }
-            out.push_in_turn(text, turn);
-        }
+        self.emit_with(text.len(), |out, turn| out.push_in_turn(text, turn))
+    }
+
+    fn emit_built(&mut self, text: TextBuilder) -> Result<()> {
+        self.emit_with(text.len(), |out, turn| out.append_in_turn(&text, turn))?;
+        self.reuse(text);
         Ok(())
     }
 
-    /// As [`emit`](Self::emit).
-    fn emit_built(&mut self, text: TextBuilder) -> Result<()> {
+    /// Appends a text of `len` bytes with `append`, which gets the output and the turn.
+    fn emit_with(&mut self, len: usize, append: impl FnOnce(&mut TextBuilder, u32)) -> Result<()> {
         let turn = self.turn;
-        self.charge(1 + text.len() / 16)?;
+        self.charge(1 + len / 16)?;
         let limit = self.options.max_output;
         if let Some(out) = self.out.last_mut() {
-            if out.len() + text.len() > limit {
+            if out.len() + len > limit {
                 return self.charge_text(limit + 1);
             }
-            out.append_in_turn(&text, turn);
+            append(out, turn);
         }
-        self.reuse(text);
         Ok(())
     }
 

@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Arc, OnceLock};
 
-use dsconvert_dataset::error::{Error, ErrorKind, Result};
+use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::index::LengthRun;
 use dsconvert_dataset::sample::{Ids, Value};
 use dsconvert_dataset::schema::{ASSISTANT_MASKS, Field, FieldType, LABEL, Schema};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::batch::{Lengths, Runs};
+use super::batch::{Lengths, Runs, no_such_record};
 use super::loader::CU_SEQLENS;
 use super::source::ReadIds;
 use super::{Record, RecordSource};
@@ -101,7 +101,7 @@ impl Concatenated {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`] when there are none, or when two of them differ in their kind, their tokenizer, the type of a
+    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when there are none, or when two of them differ in their kind, their tokenizer, the type of a
     /// field of the same name, how rows are packed, whether there are labels, or their classes.
     pub fn new(sources: Vec<(String, Arc<dyn RecordSource>)>, classes: ClassNames) -> Result<Self> {
         let Some((first_name, first)) = sources.first() else {
@@ -157,10 +157,7 @@ impl Concatenated {
         let at = self.ends.partition_point(|&end| end <= record);
         match self.parts.get(at) {
             Some(part) => Ok((at, part, record - part.first)),
-            None => {
-                let what = format!("the number of records is {}", self.records());
-                Err(Error::new(ErrorKind::OutOfRange, what).at_row(record))
-            }
+            None => Err(no_such_record(self.records(), record)),
         }
     }
 
@@ -376,10 +373,7 @@ impl Lengths for Concatenated {
                 let rank = run.part_rank + (rank - run.first_rank);
                 Ok(part.first + part.source.lengths().record_at(rank)?)
             }
-            None => {
-                let what = format!("the number of records is {}", self.records());
-                Err(Error::new(ErrorKind::OutOfRange, what).at_row(rank))
-            }
+            None => Err(no_such_record(self.records(), rank)),
         }
     }
 

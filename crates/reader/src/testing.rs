@@ -3,3 +3,7 @@
 // In a file of its own because doctests, and tests and benchmarks outside the crate, include it as well.
 
 include!("testing/dataset.rs");
+
+mod in_memory;
+
+pub(crate) use in_memory::{Document, InMemory};

@@ -527,15 +527,7 @@ def open(
         CorruptError: The manifest or an index is damaged.
         UnsupportedError: The dataset was written by a newer version of dsconvert.
     """
-    if isinstance(path, (list, tuple)):
-        given: dict[str, Any] = {
-            "mmap": mmap, "verify_checksums": verify_checksums, "open_shards": open_shards,
-            "read_ahead_bytes": read_ahead_bytes, "cache_dir": cache_dir, "cache_bytes": cache_bytes,
-            "storage_options": storage_options,
-        }  # fmt: skip
-        parts = [split_of(open(each, fields=fields, decode=decode, **given), split) for each in path]
-        return Concatenation(_named(parts), merge_classes=merge_classes, transform=transform)
-    if merge_classes:
+    if merge_classes and not isinstance(path, (list, tuple)):
         raise UsageError("merge_classes does not apply: a single dataset is opened")
     options = {
         "mmap": mmap,
@@ -546,19 +538,27 @@ def open(
         "cache_bytes": None if cache_bytes is None else integer("cache_bytes", cache_bytes),
         "storage_options": None if storage_options is None else _storage_options(storage_options),
     }
-    location = os.fspath(path)
-    source = Source(location if "://" in location else os.path.abspath(location), options)
-    dataset = Dataset(source, fields=fields, decode=decode, transform=transform)
-    if decode and dataset.kind != "images":
-        raise UsageError("decode does not apply: the dataset holds text", place=Place(source.path))
-    if read_ahead_bytes is not None and dataset.format != "parquet":
-        raise UsageError(
-            f"read_ahead_bytes does not apply: the dataset has the format {dataset.format}", place=Place(source.path)
-        )
-    if fields is not None:
-        dataset._check_fields()
-        if decode and not {"image", "mask"}.intersection(dataset.fields.values()):
-            raise UsageError("decode does not apply: fields has no image", place=Place(source.path))
+
+    def opened(path: str | os.PathLike[str], transform: Transform | None) -> Dataset:
+        location = os.fspath(path)
+        source = Source(location if "://" in location else os.path.abspath(location), options)
+        dataset = Dataset(source, fields=fields, decode=decode, transform=transform)
+        if decode and dataset.kind != "images":
+            raise UsageError("decode does not apply: the dataset holds text", place=Place(source.path))
+        if read_ahead_bytes is not None and dataset.format != "parquet":
+            raise UsageError(
+                f"read_ahead_bytes does not apply: the dataset has the format {dataset.format}", place=Place(source.path)
+            )
+        if fields is not None:
+            dataset._check_fields()
+            if decode and not {"image", "mask"}.intersection(dataset.fields.values()):
+                raise UsageError("decode does not apply: fields has no image", place=Place(source.path))
+        return dataset
+
+    if isinstance(path, (list, tuple)):
+        parts = [split_of(opened(each, None), split) for each in path]
+        return Concatenation(_named(parts), merge_classes=merge_classes, transform=transform)
+    dataset = opened(path, transform)
     return dataset if split is None else dataset.split(split)
 
 

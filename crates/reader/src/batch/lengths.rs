@@ -225,10 +225,12 @@ impl Lengths for LengthsInMemory {
 
 fn look_up(numbers: &[u64], at: u64) -> Result<u64> {
     let found = usize::try_from(at).ok().and_then(|at| numbers.get(at)).copied();
-    found.ok_or_else(|| {
-        let what = format!("the number of records is {}", numbers.len());
-        Error::new(ErrorKind::OutOfRange, what).at_row(at)
-    })
+    found.ok_or_else(|| no_such_record(numbers.len() as u64, at))
+}
+
+/// Returns the error about the ordinal or rank `at` of a source of `records` records.
+pub(crate) fn no_such_record(records: u64, at: u64) -> Error {
+    Error::new(ErrorKind::OutOfRange, format!("the number of records is {records}")).at_row(at)
 }
 
 #[cfg(test)]

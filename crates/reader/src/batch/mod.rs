@@ -30,6 +30,7 @@ mod window;
 pub use bucket::Bucket;
 pub use estimate::{Padding, SIMULATED_RECORDS, packed_padding, padding};
 pub use layout::Layout;
+pub(crate) use lengths::no_such_record;
 pub use lengths::{Lengths, LengthsInMemory, Runs};
 pub use metrics::Metrics;
 pub use options::{

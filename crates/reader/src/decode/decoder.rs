@@ -306,7 +306,7 @@ impl Decoder {
 }
 
 /// Returns `part` if it consists of whole pixels and has the size of the target, so that it is not resampled.
-fn whole_pixels(part: SourceRegion, target: Size) -> Option<Rect> {
+pub(super) fn whole_pixels(part: SourceRegion, target: Size) -> Option<Rect> {
     let (left, top) = (part.left as u32, part.top as u32);
     let is_whole = (part.left, part.top) == (left.into(), top.into())
         && (part.width, part.height) == (target.width.into(), target.height.into());

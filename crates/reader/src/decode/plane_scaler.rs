@@ -8,7 +8,7 @@ use dsconvert_dataset::sample::Reject;
 use dsconvert_jpeg::{PixelFormat, PlaneConverter, Region, StoredPlane, StoredPlanes};
 
 use super::corrupt;
-use super::decoder::PixelOrder;
+use super::decoder::{PixelOrder, whole_pixels};
 use super::pixels::{Rect, Size};
 use super::planes_file::{PlanesChroma, PlanesFile};
 use super::resample::{MAX_STEP, Plane, SampleAxis, Triangle, Weights, resample};
@@ -148,9 +148,7 @@ impl PlaneScaler {
         };
         converted.map_err(|_| corrupt("its planes are smaller than its header says"))
     }
-}
 
-impl PlaneScaler {
     /// Writes the planes of `part`, resampled to `target` pixels, to `out`: luma, then Cb and Cr, each without gaps. If
     /// `is_mirrored`, columns are in reverse order. Planes of a part that keeps its size and starts at a chroma sample are
     /// copied.
@@ -199,18 +197,16 @@ impl PlaneScaler {
         out: &mut [u8],
     ) -> Result<(), Reject> {
         let width = target.width as usize;
-        let (left, top) = (part.left as usize, part.top as usize);
-        let is_copied = (part.left, part.top) == (left as f64, top as f64)
-            && (part.width, part.height) == (target.width.into(), target.height.into());
-        if !is_copied {
+        let Some(Rect { left, top, .. }) = whole_pixels(part, target) else {
             let weights = PlaneWeights::new(part, size, target)?;
             weights.resample(plane, &mut self.row, out)?;
             if is_mirrored {
                 out.chunks_exact_mut(width).for_each(<[u8]>::reverse);
             }
             return Ok(());
-        }
-        let rows = plane.samples.chunks_exact(plane.stride).skip(top);
+        };
+        let left = left as usize;
+        let rows = plane.samples.chunks_exact(plane.stride).skip(top as usize);
         let mut copied = 0;
         for (out, row) in out.chunks_exact_mut(width).zip(rows) {
             let row = row.get(left..left + width);

@@ -1,49 +1,16 @@
 use std::sync::Arc;
 
-use dsconvert_dataset::schema::{Field, FieldType, Kind, Schema};
 use proptest::prelude::*;
 
 use super::*;
-use crate::batch::{BatchOptions, BatchSize, BucketBy, LengthsInMemory, Oversize, PackOptions};
+use crate::batch::{BatchOptions, BatchSize, BucketBy, Oversize, PackOptions};
 use crate::loader::Batching;
+use crate::testing::InMemory;
 
-/// Records of which only the lengths exist.
-#[derive(Debug, Clone)]
-struct OnlyLengths {
-    schema: Schema,
-    lengths: LengthsInMemory,
-}
-
-impl RecordSource for OnlyLengths {
-    fn name(&self) -> &str {
-        "lengths"
-    }
-
-    fn fingerprint(&self) -> String {
-        self.lengths.fingerprint()
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    fn lengths(&self) -> &dyn Lengths {
-        &self.lengths
-    }
-
-    fn get_many(&self, _: &[u64]) -> Result<Vec<Record>> {
-        Ok(Vec::new())
-    }
-
-    fn reopened(&self) -> Arc<dyn RecordSource> {
-        Arc::new(self.clone())
-    }
-}
-
+/// Returns a source of documents with these lengths.
 fn source(name: &str, lengths: Vec<u64>) -> (String, Arc<dyn RecordSource>) {
-    let fields = vec![Field::required("input_ids", FieldType::IdsU16)];
-    let schema = Schema { kind: Kind::Text, fields, class_names: Vec::new() };
-    (name.to_owned(), Arc::new(OnlyLengths { schema, lengths: LengthsInMemory::new(lengths) }))
+    let documents: Vec<_> = lengths.iter().map(|&length| (vec![7; length as usize], Vec::new())).collect();
+    (name.to_owned(), Arc::new(InMemory::new(&documents, false)))
 }
 
 /// Three sources of 30, 50 and 7 records.

@@ -1,5 +1,7 @@
-//! Resampling of single planes, with the weights of any filter. For each output row, the vertical sums, which are cheaper, come first; the horizontal sums
-//! follow while the row is in the cache.
+//! Resampling of single planes, with the weights of any filter.
+//!
+//! For each output row, the vertical sums, which are cheaper, come first; the horizontal sums follow while the row is in
+//! the cache.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -1,76 +1,15 @@
 //! Tests of records that mark the tokens to train on.
 
 use dsconvert_dataset::packing::{IGNORE_LABEL, Packing};
-use dsconvert_dataset::sample::{Ids, Value};
-use dsconvert_dataset::schema::{ASSISTANT_MASKS, Field, FieldType, INPUT_IDS, IdWidth, Schema};
+use dsconvert_dataset::schema::ASSISTANT_MASKS;
 use proptest::prelude::*;
 
 use super::*;
-use crate::Record;
-use crate::batch::{Last, Layout, Lengths, LengthsInMemory, Oversize, PackOptions};
-
-/// A document and the masks of its tokens.
-type Document = (Vec<u32>, Vec<u8>);
+use crate::batch::{Last, Layout, Oversize, PackOptions};
+use crate::testing::{Document, InMemory};
 
 /// A document and the range of its tokens that is used.
 type Used = (usize, std::ops::Range<usize>);
-
-/// Documents in memory, with or without their masks.
-#[derive(Debug, Clone)]
-struct InMemory {
-    schema: Arc<Schema>,
-    documents: Vec<Document>,
-    lengths: LengthsInMemory,
-    /// Whether the last record has one mask too few.
-    is_short: bool,
-}
-
-impl InMemory {
-    fn new(documents: &[Document], has_masks: bool) -> Self {
-        let mut fields = vec![Field::required(INPUT_IDS, FieldType::IdsU32)];
-        if has_masks {
-            fields.push(Field::required(ASSISTANT_MASKS, FieldType::Flags));
-        }
-        let schema = Arc::new(Schema { kind: Kind::Text, fields, class_names: Vec::new() });
-        let lengths = LengthsInMemory::new(documents.iter().map(|(ids, _)| ids.len() as u64).collect());
-        Self { schema, documents: documents.to_vec(), lengths, is_short: false }
-    }
-}
-
-impl RecordSource for InMemory {
-    fn name(&self) -> &str {
-        "in memory"
-    }
-
-    fn fingerprint(&self) -> String {
-        self.lengths.fingerprint()
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    fn lengths(&self) -> &dyn Lengths {
-        &self.lengths
-    }
-
-    fn get_many(&self, records: &[u64]) -> Result<Vec<Record>> {
-        let record = |&at: &u64| {
-            let (ids, masks) = &self.documents[at as usize];
-            let is_short = self.is_short && at as usize + 1 == self.documents.len();
-            let masks = masks[usize::from(is_short)..].to_vec();
-            let ids = Ids::pack(IdWidth::U32, ids).map_or(Value::Null, Value::Ids);
-            let mut values = vec![ids, Value::Bytes(masks.into())];
-            values.truncate(self.schema.fields.len());
-            Record::new(Arc::clone(&self.schema), at, values)
-        };
-        Ok(records.iter().map(record).collect())
-    }
-
-    fn reopened(&self) -> Arc<dyn RecordSource> {
-        Arc::new(self.clone())
-    }
-}
 
 /// Returns the labels of the positions of a piece, from their definitions.
 fn labels_of((ids, masks): &Document, piece: std::ops::Range<usize>, labels_for: LabelsFor) -> Vec<i64> {
@@ -240,7 +179,7 @@ fn totals_are_those_of_all_ranks_also_after_a_resume() {
 #[test]
 fn wrong_masks_and_options_that_do_not_apply_are_refused() {
     let documents: Vec<Document> = vec![(vec![5, 6, 7], vec![0, 1, 1]), (vec![8, 9], vec![0, 1])];
-    let source = || InMemory { is_short: true, ..InMemory::new(&documents, true) };
+    let source = || InMemory::new(&documents, true).short();
     for batching in
         [BatchOptions::new(BatchSize::BatchSize(2)).into(), Batching::from(PackOptions::new(9, 2))]
     {
