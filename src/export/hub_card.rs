@@ -61,10 +61,13 @@ fn feature(ty: FieldType, schema: &Schema) -> String {
         FieldType::IdsU16 => "sequence: uint16".to_owned(),
         FieldType::IdsU32 => "sequence: uint32".to_owned(),
         FieldType::Flags => "sequence: int8".to_owned(),
-        FieldType::Label => {
+        FieldType::Boxes => "sequence:\n      sequence: float32".to_owned(),
+        FieldType::BoxInts => "sequence: int64".to_owned(),
+        FieldType::Label | FieldType::BoxLabels => {
             let names = schema.class_names.iter().enumerate();
             let names = names.map(|(label, name)| format!("\n          '{label}': {}", quoted(name)));
-            format!("dtype:\n      class_label:\n        names:{}", names.collect::<String>())
+            let outer = if ty == FieldType::Label { "dtype" } else { "sequence" };
+            format!("{outer}:\n      class_label:\n        names:{}", names.collect::<String>())
         }
         other => format!("dtype: {}", other.name()),
     }

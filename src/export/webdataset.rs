@@ -13,7 +13,7 @@ use crate::decode::sniff;
 use crate::error::{Error, Result};
 use crate::manifest::FileEntry;
 use crate::reader::Record;
-use crate::sample::Value;
+use crate::sample::{Value, box_numbers, boxes};
 use crate::schema::{FieldType, INPUT_IDS, IdWidth, LABEL, Schema};
 use crate::storage::NewFile;
 
@@ -172,6 +172,11 @@ fn file_of(value: &Value) -> Result<Vec<u8>> {
     })
 }
 
+/// Returns the number with the shortest text that is the same in 32 bits.
+fn shortest(number: f32) -> Json {
+    number.to_string().parse::<f64>().map_or(Json::Null, |number| json!(number))
+}
+
 /// Returns a value of the `.json`. Numbers that JSON lacks, such as NaN, become null.
 fn json_of(ty: FieldType, value: &Value) -> Result<Json> {
     Ok(match value {
@@ -179,15 +184,15 @@ fn json_of(ty: FieldType, value: &Value) -> Result<Json> {
         Value::Bool(value) => json!(value),
         Value::Int(value) => json!(value),
         Value::UInt(value) => json!(value),
-        // The shortest text that is the same number in 32 bits.
-        Value::Float(value) if ty == FieldType::Float32 => {
-            let shortest = (*value as f32).to_string().parse::<f64>();
-            shortest.map_or(Json::Null, |value| json!(value))
-        }
+        Value::Float(value) if ty == FieldType::Float32 => shortest(*value as f32),
         Value::Float(value) => json!(value),
         Value::Text(text) if ty == FieldType::Json => serde_json::from_str(text.as_str())
             .map_err(|e| Error::corrupt("a JSON field does not hold JSON").caused_by(e))?,
         Value::Text(text) => json!(text.as_str()),
+        Value::Bytes(list) if ty == FieldType::Boxes => {
+            boxes(list).map(|one| json!(one.map(shortest))).collect()
+        }
+        Value::Bytes(list) if ty.is_per_box() => box_numbers(list).collect(),
         Value::Bytes(_) | Value::Ids(_) => {
             return Err(Error::internal("binary values are members of their own"));
         }

@@ -58,8 +58,8 @@ fn the_bytes_of_every_format_never_change() {
     }
 }
 
-/// Datasets of text, packed rows, masks and images.
-fn datasets(dir: &Path) -> [(PathBuf, &'static [(&'static str, &'static str)]); 4] {
+/// Datasets of text, packed rows, masks, boxes and images.
+fn datasets(dir: &Path) -> [(PathBuf, &'static [(&'static str, &'static str)]); 5] {
     let [text, rows, photos] = ["text", "rows", "photos"].map(|name| dir.join(name));
     convert("text", &fixture("corpus"), &text, "--tokenizer bytes --shard-records 40 --max-rejects 50%")
         .exits(0);
@@ -80,6 +80,7 @@ fn datasets(dir: &Path) -> [(PathBuf, &'static [(&'static str, &'static str)]); 
         ),
         (rows, &[("megatron", ""), ("megatron-bridge", "--parts 2"), ("tokens", "--layout olmo")]),
         (fixture("golden/v3/masks-parquet"), &[("megatron-bridge", ""), ("hf", ""), ("webdataset", "")]),
+        (fixture("golden/v3/boxes-parquet"), &[("hf", ""), ("webdataset", "")]),
         (photos, &[("webdataset", "--parts 3"), ("hf", "")]),
     ]
 }

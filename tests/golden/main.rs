@@ -13,6 +13,8 @@
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
+mod boxes;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;

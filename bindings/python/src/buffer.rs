@@ -37,6 +37,8 @@ impl ItemType {
     // The files are little-endian. Where that is the native order, native format characters give native dtypes.
     pub(crate) const U16: Self = Self { format: if LITTLE_ENDIAN { c"H" } else { c"<H" }, bytes: 2 };
     pub(crate) const U32: Self = Self { format: if LITTLE_ENDIAN { c"I" } else { c"<I" }, bytes: 4 };
+    pub(crate) const I64: Self = Self { format: if LITTLE_ENDIAN { SIGNED_64 } else { c"<q" }, bytes: 8 };
+    pub(crate) const F32: Self = Self { format: if LITTLE_ENDIAN { c"f" } else { c"<f" }, bytes: 4 };
     pub(crate) const U64: Self = Self { format: if LITTLE_ENDIAN { UNSIGNED_64 } else { c"<Q" }, bytes: 8 };
 
     fn of(dtype: DType) -> Self {
@@ -87,6 +89,13 @@ impl Buffer {
     /// Creates a one-dimensional read-only view of `bytes`. Bytes after the last whole item are left out.
     pub(crate) fn shared(bytes: Bytes, item: ItemType) -> Self {
         let shape = vec![bytes.len() / item.bytes];
+        Self::new(bytes.as_ptr().cast_mut(), Owner::Shared(bytes), item, &shape)
+    }
+
+    /// Creates a two-dimensional read-only view of `bytes`, with rows of `columns` items. Bytes after the last whole row are
+    /// left out.
+    pub(crate) fn shared_rows(bytes: Bytes, item: ItemType, columns: usize) -> Self {
+        let shape = [bytes.len() / (item.bytes * columns), columns];
         Self::new(bytes.as_ptr().cast_mut(), Owner::Shared(bytes), item, &shape)
     }
 

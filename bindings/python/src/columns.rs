@@ -52,6 +52,17 @@ fn column(py: Python<'_>, column: Column, as_torch: bool) -> PyResult<Bound<'_, 
             }
             list.into_any()
         }
+        Column::Arrays(rows) => {
+            let list = PyList::empty(py);
+            for array in rows {
+                let array = array.map(Buffer::sole);
+                list.append(match as_torch {
+                    true => array.map(|array| to_torch(py, array)).transpose()?,
+                    false => array.map(|array| to_numpy(py, array)).transpose()?,
+                })?;
+            }
+            list.into_any()
+        }
         other => {
             let what = format!("cannot convert {other:?} to Python");
             return Err(raise(Error::new(ErrorKind::Unsupported, what)));

@@ -60,6 +60,7 @@ impl FieldNames {
                 (FieldType::Flags, Value::Bytes(flags)) => {
                     to_numpy(py, Buffer::shared(flags.clone(), ItemType::I8))?
                 }
+                (ty, Value::Bytes(list)) if ty.is_per_box() => to_numpy(py, per_box_buffer(ty, list))?,
                 _ => to_python(py, value)?,
             };
             dict.set_item(name, value)?;
@@ -87,6 +88,22 @@ fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>>
     })
 }
 
+/// Returns boxes, or what each box has, as a buffer.
+fn per_box_buffer(ty: FieldType, list: &Bytes) -> Buffer {
+    match ty {
+        FieldType::Boxes => Buffer::shared_rows(aligned(list, 4), ItemType::F32, 4),
+        _ => Buffer::shared(aligned(list, 8), ItemType::I64),
+    }
+}
+
+/// Returns `bytes` at an address that is a multiple of `size`: as they are, or copied.
+fn aligned(bytes: &Bytes, size: usize) -> Bytes {
+    match bytes.as_ptr().addr().is_multiple_of(size) {
+        true => bytes.clone(),
+        false => Bytes::copy_from_slice(bytes),
+    }
+}
+
 /// Returns the ids as a buffer, without a copy if they are aligned. In msgpack and protobuf, ids start at any byte
 /// offset. Unaligned ids are copied, because programs that access an array by its address may rely on alignment.
 pub(crate) fn ids_buffer(ids: &Ids) -> Buffer {
@@ -94,8 +111,5 @@ pub(crate) fn ids_buffer(ids: &Ids) -> Buffer {
         IdWidth::U16 => ItemType::U16,
         IdWidth::U32 => ItemType::U32,
     };
-    let bytes = ids.as_bytes();
-    let aligned = bytes.as_ptr().addr().is_multiple_of(ids.width().bytes());
-    let bytes = if aligned { bytes.clone() } else { Bytes::copy_from_slice(bytes) };
-    Buffer::shared(bytes, item)
+    Buffer::shared(aligned(ids.as_bytes(), ids.width().bytes()), item)
 }

@@ -14,12 +14,15 @@
 //! | `string`, `binary`, `json`, `image`, `mask` | byte count as u64 LE, then the bytes |
 //! | `ids<u16>`, `ids<u32>` | byte count as u64 LE, then the ids, LE |
 //! | `flags` | byte count as u64 LE, then one byte 0 or 1 per token |
+//! | `boxes` | byte count as u64 LE, then four binary32 per box, LE |
+//! | `box_labels`, `box_ints` | byte count as u64 LE, then one i64 per box, LE |
 //! | `bool`, integers, `label` | the value as i64 or u64, LE (bool: 0 or 1) |
 //! | `float32`, `float64` | the bits of the value as binary64, LE |
 //!
 //! Its size in bytes is the *canonical size* of the record; shard boundaries are based on it.
 
 mod aligned;
+mod boxes;
 mod ids;
 
 use bytes::Bytes;
@@ -27,6 +30,8 @@ use serde::{Deserialize, Serialize};
 
 pub use aligned::{Aligned, Tokens, trained};
 pub(crate) use aligned::{from_runs, to_runs};
+pub use boxes::{PixelBox, box_numbers, boxes, pack_box_numbers, pack_boxes};
+pub(crate) use boxes::{are_boxes, check_per_box};
 pub use ids::{Ids, PackedIds};
 
 use crate::schema::{MAX_INDEX_COLUMNS, Schema, TRAINED};
@@ -46,7 +51,8 @@ pub enum Value<B: AsRef<[u8]> = Bytes> {
     Float(f64),
     /// `string`, `json`.
     Text(Text<B>),
-    /// `binary`, `image`, `mask`; `flags`, one byte 0 or 1 per token.
+    /// `binary`, `image`, `mask`; `flags`, one byte 0 or 1 per token; `boxes`, `box_labels`, `box_ints` as in the
+    /// [canonical form](self#canonical-form).
     Bytes(B),
     /// `ids<u16>`, `ids<u32>`.
     Ids(Ids<B>),
@@ -153,6 +159,7 @@ pub fn length_of<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result
         _ => None,
     };
     check_aligned(schema, values)?;
+    check_per_box(schema, values)?;
     let fields = schema.layout().length.fields;
     let mut numbers = fields.iter().map(|name| uint(schema, values, name));
     let length = numbers.try_fold(1u64, |product, number| product.checked_mul(number?));

@@ -26,6 +26,12 @@ pub const LENGTH: &str = "length";
 pub const ASSISTANT_MASKS: &str = "assistant_masks";
 /// Name of the column of the record index with the number of tokens to train on.
 pub const TRAINED: &str = "trained";
+/// Name of the field with the boxes of an annotated image.
+pub const BOXES: &str = "boxes";
+/// Name of the field with the class of each box.
+pub const BOX_LABELS: &str = "labels";
+/// Name of the field that marks the boxes of crowds.
+pub const BOX_CROWDS: &str = "iscrowd";
 
 /// Content of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -206,7 +212,18 @@ pub enum FieldType {
     IdsU32,
     /// One value 0 or 1 for each token of the record ([`Schema::aligned`]).
     Flags,
+    /// List of boxes in pixels of the record's image: x and y of the top left and bottom right corners, each in 32 bits.
+    Boxes,
+    /// Class of each box: indices into [`Schema::class_names`], 64 bits each.
+    #[serde(rename = "box_labels")]
+    BoxLabels,
+    /// One signed number of 64 bits for each box.
+    #[serde(rename = "box_ints")]
+    BoxInts,
 }
+
+/// Bytes of a box in a record.
+pub const BOX_BYTES: usize = 16;
 
 impl FieldType {
     /// Returns the list type for ids of `width`.
@@ -226,12 +243,24 @@ impl FieldType {
         }
     }
 
-    /// Returns the bytes per item in a record if values are lists of numbers.
+    /// Returns the bytes per item in a record if values are lists of ids, flags or boxes, or of what each box has.
     pub fn item_bytes(self) -> Option<usize> {
         match self {
             FieldType::Flags => Some(1),
+            FieldType::Boxes => Some(BOX_BYTES),
+            FieldType::BoxLabels | FieldType::BoxInts => Some(size_of::<i64>()),
             _ => self.id_width().map(IdWidth::bytes),
         }
+    }
+
+    /// Returns whether values are lists with one item per token, or other lists of ids.
+    pub fn is_token_list(self) -> bool {
+        self == FieldType::Flags || self.id_width().is_some()
+    }
+
+    /// Returns whether values are lists with one item per box.
+    pub fn is_per_box(self) -> bool {
+        matches!(self, FieldType::Boxes | FieldType::BoxLabels | FieldType::BoxInts)
     }
 
     /// Returns whether values are the bytes of an image file.
@@ -258,6 +287,9 @@ impl FieldType {
             FieldType::IdsU16 => "ids<u16>",
             FieldType::IdsU32 => "ids<u32>",
             FieldType::Flags => "flags",
+            FieldType::Boxes => "boxes",
+            FieldType::BoxLabels => "box_labels",
+            FieldType::BoxInts => "box_ints",
         }
     }
 }
@@ -296,7 +328,7 @@ pub struct Schema {
     pub kind: Kind,
     /// Fields in stored order.
     pub fields: Vec<Field>,
-    /// Class names in label order; empty if there is no `label` field.
+    /// Class names in label order; empty if there is neither a `label` field nor classes of boxes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_names: Vec<String>,
 }
@@ -379,6 +411,16 @@ impl Schema {
         self.aligned().find(|&at| self.fields[at].name == ASSISTANT_MASKS)
     }
 
+    /// Returns the position of the field with boxes, if there is one.
+    pub fn boxes_field(&self) -> Option<usize> {
+        self.fields.iter().position(|field| field.ty == FieldType::Boxes)
+    }
+
+    /// Returns the positions of the fields with one item per box, in stored order.
+    pub fn per_box(&self) -> impl Iterator<Item = usize> {
+        (0..).zip(&self.fields).filter(|(_, field)| field.ty.is_per_box()).map(|(at, _)| at)
+    }
+
     /// Returns the position of the field with the classes of the records, if there is one.
     pub fn label_field(&self) -> Option<usize> {
         self.fields.iter().position(|f| f.name == LABEL && f.ty == FieldType::Label)
@@ -426,6 +468,16 @@ impl Schema {
             .help(format!(
                 "only {ASSISTANT_MASKS:?} of a text dataset has this type; it directly follows {ORIGIN:?} and is never null"
             )));
+        }
+        let boxes = self.fields.iter().filter(|field| field.ty == FieldType::Boxes).count();
+        if let Some(at) = self.per_box().next()
+            && (boxes != 1 || !self.holds_images())
+        {
+            let field = &self.fields[at];
+            let what = format!("field {:?} cannot have the type {}", field.name, field.ty.name());
+            return Err(Error::usage(what).help(
+                "only datasets of images have boxes, in one field of the type boxes, and classes and numbers only with it",
+            ));
         }
         Ok(self)
     }
@@ -482,6 +534,26 @@ mod tests {
         // Datasets made before this type may have such a field.
         let other = text(vec![Field::nullable(ASSISTANT_MASKS, FieldType::Json)]).unwrap();
         assert_eq!((other.masks_field(), other.index_columns()), (None, &[][..]));
+    }
+
+    #[test]
+    fn boxes_are_in_one_field_of_images() {
+        let images = |types: &[FieldType]| {
+            let field = |(i, ty): (usize, &FieldType)| Field::nullable(&format!("f{i}"), *ty);
+            Schema::images(None, types.iter().enumerate().map(field).collect())
+        };
+        let schema = images(&[FieldType::Boxes, FieldType::Int32, FieldType::BoxLabels, FieldType::BoxInts]);
+        let schema = schema.unwrap();
+        assert_eq!((schema.boxes_field(), schema.per_box().collect::<Vec<_>>()), (Some(5), vec![5, 7, 8]));
+        assert!(serde_json::to_string(&schema).unwrap().contains("\"type\":\"box_labels\""));
+        for wrong in [
+            images(&[FieldType::Boxes, FieldType::Boxes]),
+            images(&[FieldType::BoxLabels]),
+            images(&[FieldType::BoxInts]),
+            Schema::text(IdWidth::U16, vec![Field::nullable("b", FieldType::Boxes)]),
+        ] {
+            assert_eq!(wrong.unwrap_err().kind(), ErrorKind::Usage);
+        }
     }
 
     #[test]

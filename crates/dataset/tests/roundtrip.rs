@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{ALL_TYPES, any_records, classes, images_with_everything, write};
+use common::{ALL_TYPES, any_records, boxes, classes, images_with_everything, write};
 use dsconvert_dataset::error::ErrorKind;
 use dsconvert_dataset::format::{Format, Placed, infer_schema, open, sniff, writer};
 use dsconvert_dataset::sample::{Ids, Record, Value};
@@ -199,6 +199,59 @@ fn format_and_schema_are_inferred() {
         assert_eq!(inferred, expected, "{format}");
         let reader = open(format, Arc::new(inferred), blob).unwrap();
         assert_eq!(reader.scan().unwrap().filter(Result::is_ok).count(), 2);
+    }
+}
+
+fn boxed_record(i: usize, boxes: Option<&[[f32; 4]]>) -> Record {
+    let list = |bytes: Vec<u8>| Value::Bytes(bytes.into());
+    let of =
+        |numbers: &dyn Fn(&[[f32; 4]]) -> Vec<u8>| boxes.map_or(Value::Null, |boxes| list(numbers(boxes)));
+    let count = |boxes: &[[f32; 4]]| boxes.len() as i64;
+    Record {
+        values: vec![
+            Value::Text(format!("{i}").as_str().into()),
+            Value::Bytes(vec![0xff, 0xd8].into()),
+            Value::UInt(7),
+            Value::UInt(5),
+            Value::Text("o".into()),
+            of(&|boxes| boxes.iter().flatten().flat_map(|number| number.to_le_bytes()).collect()),
+            of(&|boxes| (0..count(boxes)).flat_map(|at| (at % 3).to_le_bytes()).collect()),
+            of(&|boxes| (0..count(boxes)).flat_map(|at| (-at).to_le_bytes()).collect()),
+        ],
+    }
+}
+
+#[test]
+fn boxes_are_written_and_inferred_in_every_format() {
+    let mut schema = Schema::images(None, boxes().to_vec()).unwrap();
+    schema.class_names = classes();
+    let many: Vec<[f32; 4]> = (0..9000).map(|at| [0.25, 1.0, 1.5 + at as f32, 2.0]).collect();
+    let one = [[0.1, 0.2, 0.3, 0.4]];
+    let all = [Some(&one[..]), None, Some(&[]), Some(&many[..]), Some(&many[..2]), None];
+    let records: Vec<Record> = all.iter().enumerate().map(|(i, boxes)| boxed_record(i, *boxes)).collect();
+    let dir = tempfile::tempdir().unwrap();
+    for format in Format::ALL {
+        round_trip(format, &schema, &records, &[3, 0, 5, 5, 1]);
+        let path = dir.path().join(format.name());
+        write(format, &schema, &records, &path);
+        let inferred = infer_schema(format, &Blob::open(&path, Access::Map, None).unwrap()).unwrap();
+        let mut expected = schema.clone();
+        if matches!(format, Format::Msgpack | Format::Protobuf) {
+            expected.class_names = Vec::new();
+        }
+        if format == Format::Msgpack {
+            expected.fields[5..].iter_mut().for_each(|field| field.ty = FieldType::Binary);
+        }
+        assert_eq!(inferred, expected, "{format}");
+        // One item per box.
+        let file = NewFile::create(&dir.path().join("wrong")).unwrap();
+        let mut writer = writer(format, Arc::new(schema.clone()), file).unwrap();
+        for (at, value) in [(6, Value::Null), (7, Value::Bytes(vec![0; 16].into())), (5, Value::Null)] {
+            let mut wrong = boxed_record(0, Some(&one));
+            wrong.values[at] = value;
+            let error = writer.push(&wrong).unwrap_err();
+            assert!(error.to_string().contains("\"boxes\""), "{error}");
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::index::LengthRun;
-use dsconvert_dataset::sample::{Ids, Value};
+use dsconvert_dataset::sample::{Ids, Value, box_numbers, pack_box_numbers};
 use dsconvert_dataset::schema::{ASSISTANT_MASKS, Field, FieldType, LABEL, Schema};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -240,14 +240,22 @@ impl Part {
                 self.columns.iter().map(of_column).collect::<Result<Vec<_>>>()?
             }
         };
-        if !self.labels.is_empty()
-            && let Some(value) = schema.index_of(LABEL).and_then(|index| values.get_mut(index))
-            && let Value::Int(label) = value
-        {
-            let mapped = usize::try_from(*label).ok().and_then(|at| self.labels.get(at)).copied();
-            let mapped = mapped.filter(|&label| label >= 0);
-            let unknown = || self.source.at_record(Error::corrupt("the label has no class"), ordinal);
-            *label = mapped.ok_or_else(unknown)?;
+        if !self.labels.is_empty() {
+            let mapped = |label: i64| {
+                let mapped = usize::try_from(label).ok().and_then(|at| self.labels.get(at)).copied();
+                let unknown = || self.source.at_record(Error::corrupt("the label has no class"), ordinal);
+                mapped.filter(|&label| label >= 0).ok_or_else(unknown)
+            };
+            for (field, value) in schema.fields.iter().zip(&mut values) {
+                match value {
+                    Value::Int(label) if field.name == LABEL => *label = mapped(*label)?,
+                    Value::Bytes(labels) if field.ty == FieldType::BoxLabels => {
+                        let all = box_numbers(labels).map(mapped).collect::<Result<Vec<_>>>()?;
+                        *labels = pack_box_numbers(all);
+                    }
+                    _ => {}
+                }
+            }
         }
         Ok(Record::new(Arc::clone(schema), self.first + ordinal, values))
     }

@@ -11,11 +11,11 @@ use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::printable::printable;
 use crate::reader::Record;
-use crate::sample::{Value, trained};
+use crate::sample::{Value, box_numbers, boxes, trained};
 use crate::schema::{FieldType, IMAGE, INPUT_IDS};
 use crate::transform::image::{ImageType, sniff};
 
-/// Maximum number of ids to print; the others are counted.
+/// Maximum number of ids or boxes to print; the others are counted.
 const SHOWN_IDS: usize = 16;
 /// Maximum number of characters of a text to print.
 const SHOWN_CHARACTERS: usize = 200;
@@ -42,21 +42,39 @@ pub(super) fn print(record: &Record, text: Option<&DecodedText>, out: &mut impl 
             Value::Bytes(marks) if ty == FieldType::Flags => {
                 format!("{} of {} trained on", trained(marks), plural(marks.len() as u64, "token"))
             }
+            Value::Bytes(list) if ty.is_per_box() => shown_per_box(record, ty, list),
             Value::Bytes(bytes) => {
                 let what = sniff(bytes).map_or("", |t| t.name());
                 format!("{} bytes {what}", bytes.len()).trim_end().to_owned()
             }
-            Value::Ids(ids) => {
-                let mut text: Vec<String> = ids.iter().take(SHOWN_IDS).map(|id| id.to_string()).collect();
-                if ids.len() > SHOWN_IDS {
-                    text.push(format!("… ({} in all)", ids.len()));
-                }
-                text.join(" ")
-            }
+            Value::Ids(ids) => first_of(ids.iter().map(|id| id.to_string())),
         };
         writeln!(out, "  {}: {text}", printable(name))?;
     }
     Ok(())
+}
+
+/// Returns boxes, or what each box has, as text.
+fn shown_per_box(record: &Record, ty: FieldType, list: &[u8]) -> String {
+    let class = |label: i64| {
+        let name = usize::try_from(label).ok().and_then(|label| record.schema().class_names.get(label));
+        name.map_or_else(|| label.to_string(), |name| printable(name).into_owned())
+    };
+    match ty {
+        FieldType::Boxes => first_of(boxes(list).map(|[x1, y1, x2, y2]| format!("({x1} {y1} {x2} {y2})"))),
+        FieldType::BoxLabels => first_of(box_numbers(list).map(class)),
+        _ => first_of(box_numbers(list).map(|number| number.to_string())),
+    }
+}
+
+/// Joins the first `items`; the others are counted.
+fn first_of(items: impl ExactSizeIterator<Item = String>) -> String {
+    let count = items.len();
+    let mut text: Vec<String> = items.take(SHOWN_IDS).collect();
+    if count > SHOWN_IDS {
+        text.push(format!("… ({count} in all)"));
+    }
+    text.join(" ")
 }
 
 /// Truncates text and escapes its control characters, so that a dataset cannot control the terminal.
@@ -90,6 +108,8 @@ pub(super) fn to_json(record: &Record, text: Option<&str>) -> Json {
             Value::Float(x) => json!(x),
             Value::Text(text) => json!(text.as_str()),
             Value::Bytes(marks) if ty == FieldType::Flags => marks.iter().copied().collect(),
+            Value::Bytes(list) if ty == FieldType::Boxes => boxes(list).map(|one| json!(one)).collect(),
+            Value::Bytes(list) if ty.is_per_box() => box_numbers(list).collect(),
             Value::Bytes(bytes) => {
                 json!({ "bytes": bytes.len(), "type": sniff(bytes).map(|t| t.media_type()) })
             }

@@ -25,6 +25,9 @@ pub(super) const IMAGE_BYTES: &str = "bytes";
 /// Name of the child field for a file name. Always null, because the image is in the record.
 pub(super) const IMAGE_PATH: &str = "path";
 
+/// Numbers of a box.
+pub(super) const BOX_NUMBERS: i32 = 4;
+
 /// Value of the metadata key.
 #[derive(Serialize, Deserialize)]
 struct Metadata {
@@ -90,8 +93,11 @@ pub(super) fn from_arrow(arrow: &ArrowSchema, metadata: Option<&str>) -> Result<
         .collect::<Vec<_>>();
     let class_names = fields
         .iter()
-        .find(|f| f.ty == FieldType::Label)
-        .and_then(|f| metadata.info.features.get(&f.name)?.get("names")?.as_array())
+        .find(|f| matches!(f.ty, FieldType::Label | FieldType::BoxLabels))
+        .and_then(|f| {
+            let feature = metadata.info.features.get(&f.name)?;
+            feature.get("feature").unwrap_or(feature).get("names")?.as_array()
+        })
         .map(|names| names.iter().filter_map(|n| n.as_str().map(str::to_owned)).collect())
         .unwrap_or_default();
     let schema = Schema { kind: own.kind, fields, class_names }.checked_as_read()?;
@@ -125,11 +131,13 @@ pub(super) fn expect(schema: &Schema, found: &ArrowSchema) -> Result<()> {
     Ok(())
 }
 
-/// Compares types but ignores the name of list items, which is `element` in Parquet and `item` in Arrow.
+/// Compares types but ignores what Parquet lacks: the name of list items, which is `element` in Parquet and `item` in
+/// Arrow, and the size of `a` if it is a list of fixed size.
 fn same_type(a: &DataType, b: &DataType) -> bool {
     match (a, b) {
-        (DataType::List(a), DataType::List(b)) => {
-            a.data_type() == b.data_type() && a.is_nullable() == b.is_nullable()
+        (DataType::List(a), DataType::List(b))
+        | (DataType::FixedSizeList(a, _), DataType::List(b) | DataType::FixedSizeList(b, BOX_NUMBERS)) => {
+            same_type(a.data_type(), b.data_type()) && a.is_nullable() == b.is_nullable()
         }
         (DataType::Struct(a), DataType::Struct(b)) => {
             a.len() == b.len()
@@ -159,7 +167,14 @@ pub(super) fn data_type(ty: FieldType) -> DataType {
         FieldType::IdsU16 => DataType::List(item(DataType::UInt16)),
         FieldType::IdsU32 => DataType::List(item(DataType::UInt32)),
         FieldType::Flags => DataType::List(item(DataType::Int8)),
+        FieldType::Boxes => DataType::List(item(box_type())),
+        FieldType::BoxLabels | FieldType::BoxInts => DataType::List(item(DataType::Int64)),
     }
+}
+
+/// Returns the Arrow type of a box.
+pub(super) fn box_type() -> DataType {
+    DataType::FixedSizeList(item(DataType::Float32), BOX_NUMBERS)
 }
 
 /// Returns the child fields of an image column.
@@ -178,13 +193,20 @@ pub(super) fn item(ty: DataType) -> Arc<ArrowField> {
 /// Returns the `datasets` feature for a field type.
 fn feature(ty: FieldType, schema: &Schema) -> Json {
     let value = |dtype: &str| json!({ "dtype": dtype, "_type": "Value" });
+    let class = || json!({ "names": schema.class_names, "_type": "ClassLabel" });
     match ty {
         FieldType::Json => value("string"),
         FieldType::Image | FieldType::Mask => json!({ "_type": "Image" }),
-        FieldType::Label => json!({ "names": schema.class_names, "_type": "ClassLabel" }),
+        FieldType::Label => class(),
         FieldType::IdsU16 => json!({ "feature": value("uint16"), "_type": "List" }),
         FieldType::IdsU32 => json!({ "feature": value("uint32"), "_type": "List" }),
         FieldType::Flags => json!({ "feature": value("int8"), "_type": "List" }),
+        FieldType::Boxes => {
+            let one = json!({ "feature": value("float32"), "length": BOX_NUMBERS, "_type": "List" });
+            json!({ "feature": one, "_type": "List" })
+        }
+        FieldType::BoxLabels => json!({ "feature": class(), "_type": "List" }),
+        FieldType::BoxInts => json!({ "feature": value("int64"), "_type": "List" }),
         // The remaining types have the same name in `datasets`.
         other => value(other.name()),
     }
@@ -216,6 +238,18 @@ mod tests {
         for schema in [
             Schema::images(Some(vec!["cat".into()]), all.to_vec()).unwrap(),
             Schema::images(None, vec![]).unwrap(),
+            Schema {
+                class_names: vec!["cat".into(), "dog".into()],
+                ..Schema::images(
+                    None,
+                    vec![
+                        Field::nullable("boxes", FieldType::Boxes),
+                        Field::nullable("labels", FieldType::BoxLabels),
+                        Field::nullable("iscrowd", FieldType::BoxInts),
+                    ],
+                )
+                .unwrap()
+            },
             Schema::text(IdWidth::U16, all.to_vec()).unwrap(),
             Schema::text(IdWidth::U16, all.to_vec()).unwrap().with_assistant_masks().unwrap(),
         ] {

@@ -1,7 +1,7 @@
 //! Checks that values fit their fields, for each record before it is written and for each value read.
 
 use crate::error::{Error, Result};
-use crate::sample::{Record, Value, check_aligned};
+use crate::sample::{Record, Value, are_boxes, box_numbers, check_aligned, check_per_box};
 use crate::schema::{Field, FieldType, Schema};
 
 /// Maximum canonical size of one record: 1 GiB. It keeps every format below its 32-bit limits: Arrow offsets (2 GiB),
@@ -28,6 +28,7 @@ pub fn record(schema: &Schema, record: &Record) -> Result<u64> {
         }
     }
     check_aligned(schema, &record.values).map_err(Error::usage)?;
+    check_per_box(schema, &record.values).map_err(Error::usage)?;
     let bytes = record.canonical_size();
     if bytes > MAX_RECORD_BYTES {
         return Err(Error::usage(format!(
@@ -46,13 +47,16 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
         (FieldType::Binary | FieldType::Image | FieldType::Mask, Value::Bytes(_)) => true,
         // Without a branch per value.
         (FieldType::Flags, Value::Bytes(flags)) => flags.as_ref().iter().fold(0, |any, flag| any | flag) <= 1,
+        (FieldType::Boxes, Value::Bytes(boxes)) => are_boxes(boxes.as_ref()),
+        (FieldType::BoxLabels, Value::Bytes(labels)) => {
+            let has_class = |label: i64| usize::try_from(label).is_ok_and(|label| is_class(schema, label));
+            is_whole(labels.as_ref()) && box_numbers(labels.as_ref()).all(has_class)
+        }
+        (FieldType::BoxInts, Value::Bytes(numbers)) => is_whole(numbers.as_ref()),
         (FieldType::Bool, Value::Bool(_)) => true,
         (FieldType::Int32, Value::Int(i)) => i32::try_from(*i).is_ok(),
         (FieldType::Int64, Value::Int(_)) => true,
-        // A schema inferred from a shard without class names has no upper bound.
-        (FieldType::Label, Value::Int(i)) => {
-            usize::try_from(*i).is_ok_and(|i| schema.class_names.is_empty() || i < schema.class_names.len())
-        }
+        (FieldType::Label, Value::Int(i)) => usize::try_from(*i).is_ok_and(|i| is_class(schema, i)),
         (FieldType::UInt32, Value::UInt(u)) => u32::try_from(*u).is_ok(),
         (FieldType::UInt64, Value::UInt(_)) => true,
         (FieldType::Float32, Value::Float(x)) => f64::from(*x as f32).to_bits() == x.to_bits(),
@@ -71,15 +75,31 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
         Value::Float(x) => format!("holds {x:?}"),
         Value::Text(_) => "holds text".to_owned(),
         Value::Bytes(_) if field.ty == FieldType::Flags => "holds a value other than 0 and 1".to_owned(),
+        Value::Bytes(_) if field.ty == FieldType::Boxes => {
+            "holds something other than boxes with x1 ≤ x2 and y1 ≤ y2".to_owned()
+        }
+        Value::Bytes(_) if field.ty == FieldType::BoxLabels => {
+            "holds something other than classes".to_owned()
+        }
         Value::Bytes(_) => "holds bytes".to_owned(),
         Value::Ids(ids) => format!("holds ids of {} bytes each", ids.width().bytes()),
     };
     let required = if field.nullable { "" } else { "required " };
     let limit = match field.ty {
-        FieldType::Label => format!(" of {} classes", schema.class_names.len()),
+        FieldType::Label | FieldType::BoxLabels => format!(" of {} classes", schema.class_names.len()),
         _ => String::new(),
     };
     Err(format!("field {:?} {holds}; expected {required}{}{limit}", field.name, field.ty.name()))
+}
+
+/// Returns whether there is a class `label`. A schema inferred from a shard without class names has no upper bound.
+fn is_class(schema: &Schema, label: usize) -> bool {
+    schema.class_names.is_empty() || label < schema.class_names.len()
+}
+
+/// Returns whether `bytes` are numbers of 64 bits.
+fn is_whole(bytes: &[u8]) -> bool {
+    bytes.len().is_multiple_of(size_of::<i64>())
 }
 
 #[cfg(test)]
@@ -110,6 +130,16 @@ mod tests {
         assert!(fits(FieldType::Flags, Value::Bytes(Bytes::from_static(&[0, 1, 1]))));
         assert!(!fits(FieldType::Flags, Value::Bytes(Bytes::from_static(&[0, 2]))));
         assert!(!fits(FieldType::Flags, Value::Bytes(Bytes::from_static(&[0, 255]))));
+        let boxes = |numbers: &[f32]| Value::Bytes(numbers.iter().flat_map(|n| n.to_le_bytes()).collect());
+        assert!(fits(FieldType::Boxes, boxes(&[])) && fits(FieldType::Boxes, boxes(&[0.0, -1.0, 0.0, 2.5])));
+        for wrong in [&[1.0, 2.0, 3.0][..], &[2.0, 0.0, 1.0, 1.0], &[0.0, 2.0, 1.0, 1.0], &[f32::NAN; 4]] {
+            assert!(!fits(FieldType::Boxes, boxes(wrong)), "{wrong:?}");
+        }
+        assert!(!fits(FieldType::Boxes, boxes(&[0.0, 0.0, f32::INFINITY, 1.0])));
+        let numbers = |numbers: &[i64]| Value::Bytes(numbers.iter().flat_map(|n| n.to_le_bytes()).collect());
+        assert!(fits(FieldType::BoxLabels, numbers(&[0, 1])) && fits(FieldType::BoxInts, numbers(&[-5, 9])));
+        assert!(!fits(FieldType::BoxLabels, numbers(&[2])) && !fits(FieldType::BoxLabels, numbers(&[-1])));
+        assert!(!fits(FieldType::BoxInts, Value::Bytes(Bytes::from_static(&[0; 4]))));
         assert!(fits(FieldType::Json, Value::Null));
         let required = Field::required("name", FieldType::String);
         let why = value(&schema, &required, &Value::<Bytes>::Null).unwrap_err();

@@ -8,14 +8,15 @@ use arrow_array::builder::{
     BinaryBuilder, BooleanBuilder, Float32Builder, Float64Builder, Int32Builder, Int64Builder, StringBuilder,
     UInt32Builder, UInt64Builder,
 };
-use arrow_array::types::{ArrowPrimitiveType, Int8Type, UInt16Type, UInt32Type};
+use arrow_array::types::{ArrowPrimitiveType, Float32Type, Int8Type, Int64Type, UInt16Type, UInt32Type};
 use arrow_array::{
-    Array, ArrayRef, ListArray, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray, StructArray,
+    Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray, RecordBatch, RecordBatchOptions,
+    StringArray, StructArray,
 };
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, SchemaRef};
 
-use super::arrow_schema::{image_fields, item, to_arrow};
+use super::arrow_schema::{BOX_NUMBERS, box_type, image_fields, item, to_arrow};
 use crate::error::{Error, Result};
 use crate::sample::{Record, Value};
 use crate::schema::{Field, FieldType, Schema};
@@ -99,6 +100,8 @@ enum ColumnBuilder {
     Ids16(ListBuilder<UInt16Type>),
     Ids32(ListBuilder<UInt32Type>),
     Flags(ListBuilder<Int8Type>),
+    Boxes(ListBuilder<Float32Type>),
+    BoxNumbers(ListBuilder<Int64Type>),
 }
 
 impl ColumnBuilder {
@@ -117,6 +120,8 @@ impl ColumnBuilder {
             FieldType::IdsU16 => ColumnBuilder::Ids16(ListBuilder::new()),
             FieldType::IdsU32 => ColumnBuilder::Ids32(ListBuilder::new()),
             FieldType::Flags => ColumnBuilder::Flags(ListBuilder::new()),
+            FieldType::Boxes => ColumnBuilder::Boxes(ListBuilder::new()),
+            FieldType::BoxLabels | FieldType::BoxInts => ColumnBuilder::BoxNumbers(ListBuilder::new()),
         }
     }
 
@@ -155,6 +160,16 @@ impl ColumnBuilder {
                 l.values.extend(flags.iter().map(|flag| flag.cast_signed()));
                 l.end_row(true);
             }
+            (ColumnBuilder::Boxes(l), Value::Bytes(boxes)) => {
+                l.values.extend(boxes.as_chunks().0.iter().map(|c| f32::from_le_bytes(*c)));
+                l.end_row(true);
+            }
+            (ColumnBuilder::Boxes(l), Value::Null) => l.end_row(false),
+            (ColumnBuilder::BoxNumbers(l), Value::Bytes(numbers)) => {
+                l.values.extend(numbers.as_chunks().0.iter().map(|c| i64::from_le_bytes(*c)));
+                l.end_row(true);
+            }
+            (ColumnBuilder::BoxNumbers(l), Value::Null) => l.end_row(false),
             _ => return Err(Error::internal("a value does not fit its column")),
         }
         Ok(())
@@ -181,6 +196,8 @@ impl ColumnBuilder {
             ColumnBuilder::Ids16(l) => l.finish()?,
             ColumnBuilder::Ids32(l) => l.finish()?,
             ColumnBuilder::Flags(l) => l.finish()?,
+            ColumnBuilder::Boxes(l) => l.finish_boxes()?,
+            ColumnBuilder::BoxNumbers(l) => l.finish()?,
         })
     }
 }
@@ -204,12 +221,31 @@ impl<T: ArrowPrimitiveType> ListBuilder<T> {
     }
 
     fn finish(&mut self) -> Result<ArrayRef> {
-        let values = std::mem::take(&mut self.values);
+        let values = self.take_values();
+        self.finish_with(T::DATA_TYPE, Arc::new(values))
+    }
+
+    fn take_values(&mut self) -> PrimitiveArray<T> {
+        PrimitiveArray::new(ScalarBuffer::from(std::mem::take(&mut self.values)), None)
+    }
+
+    /// Returns the lists of `items`, which have this type.
+    fn finish_with(&mut self, ty: DataType, items: ArrayRef) -> Result<ArrayRef> {
         let offsets = std::mem::replace(&mut self.offsets, vec![0]);
-        let values = PrimitiveArray::<T>::new(ScalarBuffer::from(values), None);
         let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-        let list = ListArray::try_new(item(T::DATA_TYPE), offsets, Arc::new(values), self.valid.finish());
+        let list = ListArray::try_new(item(ty), offsets, items, self.valid.finish());
         Ok(Arc::new(list.map_err(internal)?))
+    }
+}
+
+impl ListBuilder<Float32Type> {
+    /// Returns lists whose items are boxes.
+    fn finish_boxes(&mut self) -> Result<ArrayRef> {
+        let numbers = self.take_values();
+        self.offsets.iter_mut().for_each(|offset| *offset /= BOX_NUMBERS);
+        let number = item(DataType::Float32);
+        let boxes = FixedSizeListArray::try_new(number, BOX_NUMBERS, Arc::new(numbers), None);
+        self.finish_with(box_type(), Arc::new(boxes.map_err(internal)?))
     }
 }
 

@@ -2,12 +2,14 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Float32Type, Float64Type, Int8Type, Int32Type, Int64Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int32Type, Int64Type, UInt16Type, UInt32Type,
+    UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, GenericListArray, RecordBatch};
 use arrow_buffer::{ArrowNativeType, Buffer};
 use bytes::Bytes;
 
+use super::arrow_schema::BOX_NUMBERS;
 use super::check;
 use crate::sample::{Ids, Record, Text, Value};
 use crate::schema::{Field, FieldType, IdWidth, Schema};
@@ -59,18 +61,30 @@ fn payload(ty: FieldType, column: &ArrayRef) -> Option<Bytes> {
         FieldType::IdsU16 => items::<UInt16Type>(column)?,
         FieldType::IdsU32 => items::<UInt32Type>(column)?,
         FieldType::Flags => items::<Int8Type>(column)?,
+        FieldType::Boxes => box_numbers(column)?,
+        FieldType::BoxLabels | FieldType::BoxInts => items::<Int64Type>(column)?,
         _ => return Some(Bytes::new()),
     };
     Some(Bytes::from_owner(buffer))
 }
 
 /// Returns the items of a list column as little-endian bytes, or `None` if an item is null or has another type.
-fn items<T>(column: &ArrayRef) -> Option<Buffer>
-where
-    T: arrow_array::types::ArrowPrimitiveType<Native: LittleEndian>,
-{
+fn items<T: ArrowPrimitiveType<Native: LittleEndian>>(column: &ArrayRef) -> Option<Buffer> {
     let items = column.as_list_opt::<i32>()?.values().as_primitive_opt::<T>()?;
     (items.null_count() == 0).then(|| LittleEndian::bytes(items.values()))
+}
+
+/// Returns the numbers of the boxes in a list column as little-endian bytes, or `None` if an item is not a box.
+fn box_numbers(column: &ArrayRef) -> Option<Buffer> {
+    let boxes = column.as_list_opt::<i32>()?.values().as_list_opt::<i32>()?;
+    // Each box has the same number of items, and the first one starts at the first number.
+    let is_box = |pair: &[i32]| pair[1].checked_sub(pair[0]) == Some(BOX_NUMBERS);
+    let offsets = boxes.value_offsets();
+    let are_boxes = boxes.null_count() == 0
+        && offsets.first().is_none_or(|&first| first == 0)
+        && offsets.windows(2).all(is_box);
+    let numbers = boxes.values().as_primitive_opt::<Float32Type>()?;
+    (are_boxes && numbers.null_count() == 0).then(|| LittleEndian::bytes(numbers.values()))
 }
 
 /// Conversion of numbers to little-endian bytes, without a copy on little-endian machines.
@@ -91,7 +105,7 @@ macro_rules! little_endian {
         }
     )*};
 }
-little_endian!(i8, u16, u32);
+little_endian!(i8, u16, u32, i64, f32);
 
 fn value(field: &Field, column: &ArrayRef, payload: &Bytes, row: usize) -> Result<Value, String> {
     if column.is_null(row) {
@@ -143,9 +157,10 @@ fn value(field: &Field, column: &ArrayRef, payload: &Bytes, row: usize) -> Resul
             let bytes = cut(slice(payload, list.value_offsets(), row, IdWidth::bytes(width)))?;
             Value::Ids(Ids::new(width, bytes).ok_or_else(other)?)
         }
-        FieldType::Flags => {
+        FieldType::Flags | FieldType::Boxes | FieldType::BoxLabels | FieldType::BoxInts => {
             let list: &GenericListArray<i32> = column.as_list_opt::<i32>().ok_or_else(other)?;
-            Value::Bytes(cut(slice(payload, list.value_offsets(), row, 1))?)
+            let item_bytes = field.ty.item_bytes().ok_or_else(other)?;
+            Value::Bytes(cut(slice(payload, list.value_offsets(), row, item_bytes))?)
         }
     })
 }

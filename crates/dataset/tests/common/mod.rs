@@ -43,13 +43,26 @@ pub(crate) fn images_with_everything() -> Schema {
     Schema::images(Some(classes()), extra.collect()).unwrap()
 }
 
+/// Returns the fields of boxes.
+pub(crate) fn boxes() -> [Field; 3] {
+    [
+        Field::nullable("boxes", FieldType::Boxes),
+        Field::nullable("labels", FieldType::BoxLabels),
+        Field::nullable("iscrowd", FieldType::BoxInts),
+    ]
+}
+
 /// Generates a schema of either kind.
 pub(crate) fn any_schema() -> impl Strategy<Value = Schema> {
     let fields = vec((prop::sample::select(ALL_TYPES.to_vec()), any::<bool>()), 0..6);
     (prop::sample::select(vec![Kind::Images, Kind::Text]), any::<bool>(), any::<bool>(), fields).prop_map(
-        |(kind, flag, masked, fields)| {
+        |(kind, flag, more, fields)| {
+            let masked = more;
             let field = |(i, (ty, nullable))| Field { name: format!("поле {i}"), ty, nullable };
-            let extra: Vec<Field> = fields.into_iter().enumerate().map(field).collect();
+            let mut extra: Vec<Field> = fields.into_iter().enumerate().map(field).collect();
+            if kind == Kind::Images && more {
+                extra.extend(boxes());
+            }
             let mut schema = match kind {
                 Kind::Images => Schema::images(flag.then(classes), extra).unwrap(),
                 Kind::Text => Schema::text(if flag { IdWidth::U16 } else { IdWidth::U32 }, extra).unwrap(),
@@ -57,7 +70,8 @@ pub(crate) fn any_schema() -> impl Strategy<Value = Schema> {
             if kind == Kind::Text && masked {
                 schema = schema.with_assistant_masks().unwrap();
             }
-            if kind == Kind::Text && schema.fields.iter().any(|f| f.ty == FieldType::Label) {
+            let has_classes = |f: &Field| matches!(f.ty, FieldType::Label | FieldType::BoxLabels);
+            if schema.fields.iter().any(has_classes) {
                 schema.class_names = classes();
             }
             schema
@@ -90,13 +104,32 @@ pub(crate) fn any_value(field: &Field) -> BoxedStrategy<Value> {
         FieldType::Flags => vec(any::<bool>(), 1..60)
             .prop_map(|flags| Value::Bytes(flags.into_iter().map(u8::from).collect()))
             .boxed(),
+        FieldType::Boxes => vec(any_box(), 0..40)
+            .prop_map(|boxes| Value::Bytes(boxes.into_iter().flatten().flat_map(f32::to_le_bytes).collect()))
+            .boxed(),
+        // Adapted to the number of boxes by `any_record`.
+        FieldType::BoxLabels => numbers((0..3i64).boxed()),
+        FieldType::BoxInts => numbers(any::<i64>().boxed()),
     };
     if field.nullable { prop_oneof![1 => Just(Value::Null), 3 => present].boxed() } else { present }
+}
+
+/// Generates a list of as many numbers as a record may have boxes.
+fn numbers(number: BoxedStrategy<i64>) -> BoxedStrategy<Value> {
+    vec(number, 40)
+        .prop_map(|numbers| Value::Bytes(numbers.into_iter().flat_map(i64::to_le_bytes).collect()))
+        .boxed()
+}
+
+fn any_box() -> impl Strategy<Value = [f32; 4]> {
+    [-1e30f32..1e30, -9.0f32..9.0, 0.0f32..1e30, 0.0f32..9.0]
+        .prop_map(|[left, top, width, height]| [left, top, left + width, top + height])
 }
 
 /// Generates a record of `schema`.
 pub(crate) fn any_record(schema: &Schema) -> BoxedStrategy<Record> {
     let aligned: Vec<usize> = schema.aligned().collect();
+    let (boxes, per_box) = (schema.boxes_field(), schema.per_box().collect::<Vec<_>>());
     let values = schema.fields.iter().map(any_value).collect::<Vec<_>>();
     values
         .prop_map(move |mut values| {
@@ -104,6 +137,17 @@ pub(crate) fn any_record(schema: &Schema) -> BoxedStrategy<Record> {
                 let (Value::Ids(ids), Value::Bytes(flags)) = (&values[1], &values[at]) else { continue };
                 let flags = flags.iter().copied().cycle().take(ids.len()).collect();
                 values[at] = Value::Bytes(flags);
+            }
+            for &at in per_box.iter().filter(|&&at| Some(at) != boxes) {
+                let count = match &values[boxes.unwrap_or_default()] {
+                    Value::Bytes(boxes) => Some(boxes.len() / 16),
+                    _ => None,
+                };
+                values[at] = match (count, &values[at]) {
+                    (Some(count), Value::Bytes(numbers)) => Value::Bytes(numbers.slice(..count * 8)),
+                    (Some(count), _) => Value::Bytes(vec![0; count * 8].into()),
+                    (None, _) => Value::Null,
+                };
             }
             Record { values }
         })

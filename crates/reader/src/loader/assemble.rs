@@ -9,6 +9,7 @@ use dsconvert_dataset::packing::Row;
 use dsconvert_dataset::sample::Ids;
 
 use super::batch::{Batch, BatchId, BlankRow};
+use super::boxes::BoxRows;
 use super::fields::{BatchField, BatchFields};
 use super::image::{DecodeScratch, ImageRows};
 use super::options::{Batching, IdType, LoaderOptions};
@@ -234,6 +235,19 @@ impl Assembler {
                     None => continue, // never: each has a decoded column
                 },
                 BatchField::Label(index) => stored::labels(&self.pool, records, rows, index, &blank),
+                BatchField::PerBox(index, ty) => {
+                    let epochs = (id.epoch, epochs);
+                    let lists = BoxRows {
+                        source: &*self.source,
+                        records,
+                        rows,
+                        options: &self.options.image,
+                        seed: self.options.seed,
+                        epochs,
+                        blank: &blank,
+                    };
+                    lists.column(index, ty)?
+                }
                 BatchField::Stored(index, ty) => stored::column(&self.pool, records, rows, index, ty)?,
                 BatchField::StoredValid(index) => stored::validity(&self.pool, records, rows, index),
                 BatchField::Valid => stored::valid(&self.pool, batch.records.len(), rows, &blank),

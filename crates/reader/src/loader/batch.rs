@@ -23,6 +23,8 @@ pub enum Column {
     Bytes(Vec<Option<Bytes>>),
     /// Lists of ids other than `input_ids`.
     Ids(Vec<Option<Ids>>),
+    /// Boxes (an array of `[n, 4]` per row), or what each box has (`[n]`).
+    Arrays(Vec<Option<Array>>),
 }
 
 /// The identity of a batch.

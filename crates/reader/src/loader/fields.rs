@@ -34,6 +34,9 @@ pub(super) enum BatchField {
     Image(usize),
     /// Decoded masks, with the index of their field. They have the same view as the images of their records.
     Mask(usize),
+    /// Boxes, or what each box has, with the index and type of the field. They have the same view as the images of their
+    /// records.
+    PerBox(usize, FieldType),
     /// The class, or [`IGNORE_LABEL`](dsconvert_dataset::packing::IGNORE_LABEL), with the index of its field.
     Label(usize),
     /// Whether a row holds a record that is not blank.
@@ -178,7 +181,8 @@ impl BatchFields {
         if source.schema().holds_images() {
             let further = source.schema().fields.iter().filter(|f| f.ty.is_image_file() && f.name != IMAGE);
             let after_image = usize::from(names.first().is_some_and(|name| name == IMAGE));
-            names.splice(after_image..after_image, further.map(|f| f.name.clone()));
+            let per_box = source.schema().fields.iter().filter(|f| f.ty.is_per_box());
+            names.splice(after_image..after_image, further.chain(per_box).map(|f| f.name.clone()));
         }
         names
     }
@@ -254,6 +258,7 @@ impl BatchFields {
             _ if name == LABEL => BatchField::Label(index),
             FieldType::Mask if options.image.decode => BatchField::Mask(index),
             FieldType::Image if options.image.decode => BatchField::Image(index),
+            ty if ty.is_per_box() && options.image.decode => BatchField::PerBox(index, ty),
             _ => BatchField::Stored(index, ty),
         })
     }
@@ -262,7 +267,13 @@ impl BatchFields {
     pub(super) fn reads_records(&self) -> bool {
         let stored = |field: &BatchField| {
             field.is_decoded()
-                || matches!(field, BatchField::Label(_) | BatchField::Stored(..) | BatchField::StoredValid(_))
+                || matches!(
+                    field,
+                    BatchField::Label(_)
+                        | BatchField::PerBox(..)
+                        | BatchField::Stored(..)
+                        | BatchField::StoredValid(_)
+                )
         };
         self.pieces.is_some() || self.reads_masks() || self.columns.iter().any(|(_, field)| stored(field))
     }
@@ -325,5 +336,8 @@ fn is_number(ty: FieldType) -> bool {
             | FieldType::IdsU16
             | FieldType::IdsU32
             | FieldType::Flags
+            | FieldType::Boxes
+            | FieldType::BoxLabels
+            | FieldType::BoxInts
     )
 }

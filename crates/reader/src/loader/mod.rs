@@ -30,9 +30,9 @@
 
 mod array;
 mod assemble;
-#[cfg(feature = "decode")]
 mod augment;
 mod batch;
+mod boxes;
 mod element;
 mod engine;
 mod fields;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::packing::IGNORE_LABEL;
-use dsconvert_dataset::sample::Value;
+use dsconvert_dataset::sample::{PixelBox, Value, box_numbers, boxes};
 use dsconvert_dataset::schema::FieldType;
 
 use super::array::Array;
@@ -60,7 +60,28 @@ pub(super) fn column(
         FieldType::String | FieldType::Json => list!(Texts, Text),
         FieldType::Binary | FieldType::Image | FieldType::Mask | FieldType::Flags => list!(Bytes, Bytes),
         FieldType::IdsU16 | FieldType::IdsU32 => list!(Ids, Ids),
+        FieldType::Boxes | FieldType::BoxLabels | FieldType::BoxInts => {
+            let array = |value: &Value| match value {
+                Value::Bytes(list) if ty == FieldType::Boxes => Some(box_array(boxes(list))),
+                Value::Bytes(list) => Some(number_array(box_numbers(list))),
+                _ => None,
+            };
+            let nothing = std::iter::repeat_with(|| None).take(rows.saturating_sub(records.len()));
+            Ok(Column::Arrays(values().map(array).chain(nothing).collect()))
+        }
     }
+}
+
+/// Returns boxes as an array of `[n, 4]`.
+pub(super) fn box_array(boxes: impl Iterator<Item = PixelBox>) -> Array {
+    let numbers: Vec<f32> = boxes.flatten().collect();
+    Array::new(vec![numbers.len() / 4, 4], numbers, None)
+}
+
+/// Returns what each box has as an array.
+pub(super) fn number_array(numbers: impl Iterator<Item = i64>) -> Array {
+    let numbers: Vec<i64> = numbers.collect();
+    Array::new(vec![numbers.len()], numbers, None)
 }
 
 fn numbers<'a, T: Element>(

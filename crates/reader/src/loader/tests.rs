@@ -1,5 +1,7 @@
 //! Tests of loaders on small datasets.
 
+#[cfg(feature = "decode")]
+mod boxes;
 mod engine;
 mod failures;
 mod finisher;

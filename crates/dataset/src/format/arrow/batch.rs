@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::arrow_footer::flatbuffer_limits;
 use crate::error::{Error, Result};
+use crate::format::arrow_schema::BOX_NUMBERS;
 use crate::format::check;
 use crate::sample::{Ids, Record, Text, Value};
 use crate::schema::{Field, FieldType, Schema};
@@ -158,12 +159,21 @@ impl Parts {
                 Values::Fixed(self.items(rows, 8)?, 8)
             }
             FieldType::String | FieldType::Json | FieldType::Binary => self.slices(rows)?,
-            FieldType::IdsU16 | FieldType::IdsU32 | FieldType::Flags => {
+            FieldType::IdsU16
+            | FieldType::IdsU32
+            | FieldType::Flags
+            | FieldType::Boxes
+            | FieldType::BoxLabels
+            | FieldType::BoxInts => {
                 let item_bytes = field.ty.item_bytes()? as u64;
                 let offsets = self.offsets(rows)?;
                 let items = self.peek_length()?;
                 // Items are never null.
                 self.valid(items)?.is_none().then_some(())?;
+                if field.ty == FieldType::Boxes {
+                    let numbers = items.checked_mul(BOX_NUMBERS.unsigned_abs().into())?;
+                    self.valid(numbers)?.is_none().then_some(())?;
+                }
                 let data = self.items(items, item_bytes)?;
                 Values::Slices { offsets, data: Range { len: items * item_bytes, ..data }, item_bytes }
             }

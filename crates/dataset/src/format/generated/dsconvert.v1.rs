@@ -72,7 +72,7 @@ pub struct Field {
     pub name: ::prost::alloc::string::String,
     #[prost(
         oneof = "field::Value",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18"
     )]
     pub value: ::core::option::Option<field::Value>,
 }
@@ -113,5 +113,14 @@ pub mod field {
         /// first run is one of zeros, and the only one that may be empty.
         #[prost(bytes, tag = "15")]
         FlagsValue(::prost::bytes::Bytes),
+        /// Boxes in pixels of the image: x and y of the top left and bottom right corners, four floats per box, little-endian.
+        #[prost(bytes, tag = "16")]
+        BoxesValue(::prost::bytes::Bytes),
+        /// Class of each box, as an index into the class names of the manifest: 8 bytes each, little-endian.
+        #[prost(bytes, tag = "17")]
+        BoxLabelsValue(::prost::bytes::Bytes),
+        /// One signed number for each box: 8 bytes each, little-endian.
+        #[prost(bytes, tag = "18")]
+        BoxIntsValue(::prost::bytes::Bytes),
     }
 }

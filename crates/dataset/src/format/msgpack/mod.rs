@@ -240,7 +240,13 @@ impl<B: AsRef<[u8]>, C: Fn(Range<usize>) -> B> Cursor<'_, C> {
                 Value::Text(self.text(marker)?.ok_or_else(|| wrong(marker))?)
             }
             (
-                FieldType::Binary | FieldType::Image | FieldType::Mask | FieldType::Flags,
+                FieldType::Binary
+                | FieldType::Image
+                | FieldType::Mask
+                | FieldType::Flags
+                | FieldType::Boxes
+                | FieldType::BoxLabels
+                | FieldType::BoxInts,
                 Marker::Bin8 | Marker::Bin16 | Marker::Bin32,
             ) => Value::Bytes(self.payload(marker)?.ok_or_else(|| wrong(marker))?),
             (FieldType::IdsU16 | FieldType::IdsU32, Marker::Bin8 | Marker::Bin16 | Marker::Bin32) => {
@@ -261,6 +267,7 @@ fn is_str(marker: Marker) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::{pack_box_numbers, pack_boxes};
     use crate::schema::IdWidth;
 
     /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never
@@ -325,6 +332,40 @@ mod tests {
             wrong[runs + at] = byte;
             assert!(matches!(codec.decode(&wrong.into()), Err(Fault::Bad { .. })), "{at} {byte}");
         }
+    }
+
+    /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never changes.
+    #[test]
+    fn the_bytes_of_boxes_never_change() {
+        let extra = [
+            Field::nullable("boxes", FieldType::Boxes),
+            Field::nullable("labels", FieldType::BoxLabels),
+            Field::nullable("iscrowd", FieldType::BoxInts),
+        ];
+        let schema = Arc::new(Schema::images(None, extra.to_vec()).unwrap());
+        let record = Record {
+            values: vec![
+                Value::Text("a".into()),
+                Value::Bytes(Bytes::from_static(b"x")),
+                Value::UInt(2),
+                Value::UInt(1),
+                Value::Text("a".into()),
+                Value::Bytes(pack_boxes([[0.0, 0.5, 1.0, 1.5]])),
+                Value::Bytes(pack_box_numbers([2])),
+                Value::Bytes(pack_box_numbers([-1])),
+            ],
+        };
+        let mut frame = Vec::new();
+        let codec = Msgpack::new(schema).unwrap();
+        codec.encode(&record, &mut frame).unwrap();
+        let lists: &[&[u8]] = &[
+            b"\xa5boxes\xc4\x10\0\0\0\0\0\0\0\x3f\0\0\x80\x3f\0\0\xc0\x3f",
+            b"\xa6labels\xc4\x08\x02\0\0\0\0\0\0\0",
+            b"\xa7iscrowd\xc4\x08\xff\xff\xff\xff\xff\xff\xff\xff",
+        ];
+        assert!(frame.ends_with(&lists.concat()), "{frame:x?}");
+        let whole = Bytes::from(frame.clone());
+        assert_eq!(codec.decode(&whole).unwrap(), (record, frame.len()));
     }
 
     #[test]

@@ -204,6 +204,11 @@ impl ShardWriter for Writer {
     }
 }
 
+/// Returns the path of the items of the list column `list`.
+fn element_of(list: &[String]) -> Vec<String> {
+    [list, &["list".to_owned(), "element".to_owned()]].concat()
+}
+
 /// Returns every setting that affects the bytes of a shard, apart from the records.
 fn properties(schema: &Schema) -> Result<WriterProperties> {
     let zstd =
@@ -224,24 +229,24 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
     for field in &schema.fields {
         let leaf = match field.ty {
             FieldType::Image | FieldType::Mask => vec![field.name.clone(), IMAGE_BYTES.to_owned()],
-            ty if ty.item_bytes().is_some() => {
-                vec![field.name.clone(), "list".to_owned(), "element".to_owned()]
-            }
+            FieldType::Boxes => element_of(&element_of(std::slice::from_ref(&field.name))),
+            ty if ty.item_bytes().is_some() => element_of(std::slice::from_ref(&field.name)),
             _ => vec![field.name.clone()],
         };
         let leaf = ColumnPath::new(leaf);
         // Values that never repeat gain nothing from a dictionary, and values that are never compared gain nothing from
         // statistics.
         let payload = Payload::holds(field.ty);
-        if payload {
+        if payload || field.ty.is_per_box() {
             properties = properties.set_column_statistics_enabled(leaf.clone(), EnabledStatistics::None);
         }
-        if payload || field.name == KEY || field.name == ORIGIN {
+        // The size of a page limits the number of items of its lists only without a dictionary.
+        if payload || field.ty.is_per_box() || field.name == KEY || field.name == ORIGIN {
             properties = properties.set_column_dictionary_enabled(leaf.clone(), false);
         }
         // The upper bytes of ids are nearly all equal, and those of flags all zero. Storing them together makes zstd three
         // times as fast.
-        if field.ty.item_bytes().is_some() {
+        if field.ty.is_token_list() {
             properties = properties.set_column_encoding(leaf.clone(), Encoding::BYTE_STREAM_SPLIT);
         }
         if field.ty.is_image_file() {

@@ -15,6 +15,9 @@ pub(super) fn extra(ty: FieldType, value: &Value) -> Option<Extra> {
         (_, Value::Text(t)) => Extra::StringValue(t.as_str().to_owned()),
         (FieldType::Image | FieldType::Mask, Value::Bytes(b)) => Extra::ImageValue(b.clone()),
         (FieldType::Flags, Value::Bytes(flags)) => Extra::FlagsValue(to_runs(flags).into()),
+        (FieldType::Boxes, Value::Bytes(b)) => Extra::BoxesValue(b.clone()),
+        (FieldType::BoxLabels, Value::Bytes(b)) => Extra::BoxLabelsValue(b.clone()),
+        (FieldType::BoxInts, Value::Bytes(b)) => Extra::BoxIntsValue(b.clone()),
         (_, Value::Bytes(b)) => Extra::BinaryValue(b.clone()),
         (_, Value::Bool(b)) => Extra::BoolValue(*b),
         (FieldType::Int32, Value::Int(i)) => Extra::Int32Value(*i as i32),
@@ -41,7 +44,11 @@ pub(super) fn extra_value(field: &Field, found: Option<Extra>, tokens: usize) ->
     }
     Ok(match found {
         Extra::StringValue(s) | Extra::JsonValue(s) => Value::Text(Text::from(s)),
-        Extra::BinaryValue(b) | Extra::ImageValue(b) => Value::Bytes(b),
+        Extra::BinaryValue(b)
+        | Extra::ImageValue(b)
+        | Extra::BoxesValue(b)
+        | Extra::BoxLabelsValue(b)
+        | Extra::BoxIntsValue(b) => Value::Bytes(b),
         Extra::BoolValue(b) => Value::Bool(b),
         Extra::Int32Value(i) => Value::Int(i.into()),
         Extra::Int64Value(i) | Extra::LabelValue(i) => Value::Int(i),
@@ -71,6 +78,9 @@ pub(super) fn extra_type(value: &Extra) -> Result<FieldType, String> {
         Extra::LabelValue(_) => FieldType::Label,
         Extra::IdsValue(list) => FieldType::ids(width(list.id_width)?),
         Extra::FlagsValue(_) => FieldType::Flags,
+        Extra::BoxesValue(_) => FieldType::Boxes,
+        Extra::BoxLabelsValue(_) => FieldType::BoxLabels,
+        Extra::BoxIntsValue(_) => FieldType::BoxInts,
     })
 }
 

@@ -258,8 +258,8 @@ fn varint(bytes: &[u8]) -> Result<(u64, usize), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Ids;
-    use crate::schema::IdWidth;
+    use crate::sample::{Ids, pack_box_numbers, pack_boxes};
+    use crate::schema::{FieldType, IdWidth};
 
     /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never
     /// changes.
@@ -312,6 +312,40 @@ mod tests {
             wrong[runs + at] = byte;
             assert!(matches!(codec.decode(&wrong.into()), Err(Fault::Bad { .. })), "{at} {byte}");
         }
+    }
+
+    /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never changes.
+    #[test]
+    fn the_bytes_of_boxes_never_change() {
+        let extra = [
+            Field::nullable("boxes", FieldType::Boxes),
+            Field::nullable("labels", FieldType::BoxLabels),
+            Field::nullable("iscrowd", FieldType::BoxInts),
+        ];
+        let schema = Arc::new(Schema::images(None, extra.to_vec()).unwrap());
+        let record = Record {
+            values: vec![
+                Value::Text("a".into()),
+                Value::Bytes(Bytes::from_static(b"x")),
+                Value::UInt(2),
+                Value::UInt(1),
+                Value::Text("a".into()),
+                Value::Bytes(pack_boxes([[0.0, 0.5, 1.0, 1.5]])),
+                Value::Bytes(pack_box_numbers([2])),
+                Value::Bytes(pack_box_numbers([-1])),
+            ],
+        };
+        let mut frame = Vec::new();
+        let codec = Protobuf::new(schema).unwrap();
+        codec.encode(&record, &mut frame).unwrap();
+        let lists: &[&[u8]] = &[
+            b"\x2a\x1a\x0a\x05boxes\x82\x01\x10\0\0\0\0\0\0\0\x3f\0\0\x80\x3f\0\0\xc0\x3f",
+            b"\x2a\x13\x0a\x06labels\x8a\x01\x08\x02\0\0\0\0\0\0\0",
+            b"\x2a\x14\x0a\x07iscrowd\x92\x01\x08\xff\xff\xff\xff\xff\xff\xff\xff",
+        ];
+        assert!(frame.ends_with(&lists.concat()), "{frame:x?}");
+        let whole = Bytes::from(frame.clone());
+        assert_eq!(codec.decode(&whole).unwrap(), (record, frame.len()));
     }
 
     #[test]

@@ -6,14 +6,15 @@
 //!
 //! Format: <https://parquet.apache.org/docs/file-format/data-pages/encodings/>
 
-/// Number of one-bit levels in a bit-packed group.
-const GROUP: u64 = 8;
+/// Number of levels in a bit-packed group.
+const GROUP: usize = 8;
 
-/// Counts the rows that start among the first `levels` repetition levels of the decompressed data page `page`. Returns
-/// `None` if the page has fewer levels.
-pub(super) fn rows(page: &[u8], levels: u64) -> Option<u64> {
+/// Counts the rows that start among the first `levels` repetition levels of the decompressed data page `page`, which are at
+/// most `max`, less than 256. Returns `None` if the page has fewer levels.
+pub(super) fn rows(page: &[u8], levels: u64, max: u8) -> Option<u64> {
     let (size, rest) = page.split_first_chunk::<4>()?;
     let mut runs = rest.get(..usize::try_from(u32::from_le_bytes(*size)).ok()?)?;
+    let bits = (u8::BITS - max.leading_zeros()).max(1) as usize;
     let (mut left, mut rows) = (levels, 0);
     while left > 0 {
         let header = varint(&mut runs)?;
@@ -21,18 +22,21 @@ pub(super) fn rows(page: &[u8], levels: u64) -> Option<u64> {
             let (&level, rest) = runs.split_first()?;
             runs = rest;
             let count = (header >> 1).min(left);
-            rows += if level & 1 == 0 { count } else { 0 };
+            rows += if level == 0 { count } else { 0 };
             left -= count;
             if header >> 1 == 0 {
                 return None;
             }
         } else {
-            let groups = usize::try_from(header >> 1).ok()?;
-            let packed = runs.get(..groups)?;
-            runs = runs.get(groups..)?;
-            for &bits in packed {
-                let count = left.min(GROUP);
-                rows += (0..count).filter(|bit| bits >> bit & 1 == 0).count() as u64;
+            let bytes = usize::try_from(header >> 1).ok()?.checked_mul(bits)?;
+            let packed = runs.get(..bytes)?;
+            runs = runs.get(bytes..)?;
+            for group in packed.chunks_exact(bits) {
+                // Eight levels, the first one in the lowest bits of the first byte.
+                let levels = group.iter().rev().fold(0u64, |levels, &byte| levels << 8 | u64::from(byte));
+                let count = left.min(GROUP as u64);
+                let is_start = |at: &u64| levels >> (at * bits as u64) & ((1 << bits) - 1) == 0;
+                rows += (0..count).filter(is_start).count() as u64;
                 left -= count;
             }
             if packed.is_empty() {
@@ -85,13 +89,25 @@ mod tests {
         // One run of 300 zeros, then 8 packed levels, 3 of which are zero.
         let runs = [0xd8, 0x04, 0, 3, 0b1101_0110];
         let page = [&[runs.len() as u8, 0, 0, 0][..], &runs, &[9, 9]].concat();
-        assert_eq!(rows(&page, 300), Some(300));
-        assert_eq!(rows(&page, 308), Some(303));
-        assert_eq!(rows(&page, 302), Some(301));
-        assert_eq!(rows(&page, 309), None, "too few levels");
-        assert_eq!(rows(&page[..7], 10), None, "cut short");
-        assert_eq!(rows(&[2, 0, 0, 0, 0, 0], 1), None, "an empty run");
-        assert_eq!(rows(&[255, 255, 255, 255], 1), None);
+        let rows_of_lists = |page: &[u8], levels| rows(page, levels, 1);
+        assert_eq!(rows_of_lists(&page, 300), Some(300));
+        assert_eq!(rows_of_lists(&page, 308), Some(303));
+        assert_eq!(rows_of_lists(&page, 302), Some(301));
+        assert_eq!(rows_of_lists(&page, 309), None, "too few levels");
+        assert_eq!(rows_of_lists(&page[..7], 10), None, "cut short");
+        assert_eq!(rows_of_lists(&[2, 0, 0, 0, 0, 0], 1), None, "an empty run");
+        assert_eq!(rows_of_lists(&[255, 255, 255, 255], 1), None);
+    }
+
+    #[test]
+    fn rows_of_nested_lists_start_at_level_0() {
+        // A run of 5 levels of 2, then 8 packed levels of two bits: 0, 2, 1, 0, 2, 2, 0, 1.
+        let runs = [5 << 1, 2, 3, 0b0001_1000, 0b0100_1010];
+        let page = [&[runs.len() as u8, 0, 0, 0][..], &runs].concat();
+        assert_eq!(rows(&page, 5, 2), Some(0));
+        assert_eq!(rows(&page, 13, 2), Some(3));
+        assert_eq!(rows(&page, 9, 2), Some(2));
+        assert_eq!(rows(&page, 14, 2), None);
     }
 
     #[test]

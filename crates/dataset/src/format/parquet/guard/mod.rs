@@ -297,7 +297,8 @@ impl PageChecker<'_> {
 
     /// Checks that the repetition levels of the data page describe `rows` rows.
     fn check_levels(&self, page: &PageLocation, rows: u64, header: &PageHeader) -> Result<()> {
-        let found = levels::rows(&self.content(page, header)?, header.values);
+        let max = u8::try_from(self.column.column_descr().max_rep_level()).unwrap_or(u8::MAX);
+        let found = levels::rows(&self.content(page, header)?, header.values, max);
         if found == Some(rows) { Ok(()) } else { Err(self.damaged(page.offset.cast_unsigned())) }
     }
 

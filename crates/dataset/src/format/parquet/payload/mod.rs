@@ -55,7 +55,7 @@ pub(super) struct Payload {
 impl Payload {
     /// Returns whether values of type `ty` are written by this module.
     pub(super) fn holds(ty: FieldType) -> bool {
-        ty == FieldType::Binary || ty.is_image_file() || ty.item_bytes().is_some()
+        ty == FieldType::Binary || ty.is_image_file() || ty.is_token_list()
     }
 
     /// Creates a column for values of `ty`, which Parquet stores in the leaf `descriptor`.

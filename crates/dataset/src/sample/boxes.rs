@@ -1,0 +1,61 @@
+//! Boxes in their stored form, and the lists with one item per box.
+
+use bytes::Bytes;
+
+use super::Value;
+use crate::schema::{BOX_BYTES, Schema};
+
+/// A box in pixels of an image: x and y of the top left corner, then of the bottom right corner.
+pub type PixelBox = [f32; 4];
+
+/// Returns the boxes in a value of the type `boxes`.
+pub fn boxes(bytes: &[u8]) -> impl ExactSizeIterator<Item = PixelBox> + '_ {
+    let one = |bytes: &[u8; BOX_BYTES]| {
+        let mut corners = PixelBox::default();
+        for (to, from) in corners.iter_mut().zip(bytes.as_chunks().0) {
+            *to = f32::from_le_bytes(*from);
+        }
+        corners
+    };
+    bytes.as_chunks().0.iter().map(one)
+}
+
+/// Returns the value of the type `boxes`.
+pub fn pack_boxes(boxes: impl IntoIterator<Item = PixelBox>) -> Bytes {
+    boxes.into_iter().flatten().flat_map(f32::to_le_bytes).collect()
+}
+
+/// Returns the numbers in a value of the type `box_labels` or `box_ints`.
+pub fn box_numbers(bytes: &[u8]) -> impl ExactSizeIterator<Item = i64> + '_ {
+    bytes.as_chunks().0.iter().map(|number| i64::from_le_bytes(*number))
+}
+
+/// Returns the value of the type `box_labels` or `box_ints`.
+pub fn pack_box_numbers(numbers: impl IntoIterator<Item = i64>) -> Bytes {
+    numbers.into_iter().flat_map(i64::to_le_bytes).collect()
+}
+
+/// Returns whether `bytes` are boxes of finite numbers whose corners are in order.
+pub(crate) fn are_boxes(bytes: &[u8]) -> bool {
+    let is_box = |corners: PixelBox| {
+        let [left, top, right, bottom] = corners;
+        left <= right && top <= bottom && corners.iter().all(|number| number.is_finite())
+    };
+    bytes.len().is_multiple_of(BOX_BYTES) && boxes(bytes).all(is_box)
+}
+
+/// Checks that a record has one item for each of its boxes, or null if these are null. The error is a clause for a message.
+pub(crate) fn check_per_box<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result<(), String> {
+    let count = |at: usize| match (schema.fields.get(at)?.ty.item_bytes(), values.get(at)) {
+        (Some(bytes), Some(Value::Bytes(list))) => Some(list.as_ref().len() / bytes),
+        _ => None,
+    };
+    // Without boxes, a selection leaves them out.
+    let Some(boxes) = schema.boxes_field() else { return Ok(()) };
+    let Some(other) = schema.per_box().find(|&at| count(at) != count(boxes)) else { return Ok(()) };
+    let shown = |at: usize| {
+        let count = count(at).map_or_else(|| "null".to_owned(), |count| format!("{count} items"));
+        format!("{count} in {:?}", schema.fields.get(at).map_or("", |field| &field.name))
+    };
+    Err(format!("the record has {}, but {}", shown(boxes), shown(other)))
+}
