@@ -62,7 +62,13 @@ pub fn images_job(path: &Path, image: ImageOptions, format: Format) -> ImagesJob
         ..ImagesRecipe::default()
     };
     let input = dsconvert::pipeline::ImageInput::Walk;
-    let job = ImagesJob::plan(ImagesOptions { sources: source(path), input, exclude: Vec::new(), recipe });
+    let job = ImagesJob::plan(ImagesOptions {
+        sources: source(path),
+        input,
+        annotations: Vec::new(),
+        exclude: Vec::new(),
+        recipe,
+    });
     job.unwrap()
 }
 

@@ -13,6 +13,7 @@ use crate::options::{OptionValue, SourceSpec, check_local};
 use crate::pipeline::{ImageInput, ImagesJob, ImagesOptions};
 use crate::printable::printable_path;
 use crate::recipe::{ImagesRecipe, Recorded, RecordedInput, Sidecars};
+use crate::schema::Schema;
 use crate::source::encoding::to_utf8;
 use crate::source::files_from::FilesFrom;
 use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
@@ -65,6 +66,14 @@ struct InputArgs {
     #[arg(long, value_name = "FILE|none", conflicts_with = "files_from")]
     metadata: Option<PathBuf>,
 
+    /// Boxes or captions of the images: a COCO .json file, or a folder of YOLO labels; may be given several times
+    ///
+    /// COCO files name the images relative to their own folder or to SRC. The labels of SRC/a/b.jpg are in a/b.txt of a folder of
+    /// labels, or where `images` in the path is replaced by `labels`. Boxes become the fields boxes, labels and iscrowd, and follow
+    /// the image when it is turned, resized, cropped and padded; captions become the field captions.
+    #[arg(long, value_name = "FILE|DIR", conflicts_with = "files_from")]
+    annotations: Vec<PathBuf>,
+
     /// Column of --metadata with the paths [default: file_name]
     #[arg(long, value_name = "NAME", requires = "metadata")]
     path_field: Option<String>,
@@ -78,8 +87,10 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let classes = classes_file.as_deref().map(read_classes).transpose()?;
     let like = common.like.as_deref().map(Like::open).transpose()?;
     let mut recipe = given.recipe(like.as_ref(), is_quiet)?;
-    let class_names = like.as_ref().map(|like| &like.dataset.manifest().schema.class_names);
-    let known = class_names.filter(|names| !names.is_empty());
+    let schema = like.as_ref().map(|like| &like.dataset.manifest().schema);
+    // Classes of boxes are not those of folders.
+    let is_used = |schema: &&Schema| schema.boxes_field().is_none() || !input.annotations.is_empty();
+    let known = schema.filter(is_used).map(|schema| &schema.class_names).filter(|names| !names.is_empty());
     if let (Some(given), Some(known)) = (&classes, known.filter(|_| !is_quiet))
         && given != known
     {
@@ -95,14 +106,22 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
         notes(&input, &given, &recipe, &like.recorded.input, &printable_path(like.path));
         common.note_exclude(like);
     }
+    if !input.annotations.is_empty()
+        && input.metadata.as_deref().is_some_and(|path| path != Path::new(NO_METADATA))
+    {
+        return Err(Error::usage("--annotations and --metadata FILE both describe the images")
+            .help("give one of them"));
+    }
+    let annotations = input.annotations.clone();
     let recorded = like.map(|like| like.recorded.input);
     let (input, sources) = input.sources(&recipe, &given, recorded, common.sources()?)?;
     if let ImageInput::Metadata(_) = input {
         recipe.keep_fields = None;
     }
     let classes = classes_file.map(|path| ("classes", path));
-    let inputs = input.table_or_list().into_iter().chain(classes).collect();
-    let options = ImagesOptions { sources, input, exclude: common.exclude, recipe };
+    let named = annotations.iter().map(|path| ("annotations", path.clone()));
+    let inputs = input.table_or_list().into_iter().chain(classes).chain(named).collect();
+    let options = ImagesOptions { sources, input, annotations, exclude: common.exclude, recipe };
     convert(options, common.out.as_deref(), &run, inputs, &watch)
 }
 
@@ -117,7 +136,8 @@ pub(super) fn repair(
         RecordedInput::WalkOnly => ImageInput::WalkOnly,
         _ => ImageInput::Walk,
     };
-    let options = ImagesOptions { sources, input, exclude: Vec::new(), recipe: recorded.recipe };
+    let (annotations, exclude) = (Vec::new(), Vec::new());
+    let options = ImagesOptions { sources, input, annotations, exclude, recipe: recorded.recipe };
     convert(options, Some(dir), &RunArgs::repair(threads), Vec::new(), &signals::watch()?)
 }
 
@@ -129,10 +149,10 @@ fn convert(
     inputs: Vec<(&'static str, PathBuf)>,
     watch: &SignalWatch,
 ) -> Result<Ending> {
-    let ImagesOptions { sources, input, exclude, recipe } = options;
+    let ImagesOptions { sources, input, annotations, exclude, recipe } = options;
     let walked = input.walks();
     let excluded = exclude.clone();
-    let plan = |sources| ImagesJob::plan(ImagesOptions { sources, input, exclude, recipe });
+    let plan = |sources| ImagesJob::plan(ImagesOptions { sources, input, annotations, exclude, recipe });
     ConversionCommand { out, run, watch, sources, walked, inputs, excluded, batches: None }.exec(plan)
 }
 
@@ -149,6 +169,9 @@ fn notes(
             RecordedInput::Table { .. } => print::note(format!(
                 "{dataset} was made from a table, which it does not contain: the sources are walked; give a table with \
                  --metadata"
+            )),
+            RecordedInput::Annotations if args.annotations.is_empty() => print::note(format!(
+                "{dataset} was made with annotations, which it does not contain: give those of these images with --annotations"
             )),
             RecordedInput::FilesFrom => print::note(format!(
                 "{dataset} was made from a list of files, which it does not contain: the sources are walked; give a list \

@@ -250,6 +250,10 @@ pub(super) fn command_line(dir: &Path, manifest: &Manifest) -> Result<String> {
             }
             words.push("SRC…".to_owned());
         }
+        RecordedInput::Annotations => {
+            before.push("# ANNOTATIONS: the annotations, which the dataset does not contain".to_owned());
+            words.extend(["--annotations", "ANNOTATIONS", "SRC…"].map(str::to_owned));
+        }
         RecordedInput::Stdin => {
             let label = manifest.sources.labels.first().map_or("stdin", String::as_str);
             words.push(if label == "stdin" { "-".to_owned() } else { format!("{}=-", word(label)) });

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{Recipe, RecordedInput, unexpected_value};
+use super::{Companion, Recipe, RecordedInput, unexpected_value};
 use crate::error::{Error, Result};
 use crate::options::{Choice, Input, OptionValue, OutputOptions, is_default, option_values, options};
 use crate::schema::{FieldType, HEIGHT, IMAGE, KEY, Kind, LABEL, ORIGIN, WIDTH};
@@ -47,6 +47,15 @@ options! {
             [serde(skip_serializing_if = "is_default")]
             image_fields: ImageFields = ImageFields::default(), "FIELDS", alias = Some("image-field");
 
+            /// Masks or images in files of their own that become fields of their image: NAME=PATTERN,… such as mask=masks/{stem}.png
+            ///
+            /// The pattern is a path in SRC, where {stem} is the name of the image without its extension, {stem%ENDING} also
+            /// without this ending, {dir} its folder, and {subdir} its folder without the first component. PNG files are masks:
+            /// they keep their values, and have the size of their image; :image or :mask after the pattern says otherwise. An
+            /// image without the file is rejected, or has null with ? at the end.
+            [serde(skip_serializing_if = "is_default")]
+            companion: Vec<Companion> = Vec::new(), "NAME=PATTERN,…";
+
             /// Files beside images that become fields, by extension: auto, none or EXT,… such as txt,caption
             ///
             /// a.jpg has the text of a.txt (or a.jpg.txt) in the field txt; a .json file holds JSON. Images without such a file
@@ -83,6 +92,8 @@ options! {
 
 /// Fact: how the table of a dataset was read, if there was one.
 const METADATA: &str = "metadata";
+/// Fact: the hash of the annotations of a dataset, if there were some.
+pub(crate) const ANNOTATIONS: &str = "annotations";
 
 impl Recipe for ImagesRecipe {
     const KIND: Kind = Kind::Images;
@@ -94,18 +105,23 @@ impl Recipe for ImagesRecipe {
         "output",
         "dedup",
         "image_fields",
+        "companion",
         "sidecar",
         "keep_fields",
         "list_fields",
         METADATA,
+        ANNOTATIONS,
         super::text::FILES_FROM,
     ];
-    const FACTS: &'static [&'static str] = &[METADATA, super::text::FILES_FROM, super::EXCLUDE];
+    const FACTS: &'static [&'static str] = &[METADATA, ANNOTATIONS, super::text::FILES_FROM, super::EXCLUDE];
 
     fn take_facts(&mut self, facts: Map<String, Value>) -> Result<RecordedInput> {
         // What `auto` did not find is absent. New files of these names beside the sources are not part of the dataset.
         if self.sidecar == Sidecars::Auto {
             self.sidecar = Sidecars::None;
+        }
+        if facts.contains_key(ANNOTATIONS) {
+            return Ok(RecordedInput::Annotations);
         }
         let Some(table) = facts.get(METADATA) else {
             return Ok(match facts.contains_key(super::text::FILES_FROM) {

@@ -6,6 +6,7 @@
 //! as the hash of the tokenizer, are added to it.
 
 mod chat;
+mod companion;
 mod images;
 mod text;
 
@@ -15,8 +16,9 @@ use serde_json::{Map, Value};
 
 pub use self::chat::{ChatRecipe, ChatTemplateSource, SpecialInContent, TemplateArgs};
 pub(crate) use self::chat::{DEFAULT_TEMPLATE, TOOL_TEMPLATE};
+pub use self::companion::{Companion, PathPattern};
+pub(crate) use self::images::{ANNOTATIONS, is_built_in, is_reserved};
 pub use self::images::{AutoList, Dedup, ImageFields, ImagesRecipe, ListItem, ListedImage, Sidecars};
-pub(crate) use self::images::{is_built_in, is_reserved};
 pub use self::text::{DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD};
 pub use self::text::{InvalidUtf8, LengthRange, MAX_PACK_TOKENS, Overflow, TextDedup, TextRecipe, TextShape};
 use crate::error::{Error, ErrorKind, Result};
@@ -59,6 +61,8 @@ pub enum RecordedInput {
         /// Columns that became fields; `None`: all.
         keep_fields: Option<Vec<Keep>>,
     },
+    /// The sources were walked, and the images had annotations.
+    Annotations,
     /// The source was standard input.
     Stdin,
 }
@@ -167,6 +171,7 @@ mod tests {
         ("baseline", "true"),
         ("bos_token", "<s>"),
         ("color", "gray"),
+        ("companion", "mask=masks/{stem}.png:mask"),
         ("completion_field", "answer"),
         ("crop", "center:24x32"),
         ("documents", "separator:\\n--\\n"),

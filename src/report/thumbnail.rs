@@ -6,7 +6,9 @@ use image::{ExtendedColorType, ImageEncoder};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::reader::{Dataset, Record, Split};
+use crate::sample::{PixelBox, Value, box_numbers, boxes};
 use crate::sampling::seeded;
+use crate::schema::FieldType;
 use crate::transform::image::{
     Color, Encode, ImageOptions, ImageOutcome, ImageScratch, ImageTransform, Resize, Subsampling,
 };
@@ -54,16 +56,28 @@ impl Thumbnails {
         })
     }
 
-    /// Returns the image of `record` as a JPEG, or the reason why it cannot be shown.
+    /// Returns the image of `record` with its boxes as a JPEG, or the reason why it cannot be shown.
     pub(super) fn jpeg(&mut self, record: &Record) -> Result<SmallImage, String> {
-        let file = self.file(record)?;
+        let file = match outlines(record).is_empty() {
+            true => self.file(record)?,
+            false => {
+                let SmallImage { bytes, size: (width, height) } = self.rgb(record)?;
+                png(&bytes, width, height, ExtendedColorType::Rgb8)?
+            }
+        };
         downscale(&self.jpeg, &file, &mut self.scratch)
     }
 
-    /// Returns the image of `record` as RGB samples, or the reason why it cannot be shown.
+    /// Returns the image of `record` with its boxes as RGB samples, or the reason why it cannot be shown.
     pub(super) fn rgb(&mut self, record: &Record) -> Result<SmallImage, String> {
         let file = self.file(record)?;
-        downscale(&self.pixels, &file, &mut self.scratch)
+        let mut image = downscale(&self.pixels, &file, &mut self.scratch)?;
+        let size = (record.width().unwrap_or(0), record.height().unwrap_or(0));
+        for (corners, label) in outlines(record) {
+            let color = COLORS[usize::try_from(label).unwrap_or(0) % COLORS.len()];
+            image.outline(scaled(corners, size, image.size), color);
+        }
+        Ok(image)
     }
 
     /// Returns the stored image as an image file. Raw samples are encoded as PNG.
@@ -81,10 +95,73 @@ impl Thumbnails {
         if samples != Some(bytes.len() as u64) || bytes.is_empty() {
             return Err(format!("{} samples are not {width}×{height} pixels", bytes.len()));
         }
-        let mut file = Vec::new();
-        PngEncoder::new(&mut file).write_image(bytes, width, height, color).map_err(|e| e.to_string())?;
-        Ok(file.into())
+        png(bytes, width, height, color)
     }
+}
+
+/// Colors of boxes, by class.
+const COLORS: [[u8; 3]; 8] = [
+    [255, 60, 60],
+    [60, 220, 60],
+    [70, 130, 255],
+    [255, 215, 0],
+    [255, 80, 230],
+    [0, 225, 225],
+    [255, 145, 20],
+    [190, 255, 90],
+];
+
+/// Returns the boxes of a record with their classes, if it has some.
+fn outlines(record: &Record) -> Vec<(PixelBox, i64)> {
+    let list = |wanted: FieldType| {
+        record.fields().find_map(|(_, ty, value)| match value {
+            Value::Bytes(list) if ty == wanted => Some(list),
+            _ => None,
+        })
+    };
+    let labels = list(FieldType::BoxLabels).into_iter().flat_map(|labels| box_numbers(labels));
+    let labels = labels.chain(std::iter::repeat(0));
+    list(FieldType::Boxes).map(|list| boxes(list).zip(labels).collect()).unwrap_or_default()
+}
+
+/// Returns a box of an image of `size` in the same image of the size `to`: its first and last columns and rows.
+fn scaled([left, top, right, bottom]: PixelBox, size: (u32, u32), to: (u32, u32)) -> [u32; 4] {
+    let along = |at: f32, side: u32, to: u32| {
+        let at = f64::from(at) * f64::from(to) / f64::from(side.max(1));
+        // A number beyond those of u32 becomes the nearest one.
+        (at as u32).min(to.saturating_sub(1))
+    };
+    let last = |at: f32| (at - 1.0).max(0.0);
+    let (x, y) = ((size.0, to.0), (size.1, to.1));
+    [along(left, x.0, x.1), along(top, y.0, y.1), along(last(right), x.0, x.1), along(last(bottom), y.0, y.1)]
+}
+
+impl SmallImage {
+    /// Draws the outline of a box, from its first to its last column and row, into an image of RGB samples.
+    fn outline(&mut self, [left, top, right, bottom]: [u32; 4], color: [u8; 3]) {
+        let width = self.size.0 as usize;
+        let (pixels, _) = self.bytes.as_chunks_mut::<3>();
+        let mut set = |x: u32, y: u32| {
+            if let Some(pixel) = pixels.get_mut(y as usize * width + x as usize) {
+                *pixel = color;
+            }
+        };
+        for x in left..=right {
+            set(x, top);
+            set(x, bottom);
+        }
+        for y in top..=bottom {
+            set(left, y);
+            set(right, y);
+        }
+    }
+}
+
+/// Returns samples as a PNG file.
+fn png(samples: &[u8], width: u32, height: u32, color: ExtendedColorType) -> Result<Bytes, String> {
+    let mut file = Vec::new();
+    PngEncoder::new(&mut file).write_image(samples, width, height, color).map_err(|e| e.to_string())?;
+    Ok(file.into())
 }
 
 fn downscale(
@@ -164,4 +241,27 @@ pub fn contact_sheet(dataset: &Dataset, split: &Split, seed: u64) -> Result<(Vec
         .write_image(&sheet, width, height, ExtendedColorType::Rgb8)
         .map_err(|e| Error::internal("the contact sheet cannot be encoded").caused_by(e))?;
     Ok((png, left_out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outlines_are_the_outer_pixels_of_a_box() {
+        let mut image = SmallImage { bytes: vec![0; 10 * 8 * 3], size: (10, 8) };
+        let corners = scaled([4.0, 2.0, 12.0, 16.0], (20, 16), (10, 8));
+        image.outline(corners, [1, 2, 3]);
+        let lit: Vec<usize> = (0..80).filter(|at| image.bytes[at * 3] == 1).collect();
+        let is_edge = |at: &usize| {
+            let (x, y) = (at % 10, at / 10);
+            let is_in = (2..=5).contains(&x) && (1..=7).contains(&y);
+            is_in && (x == 2 || x == 5 || y == 1 || y == 7)
+        };
+        assert_eq!(lit, (0..80).filter(is_edge).collect::<Vec<_>>());
+        // Outside of the image.
+        let corners = scaled([-9.0, 1e30, 90.0, 1e30], (20, 16), (10, 8));
+        image.outline(corners, [1, 2, 3]);
+        assert_eq!(corners, [0, 7, 9, 7]);
+    }
 }

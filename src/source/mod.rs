@@ -1,5 +1,6 @@
 //! Sources: their files in a fixed order, and the items in each file.
 
+pub mod annotations;
 pub mod archive;
 pub mod braces;
 pub mod broken;

@@ -12,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::annotations::ImageBoxes;
 use super::planned::{PlannedFile, modified_ns};
 use super::portable_name;
 use super::remote::Lookup;
@@ -42,6 +43,9 @@ pub struct Detail {
     /// One value per kept field.
     #[serde(with = "super::stored_values")]
     pub values: Box<[Value]>,
+    /// Boxes whose place in the converted image is not yet known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boxes: Option<Box<ImageBoxes>>,
 }
 
 /// Resolves names to files of one source.

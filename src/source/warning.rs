@@ -130,6 +130,38 @@ pub enum Warning {
         /// Path of the metadata file.
         path: PathBuf,
     },
+    /// Images that a file of annotations lists are not among the sources.
+    AnnotatedImagesMissing {
+        /// Path of the file.
+        path: PathBuf,
+        /// Number of images.
+        images: u64,
+        /// Name of the first one.
+        example: String,
+    },
+    /// Annotations belong to images that their file does not list.
+    AnnotationsWithoutImage {
+        /// Path of the file.
+        path: PathBuf,
+        /// Number of annotations.
+        annotations: u64,
+        /// The image id of the first one.
+        example: String,
+    },
+    /// Images of the sources are in no file of annotations.
+    ImagesNotAnnotated {
+        /// Number of images.
+        images: u64,
+        /// Origin of the first one.
+        example: String,
+    },
+    /// Files fit the pattern of a companion, but belong to no image.
+    CompanionsUnpaired {
+        /// Number of files.
+        files: u64,
+        /// Origin of the first one.
+        example: String,
+    },
     /// Damaged Parquet or Arrow files beside images or archives, which may contain images, are not read.
     DamagedTables {
         /// Number of the files.
@@ -365,6 +397,10 @@ impl Warning {
             | Self::FieldNotSeen { .. }
             | Self::MembersLeftOut { .. }
             | Self::ArchivesSkipped { .. }
+            | Self::AnnotatedImagesMissing { .. }
+            | Self::AnnotationsWithoutImage { .. }
+            | Self::ImagesNotAnnotated { .. }
+            | Self::CompanionsUnpaired { .. }
             | Self::DamagedTables { .. }
             | Self::KeysSkipped { .. } => &[],
         }
@@ -500,6 +536,36 @@ impl fmt::Display for Warning {
                     printable_path(path)
                 )
             }
+            Self::AnnotatedImagesMissing { path, images, example } => write!(
+                f,
+                "{}: {} that it lists {} not among the sources, such as {:?}",
+                printable_path(path),
+                plural(*images, "image"),
+                if *images == 1 { "is" } else { "are" },
+                printable(example)
+            ),
+            Self::AnnotationsWithoutImage { path, annotations, example } => write!(
+                f,
+                "{}: {} of images that it does not list {} left out, such as the image with the id {}",
+                printable_path(path),
+                plural(*annotations, "annotation"),
+                if *annotations == 1 { "is" } else { "are" },
+                printable(example)
+            ),
+            Self::ImagesNotAnnotated { images, example } => write!(
+                f,
+                "{} without annotations, such as {:?}: the fields of annotations are null there",
+                plural(*images, "image"),
+                printable(example)
+            ),
+            Self::CompanionsUnpaired { files, example } => write!(
+                f,
+                "{} that {} the pattern of a companion {} skipped, because no image has them, such as {:?}",
+                plural(*files, "file"),
+                if *files == 1 { "fits" } else { "fit" },
+                if *files == 1 { "is" } else { "are" },
+                printable(example)
+            ),
             Self::DamagedTables { files, path } => {
                 let path = printable_path(path);
                 let (others, verb) = match files - 1 {

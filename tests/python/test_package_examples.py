@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from PIL import Image, ImageDraw
 
 import dsconvert
 from conftest import ROOT
@@ -30,6 +31,7 @@ TUTORIAL = programs("tutorial/first-dataset.md")
 PROGRAMS = TUTORIAL | programs(
     "how-to/use-lightning.md", "how-to/train-with-pytorch.md", "how-to/train-on-several-ranks.md",
     "how-to/pretrain-on-packed-tokens.md", "how-to/fine-tune-on-chat-data.md", "how-to/mix-datasets.md", "how-to/classify-images-with-ddp.md",
+    "how-to/detect-objects.md",
     "how-to/use-the-hugging-face-trainer.md", "how-to/use-accelerate.md", "how-to/use-jax-or-numpy.md",
     "how-to/load-faster.md",
 )
@@ -61,7 +63,7 @@ def test_there_are_programs_and_snippets():
     assert list(PROGRAMS) == [
         "look.py", "train.py", "rows.py",
         "train_lightning.py", "train_images.py", "train_packed.py", "train_seq2seq.py", "train_ranks.py",
-        "train_pretrain.py", "alpaca_pairs.py", "train_chat.py", "train_trl.py", "train_mixture.py", "train_ddp.py", "train_split.py", "train_trainer.py", "train_accelerate.py", "train_jax.py",
+        "train_pretrain.py", "alpaca_pairs.py", "train_chat.py", "train_trl.py", "train_mixture.py", "train_ddp.py", "train_boxes.py", "train_split.py", "train_trainer.py", "train_accelerate.py", "train_jax.py",
         "load_planes.py",
     ]
     assert len(SNIPPETS) >= 4
@@ -77,6 +79,48 @@ def test_the_programs_of_the_tutorial_print_what_it_shows(run, command, tmp_path
         (shown,) = re.findall(rf"^```console\n\$ python {name}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
         without_losses = [re.sub(r"loss \d+\.\d+", "loss", text) for text in (shown, run(name))]
         assert without_losses[0] == without_losses[1]
+
+
+def test_training_on_boxes_runs(run, command, tmp_path):
+    """The commands of the guide, with a small folder like COCO's and one of YOLO."""
+    numbers = random.Random(3)
+    for split, count in [("train2017", 96), ("val2017", 8)]:
+        (tmp_path / "coco" / split).mkdir(parents=True)
+        (tmp_path / "coco/annotations").mkdir(exist_ok=True)
+        images, annotations = [], []
+        for number in range(count):
+            image = Image.new("RGB", (numbers.randint(100, 200), numbers.randint(100, 200)), "gray")
+            for _ in range(numbers.randint(0, 3)):
+                category, left, top = numbers.randint(0, 1), numbers.randint(0, 60), numbers.randint(0, 60)
+                box = [left, top, numbers.randint(10, 40), numbers.randint(10, 40)]
+                shape = [left, top, left + box[2], top + box[3]]
+                draw = ImageDraw.Draw(image)
+                (draw.rectangle if category else draw.ellipse)(shape, fill="red" if category else "blue")
+                annotations.append(
+                    {"image_id": number, "category_id": [18, 3][category], "bbox": box, "iscrowd": int(numbers.random() < 0.1)}
+                )
+            name = f"{split}-{number:06}.jpg"
+            image.save(tmp_path / "coco" / split / name)
+            images.append({"id": number, "file_name": name, "width": image.width, "height": image.height})
+        categories = [{"id": 18, "name": "disk"}, {"id": 3, "name": "square"}]
+        content = {"images": images, "annotations": annotations, "categories": categories}
+        (tmp_path / f"coco/annotations/instances_{split}.json").write_text(json.dumps(content))
+    (tmp_path / "yolo/images/train").mkdir(parents=True)
+    (tmp_path / "yolo/labels/train").mkdir(parents=True)
+    Image.new("RGB", (64, 48)).save(tmp_path / "yolo/images/train/1.jpg")
+    (tmp_path / "yolo/labels/train/1.txt").write_text("0 0.5 0.5 0.25 0.5\n")
+    (tmp_path / "yolo/data.yaml").write_text("names: [disk]\n")
+    page = (ROOT / "docs/how-to/detect-objects.md").read_text()
+    coco, yolo = re.findall(r"^```sh\n(dsconvert .*?)^```$", page, re.MULTILINE | re.DOTALL)
+    for line, out in [(coco, "objects"), (yolo, "other")]:
+        words = line.replace("\\\n", " ").replace("--out objects", f"--out {out}").split()[1:]
+        command(*(tmp_path / word if word.startswith(("coco/", "yolo/")) or word == out else word for word in words))
+    assert dsconvert.open(tmp_path / "objects").class_names == ["square", "disk"]
+    assert dsconvert.open(tmp_path / "other", "train")[0]["boxes"].tolist() == [[56, 52, 72, 76]]
+    output = run("train_boxes.py", tmp_path / "objects")
+    steps = re.findall(r"^step (\d): loss (\d+\.\d+), (\d+) objects$", output, re.MULTILINE)
+    assert [int(step) for step, _, _ in steps] == list(range(10)) and all(int(count) > 0 for _, _, count in steps)
+    assert float(steps[-1][1]) < float(steps[0][1])
 
 
 def test_lightning_resumes_from_a_checkpoint(run, corpus_in, tmp_path):

@@ -273,6 +273,8 @@ pub enum RejectCode {
     MissingFile,
     /// A container member that is a link, or whose path is absolute or contains `..`.
     UnsafePath,
+    /// The annotations of an image contradict it, or each other.
+    AnnotationMismatch,
     /// The code that decodes or encodes the item panicked on its bytes.
     DecoderPanicked,
 }
@@ -301,6 +303,7 @@ impl RejectCode {
             RejectCode::Animated => "animated",
             RejectCode::MissingFile => "missing-file",
             RejectCode::UnsafePath => "unsafe-path",
+            RejectCode::AnnotationMismatch => "annotation-mismatch",
             RejectCode::DecoderPanicked => "decoder-panicked",
         }
     }

@@ -74,6 +74,7 @@ impl Repair {
             RecordedInput::Walk | RecordedInput::WalkOnly => return Ok(repair),
             RecordedInput::FilesFrom => "from a list of files",
             RecordedInput::Table { .. } => "from a table",
+            RecordedInput::Annotations => "with annotations",
             RecordedInput::Stdin => {
                 return Err(Error::new(
                     ErrorKind::Unsupported,

@@ -45,6 +45,7 @@ pub(in crate::cli) fn report(
     add_splits(&mut lines, manifest);
     add_excluded(&mut lines, manifest);
     add_left_out(&mut lines, manifest);
+    add_boxes(&mut lines, manifest);
     add_damage(&mut lines, manifest, out);
     add_progressive(&mut lines, manifest);
     add_rejects(&mut lines, manifest, out);
@@ -80,6 +81,7 @@ pub(in crate::cli) fn merged(outcome: &RunOutcome, report: &RunReport, out: &Pat
     add_splits(&mut lines, manifest);
     add_excluded(&mut lines, manifest);
     add_left_out(&mut lines, manifest);
+    add_boxes(&mut lines, manifest);
     add_damage(&mut lines, manifest, out);
     add_progressive(&mut lines, manifest);
     add_rejects(&mut lines, manifest, out);
@@ -192,6 +194,30 @@ fn add_damage(lines: &mut Lines, manifest: &Manifest, out: &Path) {
              byte order mark",
             if *count == 1 { "1 document consists".to_owned() } else { format!("{} consist", plural(*count, "document")) }
         ));
+    }
+}
+
+/// Adds what happened to boxes, beyond those that are stored as they are.
+fn add_boxes(lines: &mut Lines, manifest: &Manifest) {
+    for (name, what, rest) in [
+        ("boxes_outside", "box", "outside of the crop or the image dropped"),
+        ("boxes_invalid", "box", "without an area dropped"),
+        ("boxes_of_polygons", "polygon", "stored as the box around it"),
+        (
+            "boxes_assumed_upright",
+            "image",
+            "with an orientation: boxes are taken as those of the upright image",
+        ),
+        ("images_without_boxes", "image", "without boxes"),
+        ("images_without_annotations", "image", "without annotations: boxes are null"),
+    ] {
+        if let Some(count) = manifest.notes.get(name) {
+            let counted = match (what, count) {
+                ("box", 2..) => format!("{} boxes", HumanCount(*count)),
+                _ => plural(*count, what),
+            };
+            lines.add(format!("  {counted} {rest}"));
+        }
     }
 }
 

@@ -23,8 +23,9 @@ use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, Outcom
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
 use crate::printable::printable;
-use crate::sample::{Record, Reject, RejectCode, Value};
+use crate::sample::{Record, Reject, RejectCode, Value, pack_box_numbers, pack_boxes};
 use crate::schema::{FieldType, LABEL};
+use crate::source::annotations::ImageBoxes;
 use crate::source::broken::Broken;
 use crate::source::image_table::{ImageColumns, ImageRow};
 use crate::source::labels::unknown_class;
@@ -36,7 +37,7 @@ use crate::source::webdataset::{NextSample, Sample};
 use crate::testing::item_panic_point;
 use crate::threads;
 use crate::transform::image::{
-    self as transform, Converted, DEFAULT_KEPT_BYTES, Encode, Geometry, Header, ImageScratch,
+    self as transform, BoxUnits, Converted, DEFAULT_KEPT_BYTES, Encode, Geometry, Header, ImageScratch,
 };
 
 /// Maximum size of an image file that is read, in bytes. Records have 32-bit offsets, and a larger file, possibly a
@@ -52,6 +53,8 @@ pub(super) struct ImageItem {
     pub(super) values: Vec<Value>,
     /// Additional images, one per [`ImageField`] of the job.
     pub(super) further: Vec<Option<Bytes>>,
+    /// Boxes from annotations.
+    pub(super) boxes: Option<Box<ImageBoxes>>,
 }
 
 /// What an image is in its item.
@@ -242,7 +245,7 @@ impl ImagesJob {
         for (file, bytes) in contents {
             let field = file.of_field.and_then(|field| self.conversion.file_fields.get(field as usize));
             let Some(FileField { ty, at }) = field else { continue };
-            if *ty == FieldType::Image {
+            if ty.is_image_file() {
                 further[*at] = Some(bytes.clone());
                 continue;
             }
@@ -256,7 +259,9 @@ impl ImagesJob {
                 out.note("blank_sidecars");
             }
         }
-        let item = ImageItem { origin: file.origin.clone(), bytes: bytes.clone(), label, values, further };
+        let boxes = detail.and_then(|detail| detail.boxes.clone());
+        let item =
+            ImageItem { origin: file.origin.clone(), bytes: bytes.clone(), label, values, further, boxes };
         self.convert_image(item, split, worker, out)
     }
 
@@ -304,8 +309,13 @@ impl ImagesJob {
     ) -> Result<Bytes, Reject> {
         let ImageField { name, member, ty } = field;
         let ImageConversion { transform, image_tables, details, recipe, .. } = &self.conversion;
-        let has_columns = *image_tables || !details.is_empty();
-        let place = if has_columns { "column" } else { "member" };
+        let is_companion = !recipe.companion.is_empty();
+        let has_columns = !is_companion && (*image_tables || !details.is_empty());
+        let place = match (is_companion, has_columns) {
+            (true, _) => "companion",
+            (false, true) => "column",
+            (false, false) => "member",
+        };
         let of_member =
             |reject: Reject| Reject::new(reject.code, format!("the {place} {member:?}: {}", reject.message));
         let header = transform.peek(bytes).map_err(of_member)?;
@@ -313,6 +323,9 @@ impl ImagesJob {
             let _held = worker.pixels.wait_for(header.memory_bytes);
             return transform.convert_mask(bytes, like).map_err(|reject| {
                 let help = match reject.code {
+                    RejectCode::InvalidValue | RejectCode::Unsupported if is_companion => {
+                        "; if it is no mask, write :image after its pattern".to_owned()
+                    }
                     RejectCode::InvalidValue | RejectCode::Unsupported => {
                         format!("; if it is no mask, name it with `image_fields {name}={member}:image`")
                     }
@@ -352,7 +365,7 @@ impl ImagesJob {
         worker: &mut ImageWorker,
         out: &mut Outcomes,
     ) -> Result<ItemOutcome, Reject> {
-        let ImageItem { origin, bytes, label, mut values, further } = item;
+        let ImageItem { origin, bytes, label, mut values, further, boxes } = item;
         let bytes = &bytes;
         contained(|| {
             item_panic_point(&origin);
@@ -374,6 +387,10 @@ impl ImagesJob {
         note_image(&image, out);
         // Fields that only other kinds of sources have.
         values.resize(self.conversion.values, Value::Null);
+        let per_box = self.header.schema.per_box().count();
+        if let Some(lists) = values.get_mut(..per_box).filter(|lists| !lists.is_empty()) {
+            set_boxes(boxes.as_deref(), &header.geometry, lists, out)?;
+        }
         let mut further = further.into_iter();
         for field in &self.conversion.roles.fields {
             values.push(match further.next().flatten() {
@@ -397,6 +414,44 @@ impl ImagesJob {
         converted.check_size()?;
         Ok(ItemOutcome::Converted(converted))
     }
+}
+
+/// Sets the values of an image that are those of its boxes, and counts what is noteworthy about them.
+fn set_boxes(
+    boxes: Option<&ImageBoxes>,
+    geometry: &Geometry,
+    values: &mut [Value],
+    out: &mut Outcomes,
+) -> Result<(), Reject> {
+    let Some(ImageBoxes { size, are_fractions, list, polygons }) = boxes else {
+        out.note("images_without_annotations");
+        return Ok(());
+    };
+    let units = if *are_fractions { BoxUnits::Fractions } else { BoxUnits::Pixels(*size) };
+    let placed = geometry.place_boxes(&list.boxes, units)?;
+    let kept = || placed.kept.iter().map(|(at, _)| *at);
+    let labels = kept().map(|at| list.labels.get(at).copied().map_or(0, i64::from));
+    let crowds = kept().map(|at| list.crowds.get(at).copied().unwrap_or_default());
+    let lists = [
+        pack_boxes(placed.kept.iter().map(|(_, corners)| *corners)),
+        pack_box_numbers(labels),
+        pack_box_numbers(crowds),
+    ];
+    for (value, list) in values.iter_mut().zip(lists) {
+        *value = Value::Bytes(list);
+    }
+    for (name, count) in [
+        ("boxes_invalid", placed.invalid),
+        ("boxes_outside", placed.outside),
+        ("boxes_of_polygons", *polygons),
+        ("images_without_boxes", u64::from(placed.kept.is_empty())),
+        ("boxes_assumed_upright", u64::from(placed.is_ambiguous && !placed.kept.is_empty())),
+    ] {
+        if count > 0 {
+            out.count(name, count);
+        }
+    }
+    Ok(())
 }
 
 /// Counts what is noteworthy about an image or an additional image.
@@ -523,7 +578,7 @@ impl ImagesJob {
                     out.skip(SkippedTypes::type_of(&format!("x.{member}")));
                     out.note("members_left_out");
                 }
-                Ok(Some(ImageItem { origin: origin.to_owned(), bytes, label, values, further }))
+                Ok(Some(ImageItem { origin: origin.to_owned(), bytes, label, values, further, boxes: None }))
             }
             (Some((one, _)), Some((other, _))) => Err(Reject::new(
                 RejectCode::Unsupported,
@@ -591,7 +646,8 @@ impl ImagesJob {
             Some(class) => Value::Int(self.conversion.classes.ordinal(&class)?.into()),
             None => Value::Null,
         };
-        let item = ImageItem { origin: origin.to_owned(), bytes, label, values: row.values, further };
+        let (origin, values) = (origin.to_owned(), row.values);
+        let item = ImageItem { origin, bytes, label, values, further, boxes: None };
         self.convert_image(item, split, worker, out)
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 
+use super::companions::divide;
 use super::find_archives::{expand_all, with_archives};
 use super::find_tables::{FoundTables, TableSearch, find_tables};
 use super::image_field_names::ImageField;
@@ -20,6 +21,7 @@ use crate::printable::printable;
 use crate::recipe::Sidecars;
 use crate::sample::RejectCode;
 use crate::schema::{Field, FieldType};
+use crate::source::annotations::annotate;
 use crate::source::archive::{ArchiveKind, is_image_name};
 use crate::source::file_list::{ChosenFiles, FileList};
 use crate::source::image_table::{TableImages, is_image_table};
@@ -71,7 +73,9 @@ pub(super) struct FoundImages {
     pub(super) labeled: Vec<(SourceFile, u32)>,
     /// Whether labels in Parquet files are ordinals of classes rather than names.
     pub(super) labels_are_ordinals: bool,
-    /// Hash of the metadata.
+    /// The classes of the boxes of annotations; empty if there are no boxes.
+    pub(super) box_classes: Vec<String>,
+    /// Hash of the metadata or of the annotations.
     pub(super) content: Option<u128>,
     /// Whether the files were found by walking the sources rather than named by a list or by rows.
     pub(super) walked: bool,
@@ -111,7 +115,14 @@ impl FoundImages {
             SplitNames::OfImages
         };
         let mut folders = Folders::of(&placed, layout, names)?;
-        if let Some(names) = &self.class_names {
+        if !self.box_classes.is_empty() {
+            if layout == FolderLayout::Labels {
+                return Err(Error::usage(
+                    "the annotations have classes, but `layout labels` takes classes from folders",
+                )
+                .help("leave out `layout`: a dataset has one list of classes"));
+            }
+        } else if let Some(names) = &self.class_names {
             if layout == FolderLayout::Labels {
                 let error =
                     Error::usage("the metadata has labels, but `layout labels` takes labels from folders");
@@ -218,6 +229,13 @@ fn parent(file: &SourceFile) -> &str {
 
 /// Finds the images in the sources.
 pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
+    if let Some(option) = options.describing().filter(|_| !options.input.walks()) {
+        return Err(Error::usage(
+            "it describes images that are found in folders, but a list or table names them",
+        )
+        .of_option(option)
+        .help("leave out the list or table, or add its columns with the paths of masks and images"));
+    }
     match &options.input {
         ImageInput::Walk | ImageInput::WalkOnly => walk(options),
         ImageInput::FilesFrom(from) => {
@@ -283,6 +301,21 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     } else if tars || image_tables.is_some() {
         let skipped = |table: SourceFile| Warning::MetadataSkipped { path: table.path(sources) };
         warnings.extend(tables.drain(..).map(skipped));
+    }
+    if let Some(option) = options.describing() {
+        if image_tables.is_some() || tars {
+            let what = "it describes files, but the sources are tar files of samples, or tables of images";
+            return Err(Error::usage(what)
+                .of_option(option)
+                .help("leave it out: members of samples and columns become fields"));
+        }
+        if let Some(table) = tables.first() {
+            return Err(Error::usage("there is a table of metadata beside the images, too")
+                .of_option(option)
+                .at_path(table.path(sources))
+                .help("ignore it with `metadata none`"));
+        }
+        return annotated(listing, options, warnings);
     }
     if let Some(found) = image_tables {
         return of_tables(found, listing, warnings, sources);
@@ -355,6 +388,51 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let tables = tables.iter().map(path).collect();
     found.warnings.extend(warnings);
     Ok(FoundImages { skipped, tables, metadata_by_walk: true, ..found })
+}
+
+/// Returns the images of `listing` with their annotations and companions. Names determine which files are images.
+fn annotated(listing: Listing, options: &ImagesOptions, mut warnings: Vec<Warning>) -> Result<FoundImages> {
+    let (sources, companions) = (&options.sources, &options.recipe.companion[..]);
+    let divided = divide(&listing.files, companions, sources)?;
+    let mut found = FoundImages::default();
+    let mut label_files = HashSet::new();
+    let mut details = vec![Detail::default(); divided.images.len()];
+    if !options.annotations.is_empty() {
+        let classes = options.recipe.classes.as_deref();
+        let annotated = annotate(&options.annotations, &divided.images, sources, classes)?;
+        warnings.extend(annotated.warnings);
+        (details, label_files) = (annotated.details, annotated.files);
+        found.fields = annotated.fields;
+        found.box_classes = annotated.class_names;
+        found.content = Some(annotated.content);
+    }
+    let accompanied = divided.accompany(&listing.files, companions, details);
+    warnings.extend(accompanied.warnings);
+    found.fields.extend(accompanied.fields.iter().map(ImageField::field));
+    found.roles = ImageRoles { main: None, fields: accompanied.fields };
+    let (files, details, file_fields) = (accompanied.files, accompanied.details, accompanied.file_fields);
+    let found = FoundImages { files, details, file_fields, ..found };
+    let is_label = |file: &SourceFile| {
+        let path = file.path(sources);
+        file.member.is_none() && label_files.contains(&std::path::absolute(&path).unwrap_or(path))
+    };
+    let others: FileList = match label_files.is_empty() {
+        true => listing.files.clone(),
+        false => listing.files.iter().filter(|file| !is_label(file)).collect(),
+    };
+    let mut found = found.with_sidecars(&others, options)?;
+    let origins: HashSet<String> = found.files.iter().map(|file| file.origin).collect();
+    let mut skipped = listing.skipped;
+    for file in listing.files.iter() {
+        if is_damage(&file) {
+            found.files.push(&file);
+            found.details.push(Detail::default());
+        } else if !origins.contains(&file.origin) && !is_label(&file) {
+            skipped.add(&file.origin);
+        }
+    }
+    found.warnings.extend(warnings);
+    Ok(FoundImages { skipped, ..found })
 }
 
 /// Decides about `damaged` Parquet files where no sound one has images. If there is nothing else to convert, they are

@@ -134,7 +134,7 @@ impl Conversion for ImageConversion {
             let what = "`list_fields` lists columns of a table, but no table describes the images";
             return Err(Error::usage(what).help("give the table with `metadata`, or leave out `list_fields`"));
         }
-        let ImagesOptions { sources, input, exclude: _, recipe } = options;
+        let ImagesOptions { sources, input, annotations: _, exclude: _, recipe } = options;
         let class_names = found.class_names.or_else(|| folders.class_names.clone());
         let values = found.fields.len() - found.roles.fields.len();
         let names = |fields: &[Field]| fields.iter().map(|field| field.name.clone()).collect();
@@ -157,9 +157,13 @@ impl Conversion for ImageConversion {
             ..PlanSummary::default()
         };
         let schema = Schema::images(class_names, found.fields);
-        let schema = if found.metadata_by_walk { schema.map_err(metadata_help)? } else { schema? };
+        let mut schema = if found.metadata_by_walk { schema.map_err(metadata_help)? } else { schema? };
+        let has_boxes = schema.boxes_field().is_some();
+        if has_boxes {
+            schema.class_names = found.box_classes;
+        }
         check_schema(recipe.output.format, &Arc::new(schema.clone()))?;
-        summary.classes = schema.index_of(LABEL).map(|_| schema.class_names.clone());
+        summary.classes = (has_boxes || schema.index_of(LABEL).is_some()).then(|| schema.class_names.clone());
         let (mut files, mut details) = (found.files, found.details);
         let splits = split_names(&recipe.output, &folders.splits, "labels")?;
         if recipe.output.shuffle {

@@ -10,7 +10,7 @@ use super::sidecars::SidecarSummary;
 use super::tar_fields::MemberField;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
-use crate::recipe::{ImageFields, ImagesRecipe, ListedImage, Sidecars, described};
+use crate::recipe::{ANNOTATIONS, ImageFields, ImagesRecipe, ListedImage, Sidecars, described};
 use crate::source::files_from::FilesFrom;
 use crate::source::metadata::{KeptField, MetadataFile};
 
@@ -21,6 +21,8 @@ pub struct ImagesOptions {
     pub sources: Vec<SourceSpec>,
     /// How files are found.
     pub input: ImageInput,
+    /// Files and folders with annotations of the images. The sources are then walked.
+    pub annotations: Vec<PathBuf>,
     /// Datasets whose items are left out: directories or URLs.
     pub exclude: Vec<PathBuf>,
     /// Everything else that affects the dataset.
@@ -59,8 +61,14 @@ impl ImageInput {
 }
 
 impl ImagesOptions {
-    /// Returns the options as the manifest has them: with what was found in place of `auto`. `exclude` is the fact about
-    /// excluded datasets.
+    /// Returns the option that describes images in folders by other files, if there is one.
+    pub(super) fn describing(&self) -> Option<&'static str> {
+        let companion = (!self.recipe.companion.is_empty()).then_some("companion");
+        (!self.annotations.is_empty()).then_some("annotations").or(companion)
+    }
+
+    /// Returns the options as the manifest has them: with what was found in place of `auto`. `content` is the hash of the
+    /// metadata or annotations, and `exclude` the fact about excluded datasets.
     pub(super) fn described(
         &self,
         content: Option<u128>,
@@ -71,8 +79,9 @@ impl ImagesOptions {
     ) -> Result<serde_json::Value> {
         let mut found = self.recipe.clone();
         // Absent if empty, so that the description of datasets without additional images never changes.
-        // Those of rows are described by the content of the table.
-        found.image_fields = match image_fields.is_empty() || content.is_some() {
+        // Those of rows are described by the content of the table, and companions by their patterns.
+        found.image_fields = match image_fields.is_empty() || content.is_some() || !found.companion.is_empty()
+        {
             true => ImageFields::default(),
             false => ImageFields::Listed(image_fields.into_iter().map(ListedImage::from).collect()),
         };
@@ -85,6 +94,9 @@ impl ImagesOptions {
         found.keep_fields = (!kept.is_empty()).then_some(kept);
         let content = content.map(|hash| format!("xxh3-128:{hash:032x}"));
         let mut facts = match &self.input {
+            ImageInput::Walk | ImageInput::WalkOnly if !self.annotations.is_empty() => {
+                vec![(ANNOTATIONS, json!({ "content": content }))]
+            }
             ImageInput::Walk | ImageInput::WalkOnly => content
                 .map(|content| ("metadata", json!({ "beside_images": true, "content": content })))
                 .into_iter()

@@ -66,6 +66,7 @@ fn urls_are_refused_before_anything_is_created() {
     };
     let images = |sources, input| {
         ImagesJob::plan(ImagesOptions {
+            annotations: Vec::new(),
             sources,
             input,
             exclude: Vec::new(),

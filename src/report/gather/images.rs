@@ -1,16 +1,23 @@
 //! Sizes, classes and thumbnails of images.
 
+use std::collections::BTreeMap;
+
 use super::classes::{self, Classes};
 use super::{Problems, ReportOptions};
 use crate::error::Result;
 use crate::reader::{Dataset, Record, Split};
 use crate::report::histogram::Histogram;
 use crate::report::thumbnail::Thumbnails;
+use crate::sample::{Value, box_numbers};
 use crate::sampling::{sample, seeded};
-use crate::schema::{HEIGHT, WIDTH};
+use crate::schema::{FieldType, HEIGHT, WIDTH};
 
 /// Maximum number of records whose size is read from the index.
 const MAX_RECORDS: u64 = 100_000;
+/// Fields that are captions.
+const CAPTIONS: [&str; 3] = ["caption", "txt", "text"];
+/// Field that is a list of captions.
+const CAPTION_LIST: &str = "captions";
 /// Longer side of a thumbnail on the page, in pixels.
 const THUMBNAIL_SIDE: u32 = 192;
 
@@ -38,6 +45,8 @@ pub struct Thumbnail {
     pub key: String,
     /// Name of the record's class.
     pub class: Option<String>,
+    /// The caption of the image, or the classes of its boxes.
+    pub caption: Option<String>,
     /// Width and height of the stored image in pixels.
     pub size: (u32, u32),
     /// A JPEG, or the reason why there is none.
@@ -81,6 +90,31 @@ pub(super) fn gather(
     stats
 }
 
+/// Returns the first caption of an image, or else how many boxes of each class it has.
+fn caption(record: &Record) -> Option<String> {
+    let text = CAPTIONS.into_iter().find_map(|name| record.text(name));
+    let first = || serde_json::from_str::<Vec<String>>(record.text(CAPTION_LIST)?).ok()?.into_iter().next();
+    let classes = || {
+        let list = record.fields().find_map(|(_, ty, value)| match value {
+            Value::Bytes(list) if ty == FieldType::BoxLabels => Some(list),
+            _ => None,
+        })?;
+        let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
+        box_numbers(list).for_each(|label| *counts.entry(label).or_default() += 1);
+        let name = |label: i64| {
+            let names = &record.schema().class_names;
+            let name = usize::try_from(label).ok().and_then(|label| names.get(label));
+            name.cloned().unwrap_or_else(|| label.to_string())
+        };
+        let named = counts.into_iter().map(|(label, count)| match count {
+            1 => name(label),
+            _ => format!("{count} × {}", name(label)),
+        });
+        Some(named.collect::<Vec<_>>().join(", "))
+    };
+    text.map(str::to_owned).or_else(first).or_else(classes).filter(|caption| !caption.trim().is_empty())
+}
+
 fn thumbnail(record: &Record, thumbnails: &mut Result<Thumbnails>) -> Thumbnail {
     let size = (record.width().unwrap_or(0), record.height().unwrap_or(0));
     let jpeg = match thumbnails {
@@ -95,6 +129,7 @@ fn thumbnail(record: &Record, thumbnails: &mut Result<Thumbnails>) -> Thumbnail 
         record: record.ordinal(),
         key: record.key().unwrap_or_default().to_owned(),
         class: record.class_name().map(str::to_owned),
+        caption: caption(record),
         size,
         jpeg,
         shown,

@@ -5,6 +5,8 @@ use crate::numbers::{count, plural, share_of_whole, up_to_three_digits};
 use crate::report::escape::{clipped, escape};
 use crate::report::gather::{Classes, ImageStats, Thumbnail};
 
+/// Maximum number of characters of a caption.
+const CAPTION_CHARACTERS: usize = 120;
 /// Maximum number of characters of a class name.
 const NAME_CHARACTERS: usize = 80;
 
@@ -49,8 +51,11 @@ pub(super) fn contact_sheet(out: &mut String, thumbnails: &[Thumbnail]) {
         add(
             out,
             format_args!(
-                "</div><figcaption><b><bdi>{}</bdi></b><span class=\"soft\">{} · {width}×{height}</span></figcaption></figure>\n",
+                "</div><figcaption><b><bdi>{}</bdi></b>{}<span class=\"soft\">{} · {width}×{height}</span></figcaption></figure>\n",
                 clipped(name, NAME_CHARACTERS),
+                image.caption.as_deref().map_or_else(String::new, |caption| {
+                    format!("<bdi>{}</bdi><br>", clipped(caption, CAPTION_CHARACTERS))
+                }),
                 count(image.record),
             ),
         );

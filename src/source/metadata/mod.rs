@@ -131,8 +131,8 @@ fn parse_table(bytes: Vec<u8>, extension: &str, wanted: &WantedMetadata<'_>) -> 
         "jsonl" | "ndjson" => text(bytes).and_then(|text| json_lines::read(&text, wanted)),
         "parquet" => parquet::read(bytes, wanted),
         "arrow" | "feather" | "ipc" => parquet::read_arrow(bytes, wanted),
-        "json" if is_coco(&bytes) => Err(Error::usage("this is a file of COCO annotations, which are not read")
-            .help("write a table with a row per image or annotation, with the columns file_name and, for example, caption")),
+        "json" if is_coco(&bytes) => Err(Error::usage("this is a file of COCO annotations, not a table")
+            .help("give it with `annotations`")),
         _ => Err(Error::usage("unknown kind of metadata file")
             .help("metadata is read from .csv, .tsv, .jsonl, .parquet and .arrow (.feather, .ipc) files")),
     }

@@ -230,7 +230,7 @@ impl PlacedTable {
             Ok(label) => (label, defect),
             Err(reject) => (None, Some(defect.unwrap_or(reject))),
         };
-        Ok((file, Detail { defect: defect.map(Box::new), label, values }))
+        Ok((file, Detail { defect: defect.map(Box::new), label, values, boxes: None }))
     }
 }
 

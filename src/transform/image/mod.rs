@@ -28,6 +28,7 @@
 //! # Ok::<(), dsconvert::error::Error>(())
 //! ```
 
+mod boxes;
 mod colors;
 mod container;
 mod decode_jpeg;
@@ -56,6 +57,7 @@ mod tests;
 mod transform;
 
 pub use crate::decode::{ImageType, has_image_extension, has_signature, is_unreadable_photo, sniff};
+pub use boxes::{BoxUnits, PlacedBoxes};
 pub use deliver::DeliveredPixels;
 pub use encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
 pub use geometry::Geometry;

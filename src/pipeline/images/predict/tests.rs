@@ -42,6 +42,7 @@ fn pack(dir: &Path, tar: &Path) {
 
 fn job(source: &Path, output: OutputOptions) -> ImagesJob {
     ImagesJob::plan(ImagesOptions {
+        annotations: Vec::new(),
         sources: vec![SourceSpec { label: "in".to_owned(), path: source.to_owned() }],
         input: ImageInput::Walk,
         exclude: Vec::new(),

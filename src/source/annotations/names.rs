@@ -1,0 +1,143 @@
+//! The images that annotations name.
+
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::OPTION;
+use crate::error::{Error, Result};
+use crate::options::SourceSpec;
+use crate::printable::printable;
+use crate::source::file_list::FileList;
+use crate::storage::folder_of;
+
+/// Names of images in a file of annotations.
+pub(super) struct EntryNames<'a> {
+    names: Vec<String>,
+    /// The file of annotations.
+    path: &'a Path,
+}
+
+/// How well a name fits an image, best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    /// It is the path of the image from the folder of the annotations on, or its absolute path.
+    FromAnnotations,
+    /// It is the path from a source on.
+    FromSource,
+    /// It is the end of the path.
+    End,
+}
+
+/// The best image for a name, and another one that fits as well.
+type BestImage = Option<(Fit, u32, Option<u32>)>;
+
+impl<'a> EntryNames<'a> {
+    pub(super) fn new<'n>(names: impl Iterator<Item = &'n str>, path: &'a Path) -> Self {
+        // Programs on Windows write backslashes.
+        let clean = |name: &str| name.replace('\\', "/").trim_start_matches("./").to_owned();
+        Self { names: names.map(clean).collect(), path }
+    }
+
+    /// Returns the ordinal of the image of each name, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a name fits several images equally well.
+    pub(super) fn matches(&self, images: &FileList, sources: &[SourceSpec]) -> Result<Vec<Option<u32>>> {
+        let mut by_last: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (at, name) in self.names.iter().enumerate() {
+            by_last.entry(last(name)).or_default().push(at);
+        }
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let folder = absolute(folder_of(self.path));
+        let roots: Vec<PathBuf> = sources.iter().map(|source| absolute(&source.path)).collect();
+        let mut best: Vec<BestImage> = vec![None; self.names.len()];
+        for (image, ordinal) in images.iter().zip(0..) {
+            let name = image.name(sources);
+            let Some(candidates) = by_last.get(last(&name)) else { continue };
+            let root = &roots[image.source as usize];
+            let whole = if image.is_named() { root.clone() } else { root.join(&image.relative) };
+            let path = if image.is_named() { Path::new(&name) } else { &image.relative };
+            for &at in candidates {
+                let wanted = Path::new(&self.names[at]);
+                let fit = match () {
+                    () if folder.join(wanted) == whole => Fit::FromAnnotations,
+                    () if path == wanted => Fit::FromSource,
+                    () if is_end(path, wanted) => Fit::End,
+                    () => continue,
+                };
+                best[at] = Some(match best[at] {
+                    Some((known, first, _)) if known < fit => {
+                        (known, first, best[at].and_then(|(_, _, other)| other))
+                    }
+                    Some((known, first, _)) if known == fit => (known, first, Some(ordinal)),
+                    _ => (fit, ordinal, None),
+                });
+            }
+        }
+        let image = |(at, best): (usize, BestImage)| match best {
+            Some((_, first, Some(other))) => Err(self.ambiguous(at, images, [first, other])),
+            Some((_, ordinal, None)) => Ok(Some(ordinal)),
+            None => Ok(None),
+        };
+        best.into_iter().enumerate().map(image).collect()
+    }
+
+    fn ambiguous(&self, at: usize, images: &FileList, found: [u32; 2]) -> Error {
+        let [first, other] =
+            found.map(|ordinal| images.get(ordinal as usize).map(|image| image.origin).unwrap_or_default());
+        let what = format!(
+            "the name {:?} fits several images: {:?} and {:?}",
+            printable(&self.names[at]),
+            printable(&first),
+            printable(&other)
+        );
+        Error::usage(what).of_option(OPTION).at_path(self.path).help(
+            "names are relative to the folder of the annotations, or to a source; convert the folders separately, or move the \
+             annotations beside their images",
+        )
+    }
+}
+
+/// Returns the last part of a path.
+fn last(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+/// Returns whether `end` consists of the last parts of `path`.
+fn is_end(path: &Path, end: &Path) -> bool {
+    let (path, end) = (path.as_os_str().as_bytes(), end.as_os_str().as_bytes());
+    let before = path.strip_suffix(end);
+    before.is_some_and(|before| before.last() == Some(&b'/')) && !end.starts_with(b"/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::source_file::SourceFile;
+
+    fn matched(json: &str, names: &[&str]) -> Result<Vec<Option<u32>>> {
+        let files = ["train/a.jpg", "train/b.jpg", "valid/a.jpg", "valid/deep/c.jpg", "c.jpg"];
+        let file = |name: &&str| SourceFile::for_test(name, &format!("s/{name}"), 1);
+        let images: FileList = files.iter().map(file).collect();
+        let sources = [SourceSpec { label: "s".into(), path: "/data/s".into() }];
+        EntryNames::new(names.iter().copied(), Path::new(json)).matches(&images, &sources)
+    }
+
+    #[test]
+    fn names_are_relative_to_the_annotations_or_a_source_or_ends_of_paths() {
+        let of = |json, name| matched(json, &[name]).map(|found| found[0]);
+        assert_eq!(of("/data/s/train/x.json", "a.jpg").unwrap(), Some(0));
+        assert_eq!(of("/data/s/valid/x.json", "./a.jpg").unwrap(), Some(2));
+        assert_eq!(of("/elsewhere/x.json", "train\\a.jpg").unwrap(), Some(0));
+        assert_eq!(of("/elsewhere/x.json", "b.jpg").unwrap(), Some(1));
+        assert_eq!(of("/elsewhere/x.json", "c.jpg").unwrap(), Some(4));
+        assert_eq!(of("/elsewhere/x.json", "deep/c.jpg").unwrap(), Some(3));
+        assert_eq!(of("/elsewhere/x.json", "eep/c.jpg").unwrap(), None);
+        assert_eq!(of("/elsewhere/x.json", "/data/s/valid/a.jpg").unwrap(), Some(2));
+        assert_eq!(of("/elsewhere/x.json", "d.jpg").unwrap(), None);
+        let error = of("/elsewhere/x.json", "a.jpg").unwrap_err().to_string();
+        assert!(error.contains("s/train/a.jpg") && error.contains("s/valid/a.jpg"), "{error}");
+    }
+}
