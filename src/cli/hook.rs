@@ -1,10 +1,10 @@
 //! Panic hook of the command. Caught panics print nothing here, because they become a reject or an error, which is
-//! printed once. Other panics go to the previous hook.
+//! printed once. Those of the AVIF decoder never return. Other panics go to the previous hook.
 
 use std::panic;
 use std::sync::Once;
 
-use crate::panics;
+use crate::{decode, panics};
 
 /// Installs the hook, once per process.
 pub(super) fn install() {
@@ -12,6 +12,7 @@ pub(super) fn install() {
     INSTALLED.call_once(|| {
         let previous = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
+            decode::avif::contain_panic(info);
             if !panics::note(info.location()) && !dsconvert_tokens::is_panic_contained() {
                 previous(info);
             }

@@ -139,7 +139,7 @@ const TYPES: &[Mistake] = &[
         2,
         &["code/a.rs: unknown type of text file", "add --input-format txt", ".jsonl"],
     ),
-    ("images avifs --out o", 3, &["avifs/a.avif: AVIF images cannot be read", "convert them to PNG or JPEG"]),
+    ("images heics --out o", 3, &["heics/a.heic: HEIF images cannot be read", "convert them to PNG or JPEG"]),
     ("images zips --out o", 2, &["zips/a.zip: the zip archive cannot be read", "unzip -t"]),
     ("text zips --out o -t bytes", 2, &["zips/a.zip: the zip archive cannot be read", "unzip -t"]),
     ("text pictures --out o -t bytes", 3, &["1 file was skipped: 1 .jpg", "`dsconvert images`"]),
@@ -280,7 +280,7 @@ fn every_mistake_has_a_message_that_helps() {
     put(dir, "code/a.rs", b"fn main() {}");
     put(dir, "code/b.md", b"# x");
     put(dir, "pictures/a.jpg", b"x");
-    put(dir, "avifs/a.avif", b"\0\0\0\x20ftypavif\0\0\0\0avifmif1");
+    put(dir, "heics/a.heic", b"\0\0\0\x20ftypheic\0\0\0\0heicmif1");
     put(dir, "zips/a.zip", b"PK\x03\x04 and no directory");
     put(dir, "model.model", b"version https://git-lfs.github.com/spec/v1\n");
     put(dir, "cl100k_base.tiktoken", b"IQ== 0\n");

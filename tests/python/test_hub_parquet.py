@@ -281,16 +281,15 @@ def test_a_plan_is_predicted_and_converted_in_parts(dsconvert, tmp_path):
     assert records(parts, "train") == records(whole, "train")
 
 
-@pytest.mark.parametrize("brand, name", [(b"avif", "AVIF"), (b"heic", "HEIF")])
-def test_avif_and_heif_images_are_rejected_by_name(brand, name, dsconvert, tmp_path):
+def test_heif_images_are_rejected_by_name(dsconvert, tmp_path):
     source = tmp_path / "photos"
     source.mkdir()
     (source / "a.png").write_bytes(picture(1))
-    (source / f"b.{brand.decode()}").write_bytes(b"\0\0\0\x20ftyp" + brand + bytes(100))
+    (source / "b.heic").write_bytes(b"\0\0\0\x20ftypheic" + bytes(100))
     dsconvert("images", source, "--out", tmp_path / "out", "--max-rejects", "1")
     (reject,) = [json.loads(line) for line in (tmp_path / "out/rejects.jsonl").read_text().splitlines()]
     assert reject["code"] == "unsupported"
-    assert f"{name} images cannot be read by this build; convert them to PNG or JPEG first" in reject["message"]
+    assert "HEIF images cannot be read by this build; convert them to PNG or JPEG first" in reject["message"]
 
 
 STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])

@@ -2,7 +2,10 @@
 
 use super::geometry::SizePlan;
 use super::source::CheckedImage;
+use crate::decode::ImageType;
 
+/// Memory of an AVIF image per pixel, without its conversion.
+const AVIF_BYTES_PER_PIXEL: u64 = 40;
 /// Memory of every conversion in addition to its pixels.
 const FIXED_BYTES: u64 = 1 << 20;
 
@@ -23,6 +26,9 @@ pub(super) fn memory_bytes(source: &CheckedImage<'_>, plan: &SizePlan) -> u64 {
             // CMYK samples are in memory together with their RGB pixels.
             pixels * (4 + components + if components == 4 { 4 } else { 0 }) + scans
         }
+        // Three samples and alpha of 16 bits, twice in the decoder (a picture and its copy with film grain) and once here,
+        // 4 bytes as decoded, 4 as converted, and the state of blocks.
+        None if source.image_type == ImageType::Avif => pixels * AVIF_BYTES_PER_PIXEL,
         // Up to 8 bytes as stored, 4 as converted, and the same again inside the decoder.
         None => pixels * 20,
     };

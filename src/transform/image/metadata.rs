@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::container::{jpeg, png, webp};
 use super::exif;
 use super::source::CheckedImage;
-use crate::decode::ImageType;
+use crate::decode::{ImageType, avif};
 
 /// Returns the EXIF block of `source`, with its orientation set to upright.
 pub(super) fn upright_exif(source: &CheckedImage<'_>) -> Option<Vec<u8>> {
@@ -16,6 +16,7 @@ pub(super) fn upright_exif(source: &CheckedImage<'_>) -> Option<Vec<u8>> {
         ImageType::Jpeg => source.jpeg.as_ref()?.exif?.into(),
         ImageType::Png => png::exif_block(source.bytes)?,
         ImageType::Webp => webp::chunks(source.bytes).find(|chunk| &chunk.kind == b"EXIF")?.data.into(),
+        ImageType::Avif => avif::exif_block(source.bytes)?.into(),
         _ => return None,
     };
     let mut block = block.strip_prefix(jpeg::EXIF_MARK).unwrap_or(&block).to_vec();

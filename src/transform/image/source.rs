@@ -24,8 +24,8 @@ pub struct Header {
 /// Maximum number of pixels per byte of a file. LZW reaches this ratio, and real pictures stay below it.
 const MAX_PIXELS_PER_BYTE: u64 = 4096;
 
-/// The same limit for TIFF, where an empty fax page takes one bit per row, and for lossless WebP, where a region of a
-/// single color takes almost nothing.
+/// The same limit for TIFF, where an empty fax page takes one bit per row, and for lossless WebP and AVIF, where a region of
+/// a single color takes almost nothing.
 const MAX_PIXELS_PER_BYTE_OF_REGIONS: u64 = 1 << 17;
 
 /// A source file with a parsed structure and a size within the limits.
@@ -67,11 +67,12 @@ impl<'a> CheckedImage<'a> {
             ImageType::Pnm => container::pnm::walk(bytes)?,
             ImageType::Tga => container::tga::walk(bytes)?,
             ImageType::Qoi => container::qoi::walk(bytes)?,
+            ImageType::Avif => container::avif::walk(bytes)?,
             ImageType::Tiff | ImageType::Raw => container::tiff::walk(bytes)?,
         };
         check_pixels(structure.size, options.max_pixels, "the image")?;
         let ratio = match image_type {
-            ImageType::Tiff => MAX_PIXELS_PER_BYTE_OF_REGIONS,
+            ImageType::Tiff | ImageType::Avif => MAX_PIXELS_PER_BYTE_OF_REGIONS,
             ImageType::Webp if container::webp::is_lossless(bytes) => MAX_PIXELS_PER_BYTE_OF_REGIONS,
             ImageType::Webp | ImageType::Gif => MAX_PIXELS_PER_BYTE,
             // Checked where the size of their data is known.

@@ -493,6 +493,8 @@ impl ImageTransform {
             (Encode::Keep | Encode::Jpeg { .. }, ImageType::Jpeg, Some(header)) if color == Color::Gray => {
                 header.frame.components == 1 && (encode == Encode::Keep || header.frame.is_read_everywhere)
             }
+            // Other readers than this build may lack the decoder, and it is slow.
+            (_, ImageType::Avif, _) => false,
             (Encode::Keep, ..) => color == Color::Rgb,
             (Encode::Jpeg { .. }, ImageType::Jpeg, Some(header)) => {
                 color == Color::Rgb && header.frame.components == 3 && header.frame.is_read_everywhere

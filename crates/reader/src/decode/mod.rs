@@ -3,6 +3,11 @@
 //! The converter decodes arbitrary files with the parts of this module, none of which depends on conversion options.
 //! The loader uses the [`Decoder`], which decodes the requested part of a stored image into the array of a batch.
 
+#[cfg(feature = "avif")]
+pub mod avif;
+#[cfg(not(feature = "avif"))]
+#[path = "no_avif.rs"]
+pub mod avif;
 mod decoder;
 pub mod jpeg_engine;
 mod mask;

@@ -14,6 +14,7 @@ use image::codecs::webp::WebPDecoder;
 use image::error::{DecodingError, ImageFormatHint, LimitError, LimitErrorKind};
 use image::{ColorType, ImageDecoder, ImageError, ImageFormat, ImageResult, Limits};
 
+use super::avif;
 use super::pixels::Size;
 use super::planes_file::PlanesReader;
 use super::sniff::{ImageType, sniff};
@@ -46,6 +47,7 @@ pub fn open(
         ImageType::Pnm => Box::new(PnmDecoder::new(reader)?),
         ImageType::Tga => Box::new(TgaFile::new(bytes)?),
         ImageType::Qoi => Box::new(QoiDecoder::new(reader)?),
+        ImageType::Avif => avif::open(bytes)?,
         ImageType::Tiff | ImageType::Raw | ImageType::Jpeg => {
             Box::new(TiffDecoder::new(Cursor::new(with_high_bits_first(bytes)))?)
         }
@@ -183,6 +185,7 @@ pub fn reject(error: ImageError) -> Reject {
             _ => too_large(),
         },
         ImageError::Unsupported(e) => unsupported(e.to_string()),
+        ImageError::Decoding(e) => avif::reject_of(&e).unwrap_or_else(|| corrupt(e.to_string())),
         other => corrupt(other.to_string()),
     }
 }

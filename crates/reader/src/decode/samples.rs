@@ -34,14 +34,19 @@ pub fn to_8_bits(samples: &[u8], color_type: ColorType, size: Size, out: &mut Pi
     Ok(())
 }
 
-/// Divides colors that are multiplied by alpha by it, rounded. `samples` are RGBA as decoded by the `image` crate; those
-/// of other color types have no alpha or cannot be decoded, and stay as they are.
+/// Divides colors that are multiplied by alpha by it, rounded. `samples` are gray with alpha
+/// (8 bits) or RGBA; those of other color types have no alpha or cannot be decoded, and stay as they are.
 pub fn divide_by_alpha(samples: &mut [u8], color_type: ColorType) {
     /// Returns the color without the factor `alpha / max`. Colors above alpha contradict the format.
     fn divided(color: u32, alpha: u32, max: u32) -> u32 {
         (color * max + alpha / 2).checked_div(alpha).map_or(color, |color| color.min(max))
     }
     match color_type {
+        ColorType::La8 => {
+            for [color, alpha] in samples.as_chunks_mut::<2>().0 {
+                *color = divided((*color).into(), (*alpha).into(), 0xff) as u8;
+            }
+        }
         ColorType::Rgba8 => {
             for [colors @ .., alpha] in samples.as_chunks_mut::<4>().0 {
                 for color in colors {

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::avif;
 use super::planes_file::MAGIC;
 
 /// A type of image file, or `Raw` for raw pixels.
@@ -30,6 +31,8 @@ pub enum ImageType {
     Tga,
     /// Quite OK Image.
     Qoi,
+    /// AVIF, still or animated; only used for input.
+    Avif,
     /// 8-bit samples, interleaved, rows from top to bottom, no header; only used for output.
     Raw,
 }
@@ -48,6 +51,7 @@ impl ImageType {
             ImageType::Pnm => "pnm",
             ImageType::Tga => "tga",
             ImageType::Qoi => "qoi",
+            ImageType::Avif => "avif",
             ImageType::Raw => "raw",
         }
     }
@@ -70,6 +74,7 @@ impl ImageType {
             ImageType::Pnm => &["ppm", "pgm", "pbm", "pnm", "pam"],
             ImageType::Tga => &["tga"],
             ImageType::Qoi => &["qoi"],
+            ImageType::Avif => &["avif", "avifs"],
             ImageType::Raw => &["raw"],
         }
     }
@@ -80,7 +85,7 @@ impl ImageType {
         let (stem, extension) = name.rsplit_once('.')?;
         let has_extension =
             |ty: &Self| ty.extensions().iter().any(|known| extension.eq_ignore_ascii_case(known));
-        READABLE.into_iter().find(has_extension).filter(|_| !stem.is_empty())
+        READABLE.iter().copied().find(has_extension).filter(|_| !stem.is_empty())
     }
 
     /// Returns the media type.
@@ -95,6 +100,7 @@ impl ImageType {
             ImageType::Pnm => "image/x-portable-anymap",
             ImageType::Tga => "image/x-tga",
             ImageType::Qoi => "image/qoi",
+            ImageType::Avif => "image/avif",
             ImageType::Planes | ImageType::Raw => "application/octet-stream",
         }
     }
@@ -107,7 +113,7 @@ impl std::fmt::Display for ImageType {
 }
 
 /// The types that are read.
-const READABLE: [ImageType; 10] = [
+const READABLE: &[ImageType] = &[
     ImageType::Jpeg,
     ImageType::Png,
     ImageType::Webp,
@@ -118,6 +124,8 @@ const READABLE: [ImageType; 10] = [
     ImageType::Pnm,
     ImageType::Tga,
     ImageType::Qoi,
+    #[cfg(feature = "avif")]
+    ImageType::Avif,
 ];
 
 /// Sizes of the DIB header that follows the 14-byte BMP file header.
@@ -144,6 +152,7 @@ pub fn sniff(bytes: &[u8]) -> Option<ImageType> {
             let starts = ["WIDTH", "HEIGHT", "DEPTH", "MAXVAL", "TUPLTYPE", "#"];
             starts.iter().any(|start| rest.starts_with(start.as_bytes())).then_some(ImageType::Pnm)
         }
+        [_, _, _, _, b'f', b't', b'y', b'p', ..] => avif::is_avif(bytes).then_some(ImageType::Avif),
         [b'q', b'o', b'i', b'f', _, _, _, _, _, _, _, _, 3 | 4, 0 | 1, ..] => Some(ImageType::Qoi),
         _ => is_tga_header(bytes).then_some(ImageType::Tga),
     }

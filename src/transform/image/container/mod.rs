@@ -5,6 +5,7 @@
 //! apply the rules of dsconvert, cheaply: they read headers and lengths, never pixels, and make no allocation whose
 //! size the file controls.
 
+pub(super) mod avif;
 pub(super) mod bmp;
 pub(super) mod gif;
 pub(super) mod jpeg;

@@ -21,6 +21,7 @@ impl Images {
     pub(super) fn new() -> Result<Self> {
         let mut inputs = files(&fixture("photos"))?;
         inputs.extend(files(&fixture("golden/v1/source/photos"))?);
+        inputs.extend(files(&fixture("avif"))?);
         inputs.extend(simple_images());
         inputs.retain(|input| input.bytes.len() <= MAX_BYTES && !input.name.ends_with(".txt"));
         let options = |resize: &str, encode: &str| -> Result<ImageTransform> {

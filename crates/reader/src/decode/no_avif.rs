@@ -1,0 +1,51 @@
+//! The interface of `avif.rs` in builds without the feature `avif`: no image is AVIF.
+
+use std::panic::PanicHookInfo;
+
+use dsconvert_dataset::sample::Reject;
+use image::error::{DecodingError, ImageFormatHint, UnsupportedError};
+use image::{ImageDecoder, ImageError, ImageFormat, ImageResult};
+
+use super::pixels::Size;
+use super::unsupported;
+
+/// What the container of an AVIF image declares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AvifHeader {
+    /// Size of the decoded pixels, before the orientation is applied.
+    pub size: Size,
+    /// How the decoded pixels are turned to be upright: the value of the EXIF tag, 1 to 8.
+    pub orientation: u16,
+    /// Number of frames.
+    pub frames: u32,
+}
+
+/// Returns false: this build does not read AVIF.
+pub fn is_avif(_: &[u8]) -> bool {
+    false
+}
+
+/// Rejects the image: this build does not read AVIF.
+///
+/// # Errors
+///
+/// Always.
+pub fn header(_: &[u8]) -> Result<AvifHeader, Reject> {
+    Err(unsupported("AVIF images cannot be read by this build"))
+}
+
+/// Returns nothing: this build does not read AVIF.
+pub fn exif_block(_: &[u8]) -> Option<Vec<u8>> {
+    None
+}
+
+/// Does nothing: this build has no AVIF decoder that could panic.
+pub fn contain_panic(_: &PanicHookInfo<'_>) {}
+
+pub(super) fn reject_of(_: &DecodingError) -> Option<Reject> {
+    None
+}
+
+pub(super) fn open(_: &[u8]) -> ImageResult<Box<dyn ImageDecoder + '_>> {
+    Err(ImageError::Unsupported(UnsupportedError::from(ImageFormatHint::Exact(ImageFormat::Avif))))
+}
