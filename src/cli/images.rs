@@ -18,7 +18,7 @@ use crate::source::encoding::to_utf8;
 use crate::source::files_from::FilesFrom;
 use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
 use crate::source::{read_file, without_bom};
-use crate::transform::image::Color;
+use crate::transform::image::{Color, Resize};
 
 /// Value of `--metadata` that disables metadata files.
 const NO_METADATA: &str = "none";
@@ -256,7 +256,8 @@ impl InputArgs {
 
 /// Rejects options of the command line that have no effect with the others.
 fn check_effects(recipe: &ImagesRecipe, given: &Given<ImagesRecipe>) -> Result<()> {
-    check_resize_options(recipe.image.resize, given.has("enlarge"), given.has("filter"))?;
+    let is_resized = recipe.image.resize != Resize::None || recipe.image.buckets.is_some();
+    check_resize_options(is_resized, given.has("enlarge"), given.has("filter"))?;
     if given.has("background") && recipe.image.color == Color::Rgba {
         return Err(Error::usage("--background has no effect with --color rgba, which keeps transparency")
             .help("leave it out; the color of the padding is that of `pad`"));

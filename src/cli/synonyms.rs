@@ -36,6 +36,8 @@ images: skip-reencode no-reencode disable-all-reencoding write-mode = --encode k
 images: size image-size img-size resize-to image-resize = --resize shorter:{256}
 images: resize-mode resize-only-if-bigger = --resize shorter:256
 images: max-resolution max-size max-dim max-side = --resize longer:{256}
+images: enable-bucket bucket-reso-steps min-bucket-reso max-bucket-reso aspect-ratio-buckets = \
+--buckets area:{1024x1024}
 images: center-crop = --crop center:{224x224}
 images: interpolation resample = --filter {bilinear}
 images: min-image-size = --min-size {PIXELS}

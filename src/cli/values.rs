@@ -6,7 +6,6 @@ use crate::error::{Error, Result};
 use crate::options::{MAX_THREADS, SourceSpec, default_threads, parse_size};
 use crate::source::{braces, globs};
 use crate::storage::{ObjectUrl, stat};
-use crate::transform::image::Resize;
 
 /// Help for a folder given as the value of `--files-from`.
 pub(super) const FILES_FROM_HELP: &str =
@@ -36,10 +35,10 @@ pub(super) fn size(option: &'static str, text: &str, min: u64) -> Result<u64> {
 }
 
 /// Rejects options of a resize without one: whether images may be enlarged, and a filter.
-pub(super) fn check_resize_options(resize: Resize, enlarge: bool, has_filter: bool) -> Result<()> {
+pub(super) fn check_resize_options(is_resized: bool, enlarge: bool, has_filter: bool) -> Result<()> {
     let options = [("--enlarge", enlarge), ("--filter", has_filter)];
     match options.into_iter().find(|(_, is_given)| *is_given) {
-        Some((option, _)) if resize == Resize::None => {
+        Some((option, _)) if !is_resized => {
             Err(Error::usage(format!("{option} applies only to --resize, and no image is resized"))
                 .help("add a size, such as --resize shorter:256, or leave it out"))
         }

@@ -170,6 +170,7 @@ mod tests {
         ("background", "#102030"),
         ("baseline", "true"),
         ("bos_token", "<s>"),
+        ("buckets", "area:64x64,step:8,max-ratio:2"),
         ("color", "gray"),
         ("companion", "mask=masks/{stem}.png:mask"),
         ("completion_field", "answer"),

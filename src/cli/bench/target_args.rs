@@ -8,7 +8,7 @@ use crate::cli::text;
 use crate::cli::values::{check_resize_options, parse};
 use crate::error::{Error, Result};
 use crate::printable::printable_path;
-use crate::transform::image::ImageOptions;
+use crate::transform::image::{ImageOptions, Resize};
 use crate::transform::text::TokenizerOptions;
 
 /// Default number of items per batch.
@@ -156,7 +156,7 @@ impl TargetArgs {
             Some(text) => parse("resize", text)?,
             None => defaults.resize,
         };
-        check_resize_options(resize, self.enlarge, self.filter.is_some())?;
+        check_resize_options(resize != Resize::None, self.enlarge, self.filter.is_some())?;
         Ok(Some(ImageOptions {
             resize,
             filter: match &self.filter {

@@ -37,7 +37,8 @@ use crate::source::webdataset::{NextSample, Sample};
 use crate::testing::item_panic_point;
 use crate::threads;
 use crate::transform::image::{
-    self as transform, BoxUnits, Converted, DEFAULT_KEPT_BYTES, Encode, Geometry, Header, ImageScratch,
+    self as transform, BoxUnits, Converted, DEFAULT_KEPT_BYTES, Encode, FurtherImage, Geometry, Header,
+    ImageScratch,
 };
 
 /// Maximum size of an image file that is read, in bytes. Records have 32-bit offsets, and a larger file, possibly a
@@ -61,8 +62,7 @@ pub(super) struct ImageItem {
 #[derive(Clone, Copy)]
 enum ImageRole<'a> {
     Main,
-    /// An additional image, which is turned like an image with this geometry if it has the same size.
-    Further(Option<&'a Geometry>),
+    Further(FurtherImage<'a>),
 }
 
 /// What a worker keeps from image to image.
@@ -273,8 +273,8 @@ impl ImagesJob {
         worker: &mut ImageWorker,
     ) -> Result<transform::ImageOutcome, Reject> {
         match role {
-            ImageRole::Further(like) => {
-                self.conversion.transform.convert_like(bytes, like, &mut worker.images)
+            ImageRole::Further(further) => {
+                self.conversion.transform.convert_further(bytes, further, &mut worker.images)
             }
             ImageRole::Main => self.conversion.transform.convert(bytes, &mut worker.images),
         }
@@ -335,7 +335,7 @@ impl ImagesJob {
             });
         }
         // Images of rows are unrelated files.
-        let role = ImageRole::Further((!has_columns).then_some(like));
+        let role = ImageRole::Further(FurtherImage { main: like, turns_with_main: !has_columns });
         let converted = self.convert_with_reservation(bytes, &header, role, worker);
         match converted.map_err(of_member)? {
             transform::ImageOutcome::Converted(image) => {

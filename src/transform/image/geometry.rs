@@ -1,6 +1,7 @@
 //! Geometry: from the size of a source to the sizes of its resize, crop and canvas. All arithmetic uses integers, so
 //! that every machine agrees on every pixel.
 
+use super::buckets::{Buckets, is_smaller};
 use super::exif::Orientation;
 use super::option_values::Resize;
 use super::options::ImageOptions;
@@ -22,22 +23,30 @@ pub(super) struct SizePlan {
 impl SizePlan {
     /// Plans the sizes of an image of `source` size with `options`.
     pub(super) fn new(options: &ImageOptions, source: Size) -> Self {
+        if let Some(buckets) = &options.buckets {
+            let bucket = buckets.choose(source);
+            if options.enlarge || !is_smaller(source, bucket) {
+                return Self::in_bucket(buckets, source, bucket);
+            }
+            // It is filtered.
+        }
         let resized = resized(options.resize, options.enlarge, source);
         let kept = match options.crop {
             Some(crop) => Size::new(crop.width.min(resized.width), crop.height.min(resized.height)),
             None => resized,
         };
-        // If the remainder is odd, the extra pixel is cut off on the right and at the bottom.
-        let crop = Rect {
-            left: (resized.width - kept.width) / 2,
-            top: (resized.height - kept.height) / 2,
-            size: kept,
-        };
+        let crop = centered(resized, kept);
         let canvas = match options.pad {
             Some(pad) => Size::new(pad.width.max(kept.width), pad.height.max(kept.height)),
             None => kept,
         };
         Self { source, resized, crop, canvas }
+    }
+
+    /// Plans the sizes of an image of `source` size that covers `bucket`, and is cropped to it.
+    pub(super) fn in_bucket(buckets: &Buckets, source: Size, bucket: Size) -> Self {
+        let resized = buckets.covering(source, bucket);
+        Self { source, resized, crop: centered(resized, bucket), canvas: bucket }
     }
 
     /// Returns the size after the resize in the coordinates of the stored pixels, which `orientation` turns upright.
@@ -69,8 +78,14 @@ impl SizePlan {
     }
 }
 
+/// Returns the center of an image of `size`, of the size `kept`. If the remainder is odd, the extra pixel is cut off on the
+/// right and at the bottom.
+fn centered(size: Size, kept: Size) -> Rect {
+    Rect { left: (size.width - kept.width) / 2, top: (size.height - kept.height) / 2, size: kept }
+}
+
 /// Returns `side × numerator / denominator`, rounded half up, at least 1, at most `u32::MAX`.
-fn scaled(side: u32, numerator: u32, denominator: u32) -> u32 {
+pub(super) fn scaled(side: u32, numerator: u32, denominator: u32) -> u32 {
     let (side, numerator, denominator) =
         (u64::from(side), u64::from(numerator), u64::from(denominator.max(1)));
     let rounded = (side * numerator + denominator / 2) / denominator;

@@ -29,6 +29,7 @@
 //! ```
 
 mod boxes;
+mod buckets;
 mod colors;
 mod container;
 mod decode_jpeg;
@@ -58,6 +59,7 @@ mod transform;
 
 pub use crate::decode::{ImageType, has_image_extension, has_signature, is_unreadable_photo, sniff};
 pub use boxes::{BoxUnits, PlacedBoxes};
+pub use buckets::Buckets;
 pub use deliver::DeliveredPixels;
 pub use encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
 pub use geometry::Geometry;
@@ -66,4 +68,4 @@ pub use options::{DEFAULT_MAX_PIXELS, ImageOptions};
 pub use outcome::{Converted, Filtered, ImageOutcome, Tolerated};
 pub use scratch::{DEFAULT_KEPT_BYTES, ImageScratch};
 pub use source::Header;
-pub use transform::ImageTransform;
+pub use transform::{FurtherImage, ImageTransform};

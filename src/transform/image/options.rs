@@ -4,6 +4,7 @@
 
 use std::num::NonZeroU16;
 
+use super::buckets::Buckets;
 use super::encoding::Encode;
 use super::option_values::{Animated, Color, Crop, Filter, Icc, Pad, Resize, Rgb};
 use crate::error::{Error, Result};
@@ -12,7 +13,7 @@ use crate::options::{is_default, option_values, options};
 /// Default maximum number of pixels of an image. Above it, Pillow raises `DecompressionBombError`.
 pub const DEFAULT_MAX_PIXELS: u64 = 178_956_970;
 
-option_values! { Text: Resize, Crop, Pad, Rgb, Encode; }
+option_values! { Text: Resize, Crop, Pad, Rgb, Encode, Buckets; }
 
 options! {
     /// The options that determine the output for an image. Sizes are those of the upright image.
@@ -21,10 +22,10 @@ options! {
             /// Target size: shorter:N, longer:N, exact:WxH, area:PIXELS or none
             [] resize: Resize = Resize::default(), "RULE";
 
-            /// Allow --resize to enlarge images
+            /// Allow --resize and --buckets to enlarge images
             [] enlarge: bool = false, "";
 
-            /// Resampling filter of --resize
+            /// Resampling filter of --resize and --buckets
             [] filter: Filter = Filter::default(), "FILTER";
 
             /// Crop the resized image: center:WxH
@@ -32,6 +33,14 @@ options! {
 
             /// Pad the image to a canvas: WxH or WxH:COLOR (a name or #rrggbb)
             [] pad: Option<Pad> = None, "WxH:COLOR";
+
+            /// Aspect-ratio buckets: area:WxH[,step:N][,max-ratio:R], kohya:WxH[,step:N][,min:N][,max:N] or WxH,WxH,…
+            ///
+            /// Each image is resized to cover the size nearest to its aspect ratio, and cropped to it. Smaller images are left
+            /// out and counted, unless --enlarge is given. area: multiples of step (64) of at most this area and of sides of at
+            /// most this ratio (2). kohya: the sizes and rules of kohya-ss/sd-scripts.
+            [serde(skip_serializing_if = "Option::is_none")]
+            buckets: Option<Buckets> = None, "BUCKETS";
 
             /// Color channels of the output
             [] color: Color = Color::default(), "COLOR";
@@ -95,6 +104,19 @@ impl ImageOptions {
             };
             return Err(Error::usage(what).help("give a number of 1 or more, or leave it out"));
         }
+        if self.buckets.is_some() {
+            let given = [
+                ("resize", self.resize != Resize::None),
+                ("crop", self.crop.is_some()),
+                ("pad", self.pad.is_some()),
+            ];
+            if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+                let what = format!(
+                    "`buckets` and `{option}` exclude each other: buckets determine the size of images"
+                );
+                return Err(Error::usage(what).help("leave out one of them"));
+            }
+        }
         let without_alpha = match self.encode {
             Encode::Jpeg { .. } => Some(("JPEG has", "jpeg".to_owned())),
             Encode::Yuv(_) => Some(("planes of luma and chroma have", self.encode.to_string())),
@@ -125,9 +147,11 @@ impl ImageOptions {
             Resize::Shorter(n) | Resize::Longer(n) => (n, n),
             Resize::None | Resize::Area(_) => (1, 1),
         };
-        for (option, side) in
-            [("resize", w.max(h)), ("pad", self.pad.map_or(1, |pad| pad.width.max(pad.height)))]
-        {
+        for (option, side) in [
+            ("resize", w.max(h)),
+            ("pad", self.pad.map_or(1, |pad| pad.width.max(pad.height))),
+            ("buckets", self.buckets.as_ref().map_or(1, Buckets::longest)),
+        ] {
             if side > longest {
                 return Err(Error::usage(format!(
                     "`{option}` requests {side} pixels, but {} allows at most {longest} per side",
@@ -166,7 +190,17 @@ mod tests {
         assert!(refused(rgba).contains("`color rgba`"));
         let aspect = ImageOptions { max_aspect: Some(f64::NAN), ..ImageOptions::default() };
         assert!(refused(aspect).contains("`max_aspect NaN`"));
+        for (option, text) in [("resize", "shorter:9"), ("crop", "center:9x9"), ("pad", "9x9")] {
+            let mut options = ImageOptions { buckets: "8x8".parse().ok(), ..ImageOptions::default() };
+            let definitions = <ImageOptions as crate::options::Defined>::definitions();
+            definitions.iter().find(|d| d.name == option).unwrap().set(&mut options, text).unwrap();
+            assert!(refused(options).contains(&format!("`buckets` and `{option}` exclude each other")));
+        }
         let webp = Encode::Webp { quality: 90 };
+        let buckets = "8x8,20000x8".parse().ok();
+        assert!(
+            refused(ImageOptions { encode: webp, buckets, ..ImageOptions::default() }).contains("`buckets`")
+        );
         let pad = Some(Pad { width: 20_000, height: 1, color: Rgb::BLACK });
         assert!(refused(ImageOptions { encode: webp, pad, ..ImageOptions::default() }).contains("`pad`"));
         let restart_interval = NonZeroU16::new(4);

@@ -63,6 +63,8 @@ pub enum Filtered {
     MaxAspect,
     /// The image has fewer pixels than `min_pixels`.
     MinPixels,
+    /// The image is smaller than its bucket.
+    Buckets,
 }
 
 impl Filtered {
@@ -72,6 +74,7 @@ impl Filtered {
             Filtered::MinSize => "min-size",
             Filtered::MaxAspect => "max-aspect",
             Filtered::MinPixels => "min-pixels",
+            Filtered::Buckets => "buckets",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::buckets::{Buckets, is_smaller};
 use super::container::jpeg;
 use super::encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
 use super::exif::Orientation;
@@ -33,6 +34,16 @@ struct DecodedImage {
     lenient: bool,
 }
 
+/// An additional image of a sample or row.
+#[derive(Debug, Clone, Copy)]
+pub struct FurtherImage<'a> {
+    /// The geometry of the main image.
+    pub main: &'a Geometry,
+    /// Whether it is turned upright like the main image, if it has the size of its stored pixels and no orientation of its
+    /// own.
+    pub turns_with_main: bool,
+}
+
 /// Converts image files to encoded images, one at a time, from any number of threads.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct ImageTransform {
@@ -55,7 +66,7 @@ impl ImageTransform {
         contained(|| {
             let source = CheckedImage::read(source, &self.options)?;
             let size = source.oriented_size();
-            let plan = self.plan(&source)?;
+            let plan = self.plan(&source, None)?;
             Ok(Header {
                 image_type: source.image_type,
                 width: size.width,
@@ -76,26 +87,25 @@ impl ImageTransform {
         self.convert_caught(source, None, scratch)
     }
 
-    /// Converts an additional image of a sample or row. Without an orientation of its own, it is turned upright like the
-    /// image with the geometry `image`, if it has the size of its stored pixels. An image of another size is converted on
-    /// its own, with the same options. It is never filtered, because the main image was not.
+    /// Converts an additional image of a sample or row, with the same options. With buckets, its bucket is that of the main
+    /// image. It is never filtered, because the main image was not.
     ///
     /// # Errors
     ///
-    /// Rejects the same files as [`Self::convert`].
-    pub fn convert_like(
+    /// Rejects the same files as [`Self::convert`], and images that are smaller than the bucket.
+    pub fn convert_further(
         &self,
         source: &Bytes,
-        image: Option<&Geometry>,
+        further: FurtherImage<'_>,
         scratch: &mut ImageScratch,
     ) -> Result<ImageOutcome, Reject> {
-        self.convert_caught(source, Some(image), scratch)
+        self.convert_caught(source, Some(further), scratch)
     }
 
     fn convert_caught(
         &self,
         source: &Bytes,
-        further: Option<Option<&Geometry>>,
+        further: Option<FurtherImage<'_>>,
         scratch: &mut ImageScratch,
     ) -> Result<ImageOutcome, Reject> {
         let outcome = caught(|| self.convert_untrimmed(source, further, scratch)).unwrap_or_else(|panic| {
@@ -109,7 +119,7 @@ impl ImageTransform {
     fn convert_untrimmed(
         &self,
         bytes: &Bytes,
-        further: Option<Option<&Geometry>>,
+        further: Option<FurtherImage<'_>>,
         scratch: &mut ImageScratch,
     ) -> Result<ImageOutcome, Reject> {
         let mut source = CheckedImage::read(bytes, &self.options)?;
@@ -120,8 +130,8 @@ impl ImageTransform {
             }
             return Ok(outcome);
         }
-        if let Some(image) = further.flatten() {
-            source.turn_like(image);
+        if let Some(further) = further.filter(|further| further.turns_with_main) {
+            source.turn_like(further.main);
         }
         if further.is_none()
             && let Some(reason) = self.filtered(source.oriented_size())
@@ -129,7 +139,7 @@ impl ImageTransform {
             return Ok(ImageOutcome::Filtered(reason));
         }
         let mut lenient = self.take_damage(&mut source)?;
-        let plan = self.plan(&source)?;
+        let plan = self.plan(&source, further)?;
         let may_pass = !lenient && self.may_pass(&source, &plan);
 
         if !may_pass && let Some(file) = self.kept_planes(&source, &plan, scratch)? {
@@ -286,7 +296,7 @@ impl ImageTransform {
             return self.decode_and_shape(&clean, scratch, decoded);
         }
         self.take_damage(&mut source)?;
-        let plan = self.plan(&source)?;
+        let plan = self.plan(&source, None)?;
         let found = match &source.jpeg {
             Some(header) => self.decode_jpeg(&source, header, &plan, false, scratch)?,
             None => self.decode_other(&source, scratch)?,
@@ -459,15 +469,31 @@ impl ImageTransform {
     }
 
     /// Plans the sizes of the conversion, and checks them against the limits.
-    fn plan(&self, source: &CheckedImage<'_>) -> Result<SizePlan, Reject> {
-        let plan = SizePlan::new(&self.options, source.oriented_size());
+    fn plan(&self, source: &CheckedImage<'_>, further: Option<FurtherImage<'_>>) -> Result<SizePlan, Reject> {
+        let size = source.oriented_size();
+        let plan = match (&self.options.buckets, further) {
+            (Some(buckets), Some(FurtherImage { main, .. })) => {
+                let bucket = main.plan.canvas;
+                if !self.options.enlarge && is_smaller(size, bucket) {
+                    let message = format!(
+                        "it has {}×{} pixels, which do not cover the bucket of the main image, {}×{}; `enlarge` would \
+                         enlarge it",
+                        size.width, size.height, bucket.width, bucket.height
+                    );
+                    return Err(Reject::new(RejectCode::InvalidValue, message));
+                }
+                SizePlan::in_bucket(buckets, size, bucket)
+            }
+            _ => SizePlan::new(&self.options, size),
+        };
         check_pixels(plan.resized, self.options.max_pixels, "the resized image")?;
         check_pixels(plan.canvas, self.options.max_pixels, "the padded image")?;
         Ok(plan)
     }
 
     fn filtered(&self, size: Size) -> Option<Filtered> {
-        let ImageOptions { min_size, max_aspect, min_pixels, .. } = self.options;
+        let ImageOptions { min_size, max_aspect, min_pixels, enlarge, .. } = self.options;
+        let is_below_bucket = |buckets: &Buckets| !enlarge && is_smaller(size, buckets.choose(size));
         if min_size.is_some_and(|limit| size.shorter() < limit) {
             Some(Filtered::MinSize)
         } else if max_aspect.is_some_and(|limit| f64::from(size.longer()) > limit * f64::from(size.shorter()))
@@ -475,6 +501,8 @@ impl ImageTransform {
             Some(Filtered::MaxAspect)
         } else if min_pixels.is_some_and(|limit| size.pixels() < limit) {
             Some(Filtered::MinPixels)
+        } else if self.options.buckets.as_ref().is_some_and(is_below_bucket) {
+            Some(Filtered::Buckets)
         } else {
             None
         }

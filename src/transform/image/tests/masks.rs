@@ -140,12 +140,13 @@ fn additional_images_are_turned_like_the_image_of_their_sample() {
         let main = with_orientation(&jpeg(&stored), tag);
         let geometry = transform.peek(&main).unwrap().geometry;
         let expected = convert(&main, &texts).unwrap();
-        let mut further = vec![png(&stored), main.clone().into()];
+        let further = FurtherImage { main: &geometry, turns_with_main: true };
+        let mut files = vec![png(&stored), main.clone().into()];
         if (stored.width, stored.height) != (96, 64) {
-            further.push(png(&upright));
+            files.push(png(&upright));
         }
-        for file in further {
-            match transform.convert_like(&file, Some(&geometry), &mut ImageScratch::new()).unwrap() {
+        for file in files {
+            match transform.convert_further(&file, further, &mut ImageScratch::new()).unwrap() {
                 ImageOutcome::Converted(found) => {
                     assert_eq!((found.width, found.height), (48, 32), "{tag}");
                     let near = |(a, b): (&u8, &u8)| a.abs_diff(*b) < 16;
@@ -156,7 +157,7 @@ fn additional_images_are_turned_like_the_image_of_their_sample() {
         }
         // An image of another size has its own geometry.
         let other = png(&blocks(24, 65));
-        match transform.convert_like(&other, Some(&geometry), &mut ImageScratch::new()).unwrap() {
+        match transform.convert_further(&other, further, &mut ImageScratch::new()).unwrap() {
             ImageOutcome::Converted(found) => {
                 assert_eq!((found.width, found.height), (24, 32), "{tag}");
                 assert_eq!(found.bytes, convert(&other, &texts).unwrap().bytes);

@@ -1,5 +1,6 @@
 //! Tests of the whole transform, on generated files.
 
+mod buckets;
 mod files;
 mod hostile;
 mod masks;
