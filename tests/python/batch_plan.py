@@ -365,6 +365,39 @@ class BatchPlan:
         ]
 
 
+class ShapePlan:
+    """The micro-batches of each epoch of images, from their shapes (width, height). A micro-batch has records of one shape."""
+
+    def __init__(self, shapes, *, max_pixels=None, bucket="shape", **options):
+        assert bucket == "shape"
+        self.options = Options(max_tokens=max_pixels, **options)
+        kinds = sorted(set(shapes), key=lambda shape: (shape[0] * shape[1], shape))
+        self.buckets = [(w * h, [at for at, shape in enumerate(shapes) if shape == (w, h)]) for w, h in kinds]
+
+    def micro_batches(self, epoch):
+        """The ordinals of the records of each micro-batch, step by step."""
+        options, batches = self.options, []
+        for number, (pixels, records) in enumerate(self.buckets):
+            size = options.per_batch(pixels)
+            if options.shuffle is True:
+                records = [records[i] for i in permutation(len(records), key(options.seed, RECORDS, epoch, number))]
+            for at in range(0, len(records), size):
+                batch = records[at : at + size]
+                if len(batch) < size and options.last == "drop":
+                    continue
+                if options.last == "wrap":
+                    batch = [records[i % len(records)] for i in range(at, at + size)]
+                batches.append(batch)
+        if options.shuffle is True:
+            batches = [batches[i] for i in permutation(len(batches), key(options.seed, STEPS, epoch, 0))]
+        missing = -len(batches) % options.micro_batches
+        if options.last == "drop":
+            return batches[: len(batches) - len(batches) % options.micro_batches]
+        if options.last == "wrap":
+            return batches + [batches[i % len(batches)] for i in range(missing)]
+        return batches + [[] for _ in range(missing)]
+
+
 class PackPlan:
     """The packed rows of each epoch. A piece is the ordinal of a record, its first token, and the token after its last."""
 

@@ -3,9 +3,10 @@
 import random
 
 import pytest
+from PIL import Image
 
 import dsconvert
-from batch_plan import BatchPlan, PackPlan
+from batch_plan import BatchPlan, PackPlan, ShapePlan
 
 pytestmark = pytest.mark.usefixtures("no_ranks")
 
@@ -48,6 +49,90 @@ def test_batches_are_those_of_the_specification(seed):
     specified = BatchPlan(lengths, **options)
     for epoch in range(3):
         assert list(sampler) == specified.micro_batches(epoch), f"epoch {epoch}"
+
+
+@pytest.fixture(scope="module")
+def shapes(request, tmp_path_factory):
+    """Images of random shapes, of which some have equally many pixels."""
+    choose, folder = random.Random(3), tmp_path_factory.mktemp("shapes")
+    (folder / "in").mkdir()
+    for number in range(150):
+        size = choose.choice([(8, 8), (16, 4), (4, 16), (12, 10), (10, 12), (30, 2)])
+        Image.new("RGB", size, (number, 0, 0)).save(folder / f"in/{number:03}.png")
+    convert = request.getfixturevalue("dsconvert")
+    convert("images", folder / "in", "--encode", "png", "--out", folder / "out")
+    return dsconvert.open(folder / "out", "train")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_batches_by_shape_are_those_of_the_specification(shapes, seed):
+    choose = random.Random(seed)
+    size = choose.choice(["batch_size", "max_pixels"])
+    options = {
+        "bucket": "shape",
+        size: choose.choice([1, 3, 8, 100] if size == "batch_size" else [120, 400, 3000]),
+        "seed": choose.randrange(1000),
+        "last": choose.choice(["short", "drop", "wrap"]),
+        "micro_batches": choose.choice([1, 1, 2, 6]),
+        "shuffle": choose.choice([True, True, False]),
+    }
+    records = [(record["width"], record["height"]) for record in shapes]
+    sampler = dsconvert.BatchSampler(shapes, rank=0, world_size=1, **options)
+    specified = ShapePlan(records, **options)
+    for epoch in range(3):
+        found = list(sampler)
+        assert found == specified.micro_batches(epoch), f"epoch {epoch}"
+        assert all(len({records[at] for at in batch}) <= 1 for batch in found)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 8])
+def test_ranks_load_every_image_once_in_batches_of_one_shape(shapes, world_size):
+    options = {"bucket": "shape", "batch_size": 3, "micro_batches": 24, "world_size": world_size, "seed": 4}
+
+    def loader(rank, **more):
+        return dsconvert.Loader(shapes, rank=rank, fields=["image", "width", "height"], **options, **more)
+
+    seen, short, stopped = [], [], []
+    for rank in range(world_size):
+        ranks = loader(rank)
+        assert len(ranks) == len(loader(0))
+        for batch in ranks:
+            if not ranks.last.records:
+                continue
+            rows, height, width, channels = batch["image"].shape
+            assert channels == 3 and rows == ranks.last.rows
+            assert set(batch["width"].tolist()) == {width} and set(batch["height"].tolist()) == {height}
+            assert batch["image"][:, 0, 0, 0].tolist() == ranks.last.records
+            seen += ranks.last.records
+            short += [(width, height)] if rows < 3 else []
+        stopped.append(ranks)
+    assert sorted(seen) == list(range(150))
+    assert len(short) == len(set(short)), "at most one short batch per shape"
+    # The rest of the epoch, after its first step, by other ranks.
+    first = [loader(rank) for rank in range(world_size)]
+    done, states = [], []
+    for ranks in first:
+        batches = iter(ranks)
+        for _ in range(24 // world_size):
+            next(batches)
+            done += ranks.last.records
+        states.append(ranks.state_dict())
+    assert all(state == states[0] for state in states)
+    for rank in range(4):
+        rest = dsconvert.Loader(shapes, rank=rank, **(options | {"world_size": 4}))
+        rest.load_state_dict(states[0])
+        for _ in rest:
+            done += rest.last.records
+    assert sorted(done) == list(range(150))
+
+
+def test_buckets_by_shape_need_images(corpus_in):
+    with pytest.raises(dsconvert.UsageError, match="needs images"):
+        dsconvert.Loader(corpus_in("arrow").path, bucket="shape", batch_size=4)
+    with pytest.raises(dsconvert.UsageError, match="needs images"):
+        dsconvert.BatchSampler([1, 2, 3], bucket="shape", batch_size=4)
+    with pytest.raises(dsconvert.UsageError, match="max_pixels does not apply"):
+        dsconvert.Loader(corpus_in("arrow").path, max_pixels=4000)
 
 
 @pytest.mark.parametrize("seed", range(30))

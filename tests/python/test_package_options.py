@@ -124,7 +124,7 @@ def test_loaders_and_samplers_are_explained_in_the_same_words():
     loader, sampler = map(help_of, CLASSES)
     differ = {name for name in sampler if sampler[name] != loader[name]}
     assert differ == {
-        "source", "split", "batch_size", "max_tokens_unpadded", "seed", "oversize", "last", "pad_to_multiple_of",
+        "source", "split", "batch_size", "max_tokens_unpadded", "max_pixels", "seed", "oversize", "last", "pad_to_multiple_of",
     }
 
 

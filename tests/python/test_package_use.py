@@ -44,7 +44,7 @@ def test_help_explains_every_option(what):
             continue
         if parameter.default is not None:
             assert f"Default: {parameter.default!r}" in explanation.replace("`", ""), f"{name}: {explanation}"
-        elif name not in ("batch_size", "max_tokens", "max_tokens_unpadded", "seq_len"):
+        elif name not in ("batch_size", "max_tokens", "max_tokens_unpadded", "max_pixels", "seq_len"):
             assert "Default: " in explanation, f"{name}: {explanation}"
         kinds = [kind for kind in TYPES if re.search(rf"\b{kind}\b", str(parameter.annotation))]
         assert not kinds or any(re.search(TYPES[kind], explanation) for kind in kinds), f"{name}: {explanation}"
@@ -181,7 +181,7 @@ WRONG_FOR_TEXT = [
     ({"batch_size": 4, "transform": 3}, "transform is 3, not a function"),
     ({"batch_size": 4, "transform": dict, "pad_id": 1}, "pad_id does not apply: with transform"),
     ({"batch_size": 4, "transform": dict, "last": "pad"}, "last='pad' does not apply: with transform"),
-    ({}, "give one of batch_size, max_tokens and max_tokens_unpadded"),
+    ({}, "give one of batch_size, max_tokens, max_tokens_unpadded and"),
     ({"seq_len": 64}, "seq_len needs batch_size"),
     ({"seq_len": 64, "batch_size": 4, "pack_window": 0}, "pack_window is 0"),
     ({"batch_size": "many"}, 'batch_size cannot be "many"'),

@@ -42,8 +42,9 @@ pub(crate) const PACKED: Condition = condition("it needs seq_len", |given| given
 pub(crate) const UNPACKED: Condition =
     condition("with seq_len, rows are packed", |given| !given.has("seq_len"));
 pub(crate) const BUDGET: Condition =
-    condition("it needs a token budget, max_tokens or max_tokens_unpadded", |given| {
-        !given.has("batch_size") || given.has("max_tokens") || given.has("max_tokens_unpadded")
+    condition("it needs a token budget, max_tokens, max_tokens_unpadded or max_pixels", |given| {
+        let budgets = ["max_tokens", "max_tokens_unpadded", "max_pixels"];
+        !given.has("batch_size") || budgets.iter().any(|name| given.has(name))
     });
 pub(crate) const PADDED: Condition =
     condition("with max_tokens_unpadded, nothing is padded", |given| !given.has("max_tokens_unpadded"));

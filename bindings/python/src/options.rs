@@ -59,6 +59,7 @@ define_options! {
     batch_size: Option<u64> = None, [];
     max_tokens: Option<u64> = None, [UNPACKED];
     max_tokens_unpadded: Option<u64> = None, [UNPACKED];
+    max_pixels: Option<u64> = None, [IMAGES, UNPACKED];
     shuffle: ShuffleBy = ShuffleBy::Switch(true), [];
     seed: u64 = 0, [];
     bucket: Option<Buckets> = None, [UNPACKED];
@@ -125,7 +126,10 @@ enum ShuffleName {
 
 /// Value of `bucket`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(untagged, expecting = "expected `none`, `length`, `geometric`, `windows` or a list of boundaries")]
+#[serde(
+    untagged,
+    expecting = "expected `none`, `length`, `geometric`, `windows`, `shape` or a list of boundaries"
+)]
 enum Buckets {
     Name(BucketName),
     Boundaries(Vec<u64>),
@@ -138,6 +142,7 @@ enum BucketName {
     Length,
     Geometric,
     Windows,
+    Shape,
 }
 
 /// Value of `color`.
@@ -229,11 +234,17 @@ pub(crate) fn mixture_options(json: &str) -> Result<MixtureOptions> {
 
 impl Options {
     fn batches(&self, given: &Given<'_>) -> Result<BatchOptions> {
-        let size = match (self.batch_size, self.max_tokens, self.max_tokens_unpadded) {
-            (Some(records), None, None) => BatchSize::BatchSize(records),
-            (None, Some(tokens), None) => BatchSize::MaxTokens(tokens),
-            (None, None, Some(tokens)) => BatchSize::MaxTokensUnpadded(tokens),
-            _ => return Err(Error::usage("give one of batch_size, max_tokens and max_tokens_unpadded")),
+        let sizes = [
+            self.batch_size.map(BatchSize::BatchSize),
+            self.max_tokens.map(BatchSize::MaxTokens),
+            self.max_tokens_unpadded.map(BatchSize::MaxTokensUnpadded),
+            // The tokens of an image are its pixels.
+            self.max_pixels.map(BatchSize::MaxTokens),
+        ];
+        let mut sizes = sizes.into_iter().flatten();
+        let (Some(size), None) = (sizes.next(), sizes.next()) else {
+            let what = "give one of batch_size, max_tokens, max_tokens_unpadded and (for images) max_pixels";
+            return Err(Error::usage(what));
         };
         let by_length = BucketBy::Length(Boundaries::Auto { max_waste: self.max_waste });
         let bucket = match &self.bucket {
@@ -245,6 +256,7 @@ impl Options {
                 first: self.first_boundary,
                 ratio: self.boundary_ratio,
             }),
+            Some(Buckets::Name(BucketName::Shape)) => BucketBy::Shape,
             Some(Buckets::Name(BucketName::Windows)) => BucketBy::Windows { steps: self.window_steps },
             Some(Buckets::Boundaries(boundaries)) => BucketBy::Length(Boundaries::Given(boundaries.clone())),
         };

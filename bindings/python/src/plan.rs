@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::RecordSource;
-use dsconvert::reader::batch::{BatchPlan, Layout, Lengths, LengthsInMemory, Position, Runs};
+use dsconvert::reader::batch::{BatchPlan, ImageShape, Layout, Lengths, LengthsInMemory, Position, Runs};
 use dsconvert::reader::loader::{LoaderState, SavedPlan};
 use pyo3::prelude::*;
 
@@ -48,6 +48,10 @@ impl Lengths for LengthSource {
 
     fn lengths_of(&self, records: &[u64], out: &mut Vec<u64>) -> Result<()> {
         self.lengths().lengths_of(records, out)
+    }
+
+    fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {
+        self.lengths().shape_of(record)
     }
 
     fn runs(&self) -> Result<Runs<'_>> {

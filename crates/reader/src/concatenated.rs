@@ -10,7 +10,7 @@ use dsconvert_dataset::sample::{Ids, Value, box_numbers, pack_box_numbers};
 use dsconvert_dataset::schema::{ASSISTANT_MASKS, Field, FieldType, LABEL, Schema};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::batch::{Lengths, Runs, no_such_record};
+use super::batch::{ImageShape, Lengths, Runs, no_such_record};
 use super::loader::CU_SEQLENS;
 use super::source::ReadIds;
 use super::{Record, RecordSource};
@@ -393,6 +393,11 @@ impl Lengths for Concatenated {
     fn trained_of(&self, record: u64) -> Result<u64> {
         let (_, part, ordinal) = self.part_of(record)?;
         part.source.lengths().trained_of(ordinal)
+    }
+
+    fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {
+        let (_, part, ordinal) = self.part_of(record)?;
+        part.source.lengths().shape_of(ordinal)
     }
 
     fn key_of(&self, record: u64) -> Option<String> {

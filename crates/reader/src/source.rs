@@ -7,7 +7,7 @@ use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::sample::{Ids, Value};
 use dsconvert_dataset::schema::Schema;
 
-use crate::batch::{Lengths, Runs};
+use crate::batch::{ImageShape, Lengths, Runs};
 use crate::iter::block_end;
 use crate::{Mixture, Record, Split};
 
@@ -271,6 +271,10 @@ impl Lengths for Arc<dyn RecordSource> {
 
     fn trained_of(&self, record: u64) -> Result<u64> {
         self.lengths().trained_of(record)
+    }
+
+    fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {
+        self.lengths().shape_of(record)
     }
 
     fn key_of(&self, record: u64) -> Option<String> {

@@ -49,16 +49,17 @@ class Loader(Epochs):
         source: Path of a dataset, a `Dataset`, a `Split`, or a list of these, whose records are read as one split.
         split: Name of the split to read. Default: `train`, or the only one.
 
-        batch_size: Records (with `seq_len`: rows) per batch, an integer from 1. Give this, `max_tokens` or
-            `max_tokens_unpadded`.
+        batch_size: Records (with `seq_len`: rows) per batch, an integer from 1. Give this, `max_tokens`,
+            `max_tokens_unpadded` or `max_pixels`.
         max_tokens: Budget of a padded batch: rows × width of its longest record, in tokens (images: stored pixels).
         max_tokens_unpadded: Budget of a batch without padding: the sum of the lengths. Records are concatenated.
+        max_pixels: Images only. Budget of a batch: rows × pixels of its largest image.
         shuffle: Order of an epoch: `True` or `"full"`, `False` or `"none"`, or `"block"`, which keeps records that
             are adjacent on disk together. Default: `True`.
         seed: Integer from 0, for the order and for crops and flips. Default: 0.
         bucket: Which records may share a batch: `"none"`: any; `"length"`: records of similar length, with boundaries
-            chosen for `max_waste`; `"geometric"`; a list of boundaries; `"windows"`: sorted within windows of steps.
-            Default: `"length"` with a token budget, `"none"` with `batch_size`.
+            chosen for `max_waste`; `"geometric"`; a list of boundaries; `"windows"`: sorted within windows of steps;
+            `"shape"`: images of one width and height. Default: `"length"` with a budget, `"none"` with `batch_size`.
         max_waste: With `bucket="length"`: share of a batch, from 0.001 to 0.9, that padding may take. Default: 0.04.
         first_boundary: With `bucket="geometric"`: the first boundary, in tokens. Default: 16.
         boundary_ratio: With `bucket="geometric"`: ratio of a boundary to the previous one. Default: 1.1.
@@ -144,6 +145,7 @@ class Loader(Epochs):
         batch_size: int | None = None,
         max_tokens: int | None = None,
         max_tokens_unpadded: int | None = None,
+        max_pixels: int | None = None,
         shuffle: Shuffle = True,
         seed: int = 0,
         bucket: Bucket | None = None,

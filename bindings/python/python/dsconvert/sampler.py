@@ -16,10 +16,10 @@ from .epochs import Epochs, Last, State, StepTotals, given, last_policy
 from .errors import UsageError
 from .ranks import layout
 
-Bucket: TypeAlias = Literal["none", "length", "geometric", "windows"] | Sequence[int]
+Bucket: TypeAlias = Literal["none", "length", "geometric", "windows", "shape"] | Sequence[int]
 """Records that may share a batch: any (`none`); records of similar length, with boundaries computed from the lengths
-(`length`), in a geometric series (`geometric`) or given as a list; or adjacent records in windows that are sorted by
-length (`windows`)."""
+(`length`), in a geometric series (`geometric`) or given as a list; adjacent records in windows that are sorted by
+length (`windows`); or images of one width and height (`shape`)."""
 Shuffle: TypeAlias = bool | Literal["full", "none", "block"]
 Oversize: TypeAlias = Literal["error", "drop", "alone", "truncate"]
 
@@ -35,15 +35,16 @@ class BatchSampler(Epochs):
     Args:
         source: Path of a dataset, a `Dataset`, a `Split`, or the lengths of the records of your own dataset.
         split: Name of the split to read, of a dataset. Default: `train`, or the only one.
-        batch_size: Records per batch, an integer from 1. Give this, `max_tokens` or `max_tokens_unpadded`.
+        batch_size: Records per batch, an integer from 1. Give this, `max_tokens`, `max_tokens_unpadded` or `max_pixels`.
         max_tokens: Budget of a padded batch: rows × width of its longest record, in tokens (images: stored pixels).
         max_tokens_unpadded: Budget of a batch without padding: the sum of the lengths.
+        max_pixels: Budget of a batch of images: rows × pixels of its largest image.
         shuffle: Order of an epoch: `True` or `"full"`, `False` or `"none"`, or `"block"`, which keeps records that
             are adjacent on disk together. Default: `True`.
         seed: Integer from 0, for the order. Default: 0.
         bucket: Which records may share a batch: `"none"`: any; `"length"`: records of similar length, with boundaries
-            chosen for `max_waste`; `"geometric"`; a list of boundaries; `"windows"`: sorted within windows of steps.
-            Default: `"length"` with a token budget, `"none"` with `batch_size`.
+            chosen for `max_waste`; `"geometric"`; a list of boundaries; `"windows"`: sorted within windows of steps;
+            `"shape"`: images of one width and height. Default: `"length"` with a budget, `"none"` with `batch_size`.
         max_waste: With `bucket="length"`: share of a batch, from 0.001 to 0.9, that padding may take. Default: 0.04.
         first_boundary: With `bucket="geometric"`: the first boundary, in tokens. Default: 16.
         boundary_ratio: With `bucket="geometric"`: ratio of a boundary to the previous one. Default: 1.1.
@@ -78,6 +79,7 @@ class BatchSampler(Epochs):
         batch_size: int | None = None,
         max_tokens: int | None = None,
         max_tokens_unpadded: int | None = None,
+        max_pixels: int | None = None,
         shuffle: Shuffle = True,
         seed: int = 0,
         bucket: Bucket | None = None,

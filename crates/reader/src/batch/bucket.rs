@@ -29,11 +29,12 @@ pub struct Bucket {
     pub longest: u64,
     /// Number of records of each micro-batch.
     pub per_batch: u64,
-    /// Number of full steps in the preceding buckets.
+    /// Number of full steps (by shape: micro-batches) in the preceding buckets.
     pub first_step: u64,
-    /// Number of full steps.
+    /// Number of full steps. By shape: number of micro-batches, including the short one.
     pub steps: u64,
-    /// Number of records that do not fill a step: 0 in all buckets except the last.
+    /// Number of records that do not fill a step: 0 in all buckets except the last. By shape: number of records that do not
+    /// fill a micro-batch.
     pub tail: u64,
     /// Maximum padded tokens of a micro-batch.
     pub largest_batch: u64,
@@ -66,7 +67,7 @@ pub(super) fn build<L: Lengths>(
         micro_batches,
         cutter: match &options.bucket {
             BucketBy::Length(boundaries) => Cutter::new(boundaries, variation),
-            BucketBy::None | BucketBy::Windows { .. } => Cutter::Never,
+            BucketBy::None | BucketBy::Windows { .. } | BucketBy::Shape => Cutter::Never,
         },
         tail: Prefix::default(),
         tail_runs: CheckedRuns::new(lengths)?,
@@ -101,10 +102,11 @@ pub(super) fn build<L: Lengths>(
 }
 
 /// Returns an error that states how many records exceed the budget, from those of `first` on, and which is the longest.
-fn too_long<L: Lengths>(lengths: &L, options: &BatchOptions, first: LengthRun) -> Error {
+pub(super) fn too_long<L: Lengths>(lengths: &L, options: &BatchOptions, first: LengthRun) -> Error {
     let cap = options.cap().unwrap_or_default();
     let name = match options.size {
         BatchSize::MaxTokensUnpadded(_) => "max_tokens_unpadded",
+        _ if options.bucket == BucketBy::Shape => "max_pixels",
         _ => "max_tokens",
     };
     let (all, longer) = (lengths.records(), lengths.records().saturating_sub(first.first_rank));

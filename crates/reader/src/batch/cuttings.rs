@@ -27,7 +27,7 @@ const TRY_WORK: u64 = 1 << 22;
 #[derive(Debug)]
 pub(super) struct Cutting {
     pub(super) buckets: Vec<Bucket>,
-    /// Number of full steps of an epoch.
+    /// Number of full steps of an epoch. By shape: number of micro-batches.
     pub(super) full_steps: u64,
     /// With `longest_first`: the steps that come first.
     pub(super) pinned: Vec<u64>,
@@ -39,6 +39,14 @@ impl Cutting {
     fn new(buckets: Vec<Bucket>) -> Self {
         let full_steps = buckets.last().map_or(0, |b| b.first_step + b.steps);
         Self { buckets, full_steps, pinned: Vec::new(), longest_items: Vec::new() }
+    }
+
+    /// Returns the number of steps of an epoch whose buckets count micro-batches.
+    pub(super) fn steps_of_micro_batches(&self, last: Last, micro_batches: u64) -> u64 {
+        match last {
+            Last::Drop => self.full_steps / micro_batches,
+            Last::Short | Last::Pad | Last::Wrap => self.full_steps.div_ceil(micro_batches),
+        }
     }
 
     /// Returns the number of steps of an epoch.
@@ -57,6 +65,12 @@ pub(super) struct Cuttings {
 }
 
 impl Cuttings {
+    /// Returns the only cutting, of these buckets.
+    pub(super) fn single(found: Buckets) -> Self {
+        let Buckets { buckets, runs: _, oversize, digest } = found;
+        Self { all: vec![Cutting::new(buckets)], oversize, digest }
+    }
+
     pub(super) fn new<L: Lengths>(lengths: &L, options: &BatchOptions, micro_batches: u64) -> Result<Self> {
         let Buckets { buckets, runs, oversize, digest } =
             bucket::build(lengths, options, micro_batches, Variation::PLAIN)?;

@@ -2,9 +2,10 @@
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::index::{LengthIndex, LengthRun, RecordIndex};
-use dsconvert_dataset::schema::TRAINED;
+use dsconvert_dataset::schema::{HEIGHT, TRAINED, WIDTH};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::shape::ImageShape;
 use crate::Split;
 
 /// The lengths of the records of one split.
@@ -51,6 +52,17 @@ pub trait Lengths {
         self.length_of(record)
     }
 
+    /// Returns the width and height of the record with the ordinal `record`, from the index. `None` if the records are no
+    /// images.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Lengths::record_at`].
+    fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {
+        let _ = record;
+        Ok(None)
+    }
+
     /// Returns the key of the record with the ordinal `record`, for messages. `None` if it has no key or cannot be
     /// read.
     fn key_of(&self, record: u64) -> Option<String> {
@@ -94,6 +106,10 @@ impl<L: Lengths + ?Sized> Lengths for &L {
 
     fn trained_of(&self, record: u64) -> Result<u64> {
         (**self).trained_of(record)
+    }
+
+    fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {
+        (**self).shape_of(record)
     }
 
     fn key_of(&self, record: u64) -> Option<String> {
@@ -154,6 +170,14 @@ impl Lengths for Split {
     fn trained_of(&self, record: u64) -> Result<u64> {
         let entry = self.entry(record)?;
         Ok(entry.column(&self.manifest().schema, TRAINED).map_or(entry.length, u64::from))
+    }
+
+    fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {
+        let schema = &self.manifest().schema;
+        let entry = self.entry(record)?;
+        let column = |name| entry.column(schema, name);
+        let shape = column(WIDTH).zip(column(HEIGHT)).map(|(width, height)| ImageShape { width, height });
+        Ok(shape.filter(|_| schema.holds_images()))
     }
 
     fn key_of(&self, record: u64) -> Option<String> {

@@ -5,7 +5,8 @@
 //! compute the batches of all ranks, a saved state is a few numbers, and the number of workers does not change the
 //! batches.
 //!
-//! * All micro-batches of a step come from one bucket of similar lengths, so no rank waits for another.
+//! * All micro-batches of a step come from one bucket of similar lengths, so no rank waits for another. (With buckets by
+//!   shape, each micro-batch comes from one bucket.)
 //! * A token budget holds for every batch, padding included.
 //! * With [`Last::Short`], every record occurs exactly once per epoch, over all ranks.
 //!
@@ -22,6 +23,7 @@ mod order;
 mod pack;
 mod permute;
 mod plan;
+mod shape;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -46,5 +48,6 @@ pub use pack::{
 pub(crate) use permute::source_seed;
 pub use plan::BatchPlan;
 pub use plan::{Counts, MicroBatch, StepTotals};
+pub use shape::ImageShape;
 pub(crate) use state::damaged_state;
 pub use state::{PlanState, Position};

@@ -68,6 +68,8 @@ pub enum BucketBy {
     None,
     /// Records of similar length.
     Length(Boundaries),
+    /// Images of one width and height. The micro-batches of a step may have different shapes.
+    Shape,
     /// Records that are adjacent after this many global steps of the shuffled order are sorted by length.
     Windows {
         /// Global steps per window.
@@ -240,6 +242,18 @@ impl BatchOptions {
                 )
                 .help("use sorted windows with a block shuffle, or a full shuffle with buckets by length"));
             }
+            BucketBy::Shape if matches!(self.shuffle, Shuffle::Block { .. }) => {
+                return Err(Error::usage(
+                    "a block shuffle keeps neighboring records together, but buckets by shape separate them",
+                )
+                .help("use a full shuffle with buckets by shape"));
+            }
+            BucketBy::Shape if self.pad_to_multiple_of != 1 => {
+                return Err(Error::usage(format!(
+                    "pad_to_multiple_of {} does not apply with buckets by shape: images of one shape need no padding",
+                    self.pad_to_multiple_of
+                )));
+            }
             BucketBy::Length(Boundaries::Auto { max_waste }) => {
                 check_in_range("max_waste", *max_waste, 0.001..=MAX_MAX_WASTE)?;
             }
@@ -260,10 +274,10 @@ impl BatchOptions {
                 }
             }
             BucketBy::Windows { steps } => check_in_range("window_steps", *steps, 1..=MAX_WINDOW_RECORDS)?,
-            BucketBy::None => {}
+            BucketBy::None | BucketBy::Shape => {}
         }
         match self.oversize {
-            Oversize::Alone if !self.is_by_length() => Err(Error::usage(
+            Oversize::Alone if !self.has_sorted_buckets() => Err(Error::usage(
                 "oversize \"alone\" needs buckets by length: otherwise one record over the budget reduces every batch \
                  to one record",
             )
@@ -276,18 +290,22 @@ impl BatchOptions {
         }
     }
 
-    fn is_by_length(&self) -> bool {
-        matches!(self.bucket, BucketBy::Length(_))
+    /// Returns whether records of similar size share a bucket, so that one of them does not reduce all batches.
+    fn has_sorted_buckets(&self) -> bool {
+        matches!(self.bucket, BucketBy::Length(_) | BucketBy::Shape)
     }
 
     fn can_drop(&self) -> bool {
-        self.is_by_length() || self.shuffle == Shuffle::Full
+        self.has_sorted_buckets() || self.shuffle == Shuffle::Full
     }
 
     /// Returns the names of the policies for records over the budget that are possible, as in messages.
     pub(super) fn applicable_policies(&self, can_be_cut: bool) -> Vec<&'static str> {
-        let policies =
-            [("\"truncate\"", can_be_cut), ("\"alone\"", self.is_by_length()), ("\"drop\"", self.can_drop())];
+        let policies = [
+            ("\"truncate\"", can_be_cut),
+            ("\"alone\"", self.has_sorted_buckets()),
+            ("\"drop\"", self.can_drop()),
+        ];
         policies.into_iter().filter_map(|(name, applies)| applies.then_some(name)).collect()
     }
 

@@ -9,8 +9,9 @@ use super::bucket::Bucket;
 use super::cuttings::{Cutting, Cuttings};
 use super::layout::{Layout, check_micro_batches};
 use super::lengths::Lengths;
-use super::options::{ALGORITHM, BatchOptions, BatchSize, Last, Oversize};
+use super::options::{ALGORITHM, BatchOptions, BatchSize, BucketBy, Last, Oversize};
 use super::permute::{Purpose, key};
+use super::shape::{self, ImageShape, ShapeOrder};
 use super::state::{PlanState, Position, damaged_state};
 use super::window::WindowCache;
 
@@ -49,6 +50,8 @@ pub struct BatchPlan<L> {
     micro_batches: u64,
     /// Each epoch uses the next one; all have the same number of steps.
     cuttings: Vec<Cutting>,
+    /// The order of the records, if they are divided into buckets by shape.
+    by_shape: Option<ShapeOrder>,
     oversize: u64,
     /// The state at the start.
     start: PlanState,
@@ -72,7 +75,14 @@ impl<L: Lengths> BatchPlan<L> {
     ) -> Result<Self> {
         options.check()?;
         check_micro_batches(micro_batches)?;
-        let Cuttings { all: cuttings, oversize, digest } = Cuttings::new(&lengths, &options, micro_batches)?;
+        let (found, by_shape) = match options.bucket {
+            BucketBy::Shape => {
+                let (buckets, order) = shape::build(&lengths, &options)?;
+                (Cuttings::single(buckets), Some(order))
+            }
+            _ => (Cuttings::new(&lengths, &options, micro_batches)?, None),
+        };
+        let Cuttings { all: cuttings, oversize, digest } = found;
         let start = PlanState {
             version: ALGORITHM,
             dataset: dataset.to_owned(),
@@ -84,14 +94,17 @@ impl<L: Lengths> BatchPlan<L> {
             step: 0,
         };
         let windows = WindowCache::default();
-        let mut plan = Self { lengths, options, micro_batches, cuttings, oversize, start, windows };
+        let mut plan = Self { lengths, options, micro_batches, cuttings, by_shape, oversize, start, windows };
         plan.check_windows()?;
         if plan.options.longest_first {
             let mut cuttings = std::mem::take(&mut plan.cuttings);
             for cutting in &mut cuttings {
                 cutting.pinned = worst_steps(&cutting.buckets);
-                cutting.longest_items =
-                    cutting.buckets.iter().map(|b| plan.longest_item(b)).collect::<Result<Vec<u64>>>()?;
+                // All records of one shape are equally long.
+                if plan.by_shape.is_none() {
+                    cutting.longest_items =
+                        cutting.buckets.iter().map(|b| plan.longest_item(b)).collect::<Result<Vec<u64>>>()?;
+                }
             }
             plan.cuttings = cuttings;
         }
@@ -100,7 +113,13 @@ impl<L: Lengths> BatchPlan<L> {
 
     /// Returns the number of global steps of an epoch. It is the same in every epoch.
     pub fn steps(&self) -> u64 {
-        self.cuttings.first().map_or(0, |cutting| cutting.steps(self.options.last))
+        match self.cuttings.first() {
+            Some(cutting) if self.by_shape.is_some() => {
+                cutting.steps_of_micro_batches(self.options.last, self.micro_batches)
+            }
+            Some(cutting) => cutting.steps(self.options.last),
+            None => 0,
+        }
     }
 
     /// Returns the cutting of `epoch`. Each epoch uses the one after that of the previous epoch; the seed determines
@@ -135,6 +154,9 @@ impl<L: Lengths> BatchPlan<L> {
     /// Returns how many records `epoch` delivers, repeats and drops. The number of records that do not fill a step
     /// varies slightly between epochs.
     pub fn counts(&self, epoch: u64) -> Counts {
+        if self.by_shape.is_some() {
+            return self.counts_by_shape(epoch);
+        }
         let buckets = self.buckets(epoch);
         let planned = buckets.iter().map(|b| b.records).sum::<u64>();
         let tail = buckets.last().map_or(0, |b| b.tail);
@@ -165,9 +187,14 @@ impl<L: Lengths> BatchPlan<L> {
             let what = format!("there is no micro-batch {index} in a step of {}", self.micro_batches);
             return Err(Error::new(ErrorKind::OutOfRange, what));
         }
-        let bucket_step = self.bucket_step(at)?;
+        let (bucket_step, positions, filler_rows) = if self.by_shape.is_some() {
+            self.place_by_shape(at, index)?
+        } else {
+            let bucket_step = self.bucket_step(at)?;
+            let (positions, filler_rows) = self.positions(bucket_step, index);
+            (bucket_step, positions, filler_rows)
+        };
         let BucketStep { bucket_index, bucket, .. } = bucket_step;
-        let (positions, filler_rows) = self.positions(bucket_step, index);
         let (mut records, mut lengths) = (Vec::new(), Vec::new());
         let order = self.order_of_records(at.epoch, bucket_index);
         for position in positions {
@@ -176,7 +203,9 @@ impl<L: Lengths> BatchPlan<L> {
             lengths.push(item.length);
         }
         let width = self.options.width(lengths.iter().copied().max().unwrap_or(0));
-        Ok(MicroBatch { step: at.step, index, bucket: bucket_index, records, lengths, filler_rows, width })
+        let shape = self.by_shape.as_ref().and_then(|order| order.of_bucket(bucket_index));
+        let (step, bucket) = (at.step, bucket_index);
+        Ok(MicroBatch { step, index, bucket, shape, records, lengths, filler_rows, width })
     }
 
     /// Returns the totals over the micro-batches of a step. Every rank computes them for itself.
@@ -289,6 +318,8 @@ pub struct MicroBatch {
     pub index: u64,
     /// Index of the bucket, counted from the shortest.
     pub bucket: usize,
+    /// The shape of the images, with buckets by shape.
+    pub shape: Option<ImageShape>,
     /// Ordinals of the records, one per row.
     pub records: Vec<u64>,
     /// Used lengths of the records: with [`Oversize::Truncate`](super::Oversize::Truncate), they may be less than the

@@ -2,6 +2,7 @@
 
 mod quality;
 mod refusals;
+mod shape;
 
 use dsconvert_dataset::format::Format;
 use dsconvert_dataset::schema::Kind;

@@ -208,6 +208,7 @@ impl Assembler {
                 source: &*self.source,
                 records,
                 rows,
+                shape: batch.shape,
                 field_index,
                 raw_channels: self.source.raw_channels(),
                 options: &self.options.image,

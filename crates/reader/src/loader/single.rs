@@ -30,6 +30,7 @@ pub fn decode_image(source: &dyn RecordSource, record: &Record) -> Result<Array>
         source,
         records: std::slice::from_ref(record),
         rows: 1,
+        shape: None,
         field_index: record.schema().index_of(IMAGE).ok_or_else(missing)?,
         raw_channels: source.raw_channels(),
         options: &ImageBatchOptions::default(),

@@ -378,7 +378,8 @@ impl MixturePlan {
             }
         }
         let width = options.width(filled.longest);
-        let batch = MicroBatch { step, index, bucket: 0, records, lengths, filler_rows: 0, width };
+        let batch =
+            MicroBatch { step, index, bucket: 0, shape: None, records, lengths, filler_rows: 0, width };
         Ok(MixedBatch::Records { batch, epochs })
     }
 

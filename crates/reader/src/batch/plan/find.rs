@@ -8,9 +8,10 @@ use super::super::bucket::Bucket;
 use super::super::lengths::Lengths;
 use super::super::options::{BucketBy, Last, MAX_WINDOW_RECORDS, Shuffle};
 use super::super::order::{Epoch, Order};
+use super::super::shape;
 use super::super::state::Position;
 use super::super::window::Item;
-use super::BatchPlan;
+use super::{BatchPlan, Counts};
 
 /// The bucket that holds a step, and the step's position in it.
 #[derive(Debug, Clone, Copy)]
@@ -37,11 +38,81 @@ impl<L: Lengths> BatchPlan<L> {
             Some((bucket_index, bucket)) if at.step < self.steps() => {
                 Ok(BucketStep { bucket_index, bucket, step: step - bucket.first_step })
             }
-            _ => {
-                let what = format!("there is no step {} in an epoch of {} steps", at.step, self.steps());
-                Err(Error::new(ErrorKind::OutOfRange, what))
+            _ => Err(self.no_such_step(at)),
+        }
+    }
+
+    /// Returns the bucket of a micro-batch in a plan by shape, the positions that it takes in the order of the bucket, and its
+    /// number of filler rows. Positions past the end wrap around to the start.
+    pub(super) fn place_by_shape(
+        &self,
+        at: Position,
+        index: u64,
+    ) -> Result<(BucketStep<'_>, Range<u64>, u64)> {
+        let all = self.full_steps(at.epoch);
+        if at.step >= self.steps() || all == 0 {
+            return Err(self.no_such_step(at));
+        }
+        let number = at.step * self.micro_batches + index;
+        let found = self.micro_batch_of_bucket(at.epoch, number % all)?;
+        let (positions, filler_rows) =
+            shape::positions(found.bucket, found.step, self.options.last, number >= all);
+        Ok((found, positions, filler_rows))
+    }
+
+    /// Returns the bucket of a micro-batch in a plan by shape, and its number in the bucket, as the step. `number` is its
+    /// position in the epoch.
+    fn micro_batch_of_bucket(&self, epoch: u64, number: u64) -> Result<BucketStep<'_>> {
+        let buckets = self.buckets(epoch);
+        let step = self.order_of_steps(epoch).at(number);
+        // Several buckets start at one micro-batch if some have none: the last one holds it.
+        let next_bucket = buckets.partition_point(|b| b.first_step <= step);
+        let found = next_bucket.checked_sub(1).and_then(|index| Some((index, buckets.get(index)?)));
+        let missing = || Error::internal("no bucket has the micro-batch");
+        let (bucket_index, bucket) = found.ok_or_else(missing)?;
+        Ok(BucketStep { bucket_index, bucket, step: step - bucket.first_step })
+    }
+
+    /// Counts the records of an epoch of a plan by shape.
+    pub(super) fn counts_by_shape(&self, epoch: u64) -> Counts {
+        let all = self.full_steps(epoch);
+        let mut counts = Counts {
+            records: self.lengths.records(),
+            delivered: 0,
+            repeated: 0,
+            filler_rows: 0,
+            dropped: 0,
+            oversize: self.oversize,
+        };
+        let last = self.options.last;
+        for bucket in self.buckets(epoch) {
+            let missing = if bucket.tail > 0 { bucket.per_batch - bucket.tail } else { 0 };
+            counts.delivered += bucket.records;
+            match last {
+                Last::Short => {}
+                Last::Drop => counts.dropped += bucket.tail,
+                Last::Pad => counts.filler_rows += missing,
+                Last::Wrap => counts.repeated += missing,
             }
         }
+        // The micro-batches that do not fill a step, or that the last step lacks. There are none in an empty epoch.
+        let slots = self.steps() * self.micro_batches;
+        for number in slots.min(all)..slots.max(all) {
+            let Ok(found) = self.micro_batch_of_bucket(epoch, number % all) else { break };
+            match last {
+                Last::Short => {}
+                Last::Drop => counts.dropped += found.bucket.per_batch,
+                Last::Pad => counts.filler_rows += found.bucket.per_batch,
+                Last::Wrap => counts.repeated += found.bucket.per_batch,
+            }
+        }
+        counts.delivered = counts.delivered - counts.dropped + counts.repeated;
+        counts
+    }
+
+    fn no_such_step(&self, at: Position) -> Error {
+        let what = format!("there is no step {} in an epoch of {} steps", at.step, self.steps());
+        Error::new(ErrorKind::OutOfRange, what)
     }
 
     /// Returns the positions that micro-batch `index` takes in the order of the bucket, and its number of filler rows.
@@ -110,10 +181,15 @@ impl<L: Lengths> BatchPlan<L> {
     /// Returns whether the numbers of an order are record ordinals. Otherwise they are ranks, which exclude records
     /// over the budget. A full shuffle uses ranks, as it does not depend on the stored order.
     fn in_record_order(&self) -> bool {
-        !matches!(self.options.bucket, BucketBy::Length(_)) && self.options.shuffle != Shuffle::Full
+        !matches!(self.options.bucket, BucketBy::Length(_) | BucketBy::Shape)
+            && self.options.shuffle != Shuffle::Full
     }
 
     fn record_of(&self, bucket: &Bucket, number: u64) -> Result<u64> {
+        if let Some(order) = &self.by_shape {
+            let found = order.record_at(bucket.start + number);
+            return found.ok_or_else(|| Error::internal("no record has this position"));
+        }
         if self.in_record_order() { Ok(number) } else { self.lengths.record_at(bucket.start + number) }
     }
 
@@ -141,7 +217,7 @@ impl<L: Lengths> BatchPlan<L> {
         let (epoch, n) = (self.epoch(epoch), self.full_steps(epoch));
         let order = match (&self.options.bucket, self.options.shuffle) {
             (_, Shuffle::None) => Order::natural(),
-            (BucketBy::Length(_), _) => Order::of_steps(epoch, n),
+            (BucketBy::Length(_) | BucketBy::Shape, _) => Order::of_steps(epoch, n),
             (BucketBy::Windows { steps }, _) => Order::of_steps_in_windows(epoch, n, *steps),
             // The records are already shuffled.
             (BucketBy::None, _) => Order::natural(),

@@ -133,7 +133,7 @@ impl ImageRows<'_> {
                     Some(first) => {
                         self.size_of(first).map(|size| (size.height as usize, size.width as usize))
                     }
-                    None => Ok((0, 0)),
+                    None => Ok(self.shape.map_or((0, 0), |s| (s.height as usize, s.width as usize))),
                 }
             }
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 pub(super) use self::decoded::{DecodeScratch, check_build};
 use super::options::ImageBatchOptions;
 use super::pool::Pool;
+use crate::batch::ImageShape;
 use crate::{Record, RecordSource};
 
 /// The images of a batch.
@@ -19,6 +20,8 @@ pub(super) struct ImageRows<'a> {
     pub(super) source: &'a dyn RecordSource,
     pub(super) records: &'a [Record],
     pub(super) rows: usize,
+    /// The shape of all images, if the batch has a bucket by shape.
+    pub(super) shape: Option<ImageShape>,
     /// Index of the field of encoded images or masks. Where it is null, pixels are 0.
     pub(super) field_index: usize,
     /// Samples per pixel, if images are raw samples.
