@@ -80,6 +80,9 @@ impl ConversionCommand<'_> {
         options: &RunOptions,
     ) -> Result<Ending> {
         print::out(&summary::plan(plan))?;
+        if let Some(buckets) = job.buckets()? {
+            print::out(&summary::buckets(&buckets))?;
+        }
         if self.out.is_some()
             && let Err(error) = self.check_inputs(options).and_then(|()| job.check_start(options))
         {

@@ -21,6 +21,7 @@ use crate::source::file_list::{FileList, not_in_list};
 use crate::source::opened::OpenedFile;
 use crate::source::source_file::SourceFile;
 use crate::source::splits::Splits;
+use crate::transform::image::BucketCounts;
 
 /// A planned conversion: its sources are listed and divided into units, but nothing is written yet. `C` is what only one
 /// kind of conversion has.
@@ -107,6 +108,15 @@ impl<C: Conversion> Job<C> {
     /// Returns what a run would do.
     pub fn summary(&self) -> PlanSummary {
         self.summary.clone()
+    }
+
+    /// Counts the images of all aspect-ratio buckets, by reading their headers. `None` without buckets.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file cannot be read.
+    pub fn buckets(&self) -> Result<Option<BucketCounts>> {
+        C::buckets(self)
     }
 
     /// Returns the file with this ordinal.
@@ -218,6 +228,12 @@ pub trait Conversion: Sized + Send + Sync {
     /// Returns the stages that the records of a unit pass through before they are written. `work` is a folder for
     /// temporary files.
     fn stages(job: &Job<Self>, work: &Path) -> Stages;
+
+    /// Counts the images of all buckets. `None` if there are none.
+    fn buckets(job: &Job<Self>) -> Result<Option<BucketCounts>> {
+        let _ = job;
+        Ok(None)
+    }
 
     /// Predicts a run from a sample of about `items` items, which `sample` converts.
     fn predict(job: &Job<Self>, items: u64, sample: SampleRun<'_, Self>, stop: &Stop) -> Result<Prediction>;

@@ -26,6 +26,7 @@ use crate::source::source_file::SourceFile;
 use crate::source::split_by::SplitBy;
 use crate::source::warning::Warning;
 use crate::storage::{NewFile, hex};
+use crate::transform::image::BucketCounts;
 
 /// Summary of a planned run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -65,6 +66,9 @@ pub struct PlanSummary {
     pub main_image: Option<String>,
     /// Columns of Parquet files with images that are left out.
     pub left_out: Vec<String>,
+    /// The images of each bucket, if they were counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buckets: Option<BucketCounts>,
     /// Whether duplicates are searched for and left out.
     pub dedup: bool,
     /// The datasets whose items are left out.

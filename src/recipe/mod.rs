@@ -203,6 +203,7 @@ mod tests {
         ("max_pixels", "1000"),
         ("max_reference_bytes", "2MiB"),
         ("messages_field", "chat"),
+        ("min_bucket", "3"),
         ("min_pixels", "10"),
         ("min_size", "4"),
         ("normalize", "nfkc"),

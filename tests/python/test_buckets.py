@@ -4,8 +4,12 @@ import io
 import json
 import math
 import random
+import tarfile
+import zipfile
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -97,3 +101,83 @@ def test_buckets_exclude_other_sizes(dsconvert, tmp_path):
     dsconvert(
         "images", tmp_path / "in", "--out", tmp_path / "two", "--like", tmp_path / "one", "--buckets", "32x32", "--resize", "none"
     )
+
+
+def test_small_buckets_are_left_out_before_the_run(dsconvert, protobuf, tmp_path):
+    upright = sources(tmp_path / "in")
+    options = ["--buckets", "area:256x256,step:32,max-ratio:2.5", "--min-bucket", "4"]
+    # Brute force: the bucket with the fewest images is left out, and its images are moved, until all have enough.
+    sizes = [size for size, _ in upright.values()]
+
+    def images_of(buckets):
+        chosen = [(nearest(*size, buckets), size) for size in sizes]
+        return {b: sum(c == b and s[0] >= b[0] and s[1] >= b[1] for c, s in chosen) for b in buckets}
+
+    buckets, counts = AREA, images_of(AREA)
+    while min(counts.values()) < 4:
+        least = min(counts, key=lambda bucket: (counts[bucket], bucket))
+        buckets = [bucket for bucket in buckets if bucket != least]
+        counts = images_of(buckets)
+    assert 1 < len(buckets) < len(AREA)
+
+    ran = dsconvert("images", tmp_path / "in", "--dry-run", *options)
+    for (width, height), count in counts.items():
+        assert f"  {f'{width}x{height}':<11} {count} (" in ran.stdout, ran.stdout
+    assert f"{len(AREA) - len(buckets)} buckets with too few images left out" in ran.stdout
+    ran = dsconvert("images", tmp_path / "in", "--out", tmp_path / "one", *options, "--threads", "1")
+    assert f"buckets: {len(AREA) - len(buckets)} buckets with too few images left out" in ran.stdout
+    dataset = Dataset(tmp_path / "one", protobuf)
+    found = [(record["width"], record["height"]) for record in dataset.all_records().values()]
+    assert {bucket: found.count(bucket) for bucket in buckets} == counts and len(found) == sum(counts.values())
+    stored = dataset.manifest["options"]["image"]
+    assert stored["min_bucket"] == 4
+    assert stored["buckets"] == "area:256x256,step:32,max-ratio:2.5=" + ",".join(f"{w}x{h}" for w, h in buckets)
+
+    # The same dataset in parts, with more threads, and again from its own recipe.
+    dsconvert("plan", "images", tmp_path / "in", "--out", tmp_path / "parts", *options, "--unit-bytes", "300KiB")
+    for part in (2, 1, 3):
+        dsconvert("run", tmp_path / "parts", "--part", f"{part}/3")
+    dsconvert("merge", tmp_path / "parts")
+    parts = Dataset(tmp_path / "parts", protobuf)
+    assert parts.manifest["plan"]["units"] > 3
+    assert parts.all_records() == dataset.all_records()
+    dsconvert("images", tmp_path / "in", "--out", tmp_path / "like", "--like", tmp_path / "one", "--threads", "3")
+    dsconvert("images", tmp_path / "in", "--out", tmp_path / "one", *options, "--resume")
+    like = Dataset(tmp_path / "like", protobuf)
+    assert like.manifest["fingerprint"] == dataset.manifest["fingerprint"]
+    assert like.all_records() == dataset.all_records()
+
+
+def test_headers_of_all_kinds_of_sources_are_counted(dsconvert, protobuf, tmp_path):
+    upright = sources(tmp_path / "in")
+    (tmp_path / "in/broken.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (tmp_path / "in/notes.txt").write_bytes(b"no image")
+    with tarfile.open(tmp_path / "in.tar", "w") as tar, zipfile.ZipFile(tmp_path / "in.zip", "w") as archive:
+        for name in sorted([*upright, "broken.png"]):
+            tar.add(tmp_path / "in" / name, name)
+            archive.write(tmp_path / "in" / name, name)
+    images = [{"bytes": (tmp_path / "in" / name).read_bytes(), "path": None} for name in [*upright, "broken.png"]]
+    pq.write_table(pa.table({"image": images}), tmp_path / "in.parquet")
+    (tmp_path / "list").write_text("\n".join([*upright, "broken.png"]))
+    options = ["--buckets", "area:256x256,step:32,max-ratio:2.5", "--min-bucket", "4", "--dry-run"]
+
+    def counted(*sources):
+        text = dsconvert("images", *sources, *options).stdout
+        return text[text.index("buckets ") :]
+
+    expected = counted(tmp_path / "in", "--sidecar", "none")
+    assert "1 image is without a readable header" in expected
+    for source in ("in.tar", "in.zip", "in.parquet"):
+        assert counted(tmp_path / source) == expected, source
+    assert counted(tmp_path / "in", "--files-from", tmp_path / "list") == expected
+
+
+def test_the_minimum_of_a_bucket_needs_buckets(dsconvert, tmp_path):
+    (tmp_path / "in").mkdir()
+    Image.new("RGB", (64, 64)).save(tmp_path / "in/a.png")
+    error = dsconvert("images", tmp_path / "in", "--out", tmp_path / "out", "--min-bucket", "2", status=2).stderr
+    assert "--buckets" in error
+    error = dsconvert(
+        "images", tmp_path / "in", "--out", tmp_path / "out", "--buckets", "8x8", "--min-bucket", "0", status=2
+    ).stderr
+    assert "--min-bucket must be at least 1" in error

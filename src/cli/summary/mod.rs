@@ -4,7 +4,7 @@ mod plan;
 mod prediction;
 mod run;
 
-pub(super) use plan::{late_warnings, plan, stored, warnings};
+pub(super) use plan::{buckets, late_warnings, plan, stored, warnings};
 pub(super) use prediction::prediction;
 pub(super) use run::{merged, next_step, report, times};
 

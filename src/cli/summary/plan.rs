@@ -10,6 +10,7 @@ use crate::numbers::plural;
 use crate::pipeline::{PlanSummary, RunOutcome, Warning};
 use crate::printable::{printable, printable_path, shell_word};
 use crate::source::labels::converted_classes_of_one_split;
+use crate::transform::image::{BucketCount, BucketCounts};
 
 /// Formats the plan of a dry run.
 pub(in crate::cli) fn plan(plan: &PlanSummary) -> String {
@@ -50,6 +51,53 @@ pub(in crate::cli) fn plan(plan: &PlanSummary) -> String {
         lines.add(format!("skipped  {}: {}", plural(plan.skipped.count(), "file"), plan.skipped));
     }
     lines.0
+}
+
+/// Formats the number of images of each bucket.
+pub(in crate::cli) fn buckets(counts: &BucketCounts) -> String {
+    let mut lines = Lines::default();
+    let BucketCounts { buckets, smaller, filtered, unreadable, left_out, .. } = counts;
+    let all: u64 = buckets.iter().map(|bucket| bucket.images).sum();
+    let used = buckets.iter().filter(|bucket| bucket.images > 0);
+    lines.add(format!(
+        "buckets  {} of {} have images, {} by their headers",
+        used.clone().count(),
+        buckets.len() + left_out.len(),
+        plural(all, "image")
+    ));
+    for BucketCount { width, height, images } in used {
+        let share = 100.0 * *images as f64 / all.max(1) as f64;
+        lines.add(format!("  {:<11} {} ({share:.1}%)", format!("{width}x{height}"), HumanCount(*images)));
+    }
+    if let Some(text) = buckets_left_out(counts) {
+        lines.add(format!("  {text}"));
+    }
+    let others = [
+        (*smaller, "smaller than their bucket, and left out"),
+        (*filtered, "left out by other options"),
+        (*unreadable, "without a readable header"),
+    ];
+    for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
+        let verb = if count == 1 { "image is" } else { "images are" };
+        lines.add(format!("  {} {verb} {what}", HumanCount(count)));
+    }
+    lines.0
+}
+
+/// Formats the buckets that have too few images, and what became of these; `None` if there are none.
+pub(super) fn buckets_left_out(counts: &BucketCounts) -> Option<String> {
+    let BucketCounts { left_out, moved, .. } = counts;
+    let number = left_out.len() as u64;
+    let images: u64 = left_out.iter().map(|bucket| bucket.images).sum();
+    let text = || {
+        format!(
+            "{} with too few images left out ({}); {} moved to others",
+            plural(number, "bucket"),
+            plural(images, "image"),
+            HumanCount(*moved)
+        )
+    };
+    (number > 0).then(text)
 }
 
 /// Formats the number and the names of classes.

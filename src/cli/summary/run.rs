@@ -36,6 +36,9 @@ pub(in crate::cli) fn report(
     if let Some(images) = images(plan) {
         lines.add(format!("  images: {images}"));
     }
+    if let Some(buckets) = plan.buckets.as_ref().and_then(super::plan::buckets_left_out) {
+        lines.add(format!("  buckets: {buckets}"));
+    }
     if let Some(fields) = fields(plan) {
         lines.add(format!("  fields: {fields}"));
     }

@@ -534,7 +534,7 @@ impl ImagesJob {
     }
 
     /// Returns the image of a sample and its fields; `None` if it has neither. Counts members that are left out.
-    fn image_item(
+    pub(super) fn image_item(
         &self,
         origin: &str,
         sample: Sample,

@@ -44,7 +44,7 @@ use crate::source::opened::OpenedFile;
 use crate::source::source_file::SourceFile;
 use crate::source::warning::Warning;
 use crate::source::{begins_as_any_image, braces};
-use crate::transform::image::{ImageTransform, has_image_extension};
+use crate::transform::image::{BucketCounts, ImageTransform, has_image_extension};
 
 /// Maximum number of files per unit. With [`UNIT_BYTES`], a unit takes seconds for thumbnails and minutes for camera
 /// files.
@@ -205,7 +205,7 @@ impl Conversion for ImageConversion {
             summary.items = Some(files.iter().filter(|file| file.of_field.is_none()).count() as u64);
         }
         let named_splits = conversion.folders.splits.clone();
-        let job = Job::new(header, files, units, named_splits, summary, conversion);
+        let mut job = Job::new(header, files, units, named_splits, summary, conversion);
         job.check_sample_keys()?;
         let is_part = |file: &SourceFile| file.member.is_some() || job.is_container(file);
         if job.summary.dedup && job.files.iter().any(|file| is_part(&file)) {
@@ -213,6 +213,7 @@ impl Conversion for ImageConversion {
                 "`dedup` compares whole files, not the contents of tar, Parquet, Arrow or zip files";
             return Err(Error::usage(message).help("leave out `dedup`, or unpack the files"));
         }
+        job.decide_buckets()?;
         Ok(job)
     }
 
@@ -272,6 +273,10 @@ impl Conversion for ImageConversion {
 
     fn stages(job: &ImagesJob, work: &Path) -> Stages {
         output_stages(&job.header.output, work)
+    }
+
+    fn buckets(job: &ImagesJob) -> Result<Option<BucketCounts>> {
+        job.bucket_counts()
     }
 
     fn predict(job: &ImagesJob, items: u64, sample: SampleRun<'_, Self>, stop: &Stop) -> Result<Prediction> {

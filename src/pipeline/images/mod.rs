@@ -4,6 +4,7 @@
 //! sources ─▶ files (find) ─▶ units (job) ─▶ tasks (feed) ─▶ records (convert)
 //! ```
 
+mod bucket_sizes;
 mod companions;
 mod convert;
 mod feed;

@@ -29,6 +29,8 @@ pub struct Buckets {
     rule: BucketRule,
     /// In ascending order of width, then height. At least one, none of them twice.
     sizes: Vec<Size>,
+    /// Whether some sizes of the rule are left out.
+    is_reduced: bool,
 }
 
 /// The rule that lists the sizes.
@@ -43,7 +45,6 @@ enum BucketRule {
 }
 
 impl Buckets {
-    #[cfg(test)]
     /// Returns the sizes, in ascending order of width, then height.
     pub(super) fn sizes(&self) -> &[Size] {
         &self.sizes
@@ -62,6 +63,19 @@ impl Buckets {
         };
         // There is always one.
         best.copied().unwrap_or(source)
+    }
+
+    /// Returns the same buckets without `size`.
+    pub(super) fn without(&self, size: Size) -> Self {
+        let others = |sizes: &[Size]| sizes.iter().copied().filter(|other| *other != size).collect();
+        match &self.rule {
+            BucketRule::Listed(listed) => Self {
+                rule: BucketRule::Listed(others(listed)),
+                sizes: others(&self.sizes),
+                is_reduced: false,
+            },
+            rule => Self { rule: rule.clone(), sizes: others(&self.sizes), is_reduced: true },
+        }
     }
 
     /// Returns the size of an image of `source` size when it covers `bucket`.
@@ -233,6 +247,7 @@ impl FromStr for Buckets {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
+        let (text, kept) = text.split_once('=').map_or((text, None), |(rule, kept)| (rule, Some(kept)));
         let rule = parse(text).ok_or_else(|| {
             not_accepted(
                 "buckets",
@@ -250,16 +265,31 @@ impl FromStr for Buckets {
             );
             return Err(Error::usage(what).help("raise max"));
         }
-        Ok(Self { sizes: rule.sizes()?, rule })
+        let sizes = rule.sizes()?;
+        let Some(kept) = kept else { return Ok(Self { rule, sizes, is_reduced: false }) };
+        let listed =
+            kept.split(',').map(size).collect::<Option<Vec<_>>>().ok_or_else(|| {
+                not_accepted("list of buckets", kept, "WxH,WxH,…, sizes of the rule before it")
+            })?;
+        let found: Vec<Size> = sizes.into_iter().filter(|size| listed.contains(size)).collect();
+        if found.len() < listed.len() || matches!(rule, BucketRule::Listed(_)) {
+            return Err(Error::usage(format!(
+                "in the buckets \"{text}={kept}\", the list is not a part of the rule's sizes"
+            ))
+            .help("list some of the sizes that area or kohya makes, each once"));
+        }
+        Ok(Self { rule, sizes: found, is_reduced: true })
     }
+}
+
+/// Parses the size of a bucket.
+fn size(text: &str) -> Option<Size> {
+    let (width, height) = dimensions(text)?;
+    (width.max(height) <= MAX_SIDE).then(|| Size::new(width, height))
 }
 
 /// Parses a rule. Each parameter may be given once, in any order.
 fn parse(text: &str) -> Option<BucketRule> {
-    let size = |text: &str| {
-        let (width, height) = dimensions(text)?;
-        (width.max(height) <= MAX_SIDE).then(|| Size::new(width, height))
-    };
     let side = |text: &str| positive::<u32>(text).filter(|side| *side <= MAX_SIDE);
     let Some((name, rest)) = text.split_once(':') else {
         return text.split(',').map(size).collect::<Option<Vec<_>>>().map(BucketRule::Listed);
@@ -294,11 +324,18 @@ fn parse(text: &str) -> Option<BucketRule> {
     }
 }
 
+fn text(size: &Size) -> String {
+    format!("{}x{}", size.width, size.height)
+}
+
+fn listed(sizes: &[Size]) -> String {
+    sizes.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
 impl fmt::Display for BucketRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |size: &Size| format!("{}x{}", size.width, size.height);
         match self {
-            BucketRule::Listed(sizes) => f.write_str(&sizes.iter().map(text).collect::<Vec<_>>().join(",")),
+            BucketRule::Listed(sizes) => f.write_str(&listed(sizes)),
             BucketRule::Area { area, step, max_ratio } => {
                 write!(f, "area:{},step:{step},max-ratio:{max_ratio}", text(area))
             }
@@ -311,7 +348,8 @@ impl fmt::Display for BucketRule {
 
 impl fmt::Display for Buckets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.rule.fmt(f)
+        self.rule.fmt(f)?;
+        if self.is_reduced { write!(f, "={}", listed(&self.sizes)) } else { Ok(()) }
     }
 }
 

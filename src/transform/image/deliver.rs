@@ -35,6 +35,7 @@ impl ImageTransform {
             baseline: false,
             restart_interval: None,
             keep_metadata: false,
+            min_bucket: None,
             min_size: None,
             max_aspect: None,
             min_pixels: None,

@@ -29,6 +29,7 @@
 //! ```
 
 mod boxes;
+mod bucket_counts;
 mod buckets;
 mod colors;
 mod container;
@@ -59,6 +60,7 @@ mod transform;
 
 pub use crate::decode::{ImageType, has_image_extension, has_signature, is_unreadable_photo, sniff};
 pub use boxes::{BoxUnits, PlacedBoxes};
+pub use bucket_counts::{BucketCount, BucketCounts, ImageSizes};
 pub use buckets::Buckets;
 pub use deliver::DeliveredPixels;
 pub use encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};

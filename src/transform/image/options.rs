@@ -42,6 +42,13 @@ options! {
             [serde(skip_serializing_if = "Option::is_none")]
             buckets: Option<Buckets> = None, "BUCKETS";
 
+            /// Leave out buckets with fewer images, whose images then have the nearest other bucket
+            ///
+            /// A run reads the headers of all images before it starts. Without this option, buckets of any size stay, and give
+            /// short batches.
+            [serde(skip_serializing_if = "Option::is_none")]
+            min_bucket: Option<u32> = None, "N", requires = Some("buckets");
+
             /// Color channels of the output
             [] color: Color = Color::default(), "COLOR";
 
@@ -103,6 +110,12 @@ impl ImageOptions {
                 false => format!("`max_aspect {aspect}` is no limit"),
             };
             return Err(Error::usage(what).help("give a number of 1 or more, or leave it out"));
+        }
+        if self.min_bucket == Some(0) {
+            return Err(Error::usage("`min_bucket` must be at least 1"));
+        }
+        if self.min_bucket.is_some() && self.buckets.is_none() {
+            return Err(Error::usage("`min_bucket` applies only with `buckets`"));
         }
         if self.buckets.is_some() {
             let given = [
@@ -196,6 +209,11 @@ mod tests {
             definitions.iter().find(|d| d.name == option).unwrap().set(&mut options, text).unwrap();
             assert!(refused(options).contains(&format!("`buckets` and `{option}` exclude each other")));
         }
+        let min_bucket = |buckets: &str, min_bucket| {
+            refused(ImageOptions { buckets: buckets.parse().ok(), min_bucket, ..ImageOptions::default() })
+        };
+        assert!(min_bucket("8x8", Some(0)).contains("`min_bucket` must be at least 1"));
+        assert!(min_bucket("", Some(3)).contains("`min_bucket` applies only with `buckets`"));
         let webp = Encode::Webp { quality: 90 };
         let buckets = "8x8,20000x8".parse().ok();
         assert!(

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::bucket_counts::{self, BucketCounts, ImageSizes};
 use super::buckets::{Buckets, is_smaller};
 use super::container::jpeg;
 use super::encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
@@ -79,6 +80,29 @@ impl ImageTransform {
                 },
             })
         })
+    }
+
+    /// Counts images of these upright `sizes` per bucket. `None` without buckets.
+    pub fn count_buckets(&self, sizes: &ImageSizes) -> Option<BucketCounts> {
+        Some(self.counted(sizes, 0)?.1)
+    }
+
+    /// Leaves out buckets with fewer than [`ImageOptions::min_bucket`] images of these upright `sizes`, and returns the
+    /// counts of the others. `None` without buckets.
+    pub fn leave_out_buckets(&mut self, sizes: &ImageSizes) -> Option<BucketCounts> {
+        let (buckets, counts) = self.counted(sizes, self.options.min_bucket.unwrap_or(0).into())?;
+        self.options.buckets = Some(buckets);
+        Some(counts)
+    }
+
+    fn counted(&self, sizes: &ImageSizes, least: u64) -> Option<(Buckets, BucketCounts)> {
+        let buckets = self.options.buckets.clone()?;
+        let all = sizes.iter().map(|(&(width, height), &images)| (Size::new(width, height), images));
+        let (filtered, kept): (Vec<_>, Vec<_>) =
+            all.partition(|(size, _)| self.filtered_alone(*size).is_some());
+        let (buckets, counts) = bucket_counts::count(buckets, kept.into_iter(), self.options.enlarge, least);
+        let filtered = filtered.into_iter().map(|(_, images)| images).sum();
+        Some((buckets, BucketCounts { filtered, ..counts }))
     }
 
     /// Converts the image file `source`. The same bytes and options always give the same outcome. A panic, for example
@@ -492,8 +516,16 @@ impl ImageTransform {
     }
 
     fn filtered(&self, size: Size) -> Option<Filtered> {
-        let ImageOptions { min_size, max_aspect, min_pixels, enlarge, .. } = self.options;
-        let is_below_bucket = |buckets: &Buckets| !enlarge && is_smaller(size, buckets.choose(size));
+        let is_below_bucket =
+            |buckets: &Buckets| !self.options.enlarge && is_smaller(size, buckets.choose(size));
+        self.filtered_alone(size).or_else(|| {
+            self.options.buckets.as_ref().is_some_and(is_below_bucket).then_some(Filtered::Buckets)
+        })
+    }
+
+    /// Returns why the options leave out an image of `size`, whatever its bucket.
+    fn filtered_alone(&self, size: Size) -> Option<Filtered> {
+        let ImageOptions { min_size, max_aspect, min_pixels, .. } = self.options;
         if min_size.is_some_and(|limit| size.shorter() < limit) {
             Some(Filtered::MinSize)
         } else if max_aspect.is_some_and(|limit| f64::from(size.longer()) > limit * f64::from(size.shorter()))
@@ -501,8 +533,6 @@ impl ImageTransform {
             Some(Filtered::MaxAspect)
         } else if min_pixels.is_some_and(|limit| size.pixels() < limit) {
             Some(Filtered::MinPixels)
-        } else if self.options.buckets.as_ref().is_some_and(is_below_bucket) {
-            Some(Filtered::Buckets)
         } else {
             None
         }

@@ -29,6 +29,8 @@ fn texts_survive_a_round_trip() {
         "area:768x512,step:8,max-ratio:1.5",
         "kohya:512x512,step:64,min:256,max:1024",
         "1024x1024,832x1216,1216x832",
+        "area:1024x1024,step:64,max-ratio:2=704x1408,1024x1024",
+        "kohya:512x512,step:64,min:256,max:1024=512x512",
     ] {
         assert_eq!(buckets(text).to_string(), text);
     }
@@ -58,6 +60,10 @@ fn invalid_buckets_are_refused() {
         ("area:32x32", "less area than a square of one step"),
         ("area:4096x4096,step:1", "more than 1024 sizes"),
         ("kohya:4096x4096,step:1,max:65536", "more than 1024 sizes"),
+        ("area:1024x1024=512x512", "not a part of the rule's sizes"),
+        ("area:1024x1024=1024x1024,1024x1024", "not a part of the rule's sizes"),
+        ("8x8,9x9=9x9", "not a part of the rule's sizes"),
+        ("area:1024x1024=", "expected WxH,WxH,…"),
         ("kohya:1024x1024,max:512", "max is below a side of the area"),
         ("kohya:128x128,min:512,max:256", "max is below min"),
     ] {
@@ -186,6 +192,47 @@ fn images_smaller_than_their_bucket_are_filtered_unless_they_may_be_enlarged() {
         code(&png(1, 3000), &[buckets, ("enlarge", "true"), ("max_pixels", "1000000")]),
         RejectCode::TooLarge
     );
+}
+
+#[test]
+fn buckets_with_too_few_images_are_left_out_one_by_one() {
+    let sizes: ImageSizes =
+        [((100, 100), 5), ((150, 100), 2), ((100, 150), 1), ((400, 100), 1), ((30, 30), 7), ((20, 4), 9)]
+            .into();
+    let decided = |texts: &[(&str, &str)]| {
+        let texts = [&[("buckets", "50x50,60x40,40x60,80x20")][..], texts].concat();
+        let mut transform = ImageTransform::new(options(&texts)).unwrap();
+        let before = transform.count_buckets(&sizes).unwrap();
+        let counts = transform.leave_out_buckets(&sizes).unwrap();
+        let left = transform.options().buckets.as_ref().unwrap().to_string();
+        (before, counts, left)
+    };
+    let shown = |counts: &BucketCounts| {
+        let of = |all: &[BucketCount]| {
+            all.iter().map(|b| format!("{}x{}:{}", b.width, b.height, b.images)).collect::<Vec<_>>().join(" ")
+        };
+        (of(&counts.buckets), of(&counts.left_out), counts.moved, counts.smaller, counts.filtered)
+    };
+    let (before, counts, left) = decided(&[]);
+    let all = ("40x60:1 50x50:5 60x40:2 80x20:1".to_owned(), String::new(), 0, 16, 0);
+    assert_eq!((shown(&before), shown(&counts)), (all.clone(), all));
+    assert_eq!(left, "50x50,60x40,40x60,80x20");
+    // First 40x60, whose image joins 50x50; then 80x20, whose image joins 60x40, which then has enough.
+    let (before, counts, left) = decided(&[("min_bucket", "3")]);
+    assert!(before.left_out.is_empty());
+    assert_eq!(shown(&counts), ("50x50:6 60x40:3".to_owned(), "40x60:1 80x20:1".to_owned(), 2, 16, 0));
+    assert_eq!(left, "50x50,60x40");
+    // One bucket stays, however few images it has.
+    let (_, counts, left) = decided(&[("min_bucket", "100"), ("min_size", "31")]);
+    assert_eq!((counts.buckets.len(), counts.filtered), (1, 16));
+    assert_eq!(left, "50x50");
+    let (_, counts, _) = decided(&[("enlarge", "true"), ("min_bucket", "4")]);
+    assert_eq!(shown(&counts), ("50x50:15 80x20:10".to_owned(), "40x60:1 60x40:2".to_owned(), 3, 0, 0));
+    let texts = [("buckets", "area:64x64,step:16"), ("min_bucket", "6")];
+    let mut of_area = ImageTransform::new(options(&texts)).unwrap();
+    of_area.leave_out_buckets(&sizes).unwrap();
+    let left = of_area.options().buckets.as_ref().unwrap().to_string();
+    assert_eq!(left, "area:64x64,step:16,max-ratio:2=64x64");
 }
 
 #[test]
