@@ -63,6 +63,7 @@ fn feature(ty: FieldType, schema: &Schema) -> String {
         FieldType::Flags => "sequence: int8".to_owned(),
         FieldType::Boxes => "sequence:\n      sequence: float32".to_owned(),
         FieldType::BoxInts => "sequence: int64".to_owned(),
+        FieldType::Int32Pair => "sequence: int32".to_owned(),
         FieldType::Label | FieldType::BoxLabels => {
             let names = schema.class_names.iter().enumerate();
             let names = names.map(|(label, name)| format!("\n          '{label}': {}", quoted(name)));

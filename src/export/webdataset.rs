@@ -13,7 +13,7 @@ use crate::decode::sniff;
 use crate::error::{Error, Result};
 use crate::manifest::FileEntry;
 use crate::reader::Record;
-use crate::sample::{Value, box_numbers, boxes};
+use crate::sample::{Value, box_numbers, boxes, pair};
 use crate::schema::{FieldType, INPUT_IDS, IdWidth, LABEL, Schema};
 use crate::storage::NewFile;
 
@@ -193,6 +193,7 @@ fn json_of(ty: FieldType, value: &Value) -> Result<Json> {
             boxes(list).map(|one| json!(one.map(shortest))).collect()
         }
         Value::Bytes(list) if ty.is_per_box() => box_numbers(list).collect(),
+        Value::Bytes(bytes) if ty == FieldType::Int32Pair => json!(pair(bytes)),
         Value::Bytes(_) | Value::Ids(_) => {
             return Err(Error::internal("binary values are members of their own"));
         }

@@ -362,6 +362,6 @@ mod tests {
                 count += 1;
             }
         }
-        assert_eq!(count, 28);
+        assert_eq!(count, 32);
     }
 }

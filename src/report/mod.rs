@@ -21,10 +21,10 @@ mod thumbnail;
 mod vocabulary;
 
 pub use escape::escape;
-pub(crate) use gather::LabelCounts;
+pub(crate) use gather::{BucketShare, LabelCounts};
 pub use gather::{
-    ClassCounts, Classes, Curves, DatasetReport, DecodedSample, ImageStats, RejectExamples, ReportOptions,
-    ShownToken, SplitReport, TextStats, Thumbnail, TokenCount, TrainedStats,
+    BucketShares, ClassCounts, Classes, Curves, DatasetReport, DecodedSample, ImageStats, RejectExamples,
+    ReportOptions, ShownToken, SplitReport, TextStats, Thumbnail, TokenCount, TrainedStats,
 };
 pub use histogram::{Bin, Histogram};
 pub use page::{page_html, summary_html};

@@ -291,13 +291,18 @@ const PLANES: Case = Case {
 
 #[test]
 fn golden_planes_are_read_and_still_written() {
-    let digest_path = golden().join("v3/planes-digest.json");
+    check_case(&PLANES);
+}
+
+/// Checks the golden datasets of a case that only the newest version has.
+fn check_case(case: &Case) {
+    let digest_path = golden().join("v3").join(format!("{}-digest.json", case.name));
     let dir = tempfile::tempdir().unwrap();
     for format in FORMATS {
-        let path = golden().join("v3").join(format!("planes-{format}"));
+        let path = golden().join("v3").join(format!("{}-{format}", case.name));
         if std::env::var_os("DSCONVERT_WRITE_GOLDEN").is_some() {
             if !path.exists() {
-                convert(&PLANES, format, &path);
+                convert(case, format, &path);
             }
             if !digest_path.exists() {
                 let digest = serde_json::to_string_pretty(&digest(&path)).unwrap();
@@ -309,7 +314,7 @@ fn golden_planes_are_read_and_still_written() {
         let report = verify(&Dataset::open(&path).unwrap(), &VerifyOptions::default());
         assert!(report.is_ok() && report.unlisted.is_empty(), "{format}: {:?}", report.problems);
         let out = dir.path().join(format);
-        convert(&PLANES, format, &out);
+        convert(case, format, &out);
         let (then, now) = (files(&path), files(&out));
         assert_eq!(then.keys().collect::<Vec<_>>(), now.keys().collect::<Vec<_>>());
         assert_eq!(digest(&out), expected, "{format}");
@@ -319,4 +324,17 @@ fn golden_planes_are_read_and_still_written() {
         }
         assert_same_manifest(&then["manifest.json"], &now["manifest.json"]);
     }
+}
+
+/// Images in aspect-ratio buckets, with their sizes, in every format.
+const BUCKETS: Case = Case {
+    name: "buckets",
+    kind: "images",
+    source: "photos",
+    options: "--buckets 48x32,32x48,40x40 --enlarge --encode raw --shard-records 2 --max-rejects 50%",
+};
+
+#[test]
+fn golden_buckets_are_read_and_still_written() {
+    check_case(&BUCKETS);
 }

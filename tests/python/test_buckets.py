@@ -7,16 +7,21 @@ import random
 import tarfile
 import zipfile
 
+import datasets
+import duckdb
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from google.protobuf import proto
 from PIL import Image
 
-from dataset import Dataset
+from dataset import FORMATS, Dataset
 from image_samples import picture
 
 AREA = [(256, 256), (288, 224), (320, 192), (352, 160), (384, 160)]
+FIELDS = ["original_size", "resized_size", "crop_top_left", "target_size"]
 AREA = sorted({size for width, height in AREA for size in ((width, height), (height, width))})
 
 
@@ -76,7 +81,7 @@ def test_images_have_the_size_of_the_nearest_bucket(enlarge, dsconvert, protobuf
         difference = np.abs(ours - theirs)
         # An image is resized before it is turned.
         assert difference.mean() < 1 if is_turned else difference.max() <= 2, name
-    counts = dataset.manifest["counts"]
+    counts = dataset.manifest["splits"]["train"]
     assert counts["filtered"] == filtered and len(records) == len(upright) - filtered
     assert (filtered > 0) != enlarge
     listed = tmp_path / "out/filtered.jsonl"
@@ -93,7 +98,7 @@ def test_buckets_exclude_other_sizes(dsconvert, tmp_path):
 
     for option, value in [("--resize", "shorter:8"), ("--crop", "center:8x8"), ("--pad", "80x80")]:
         error = refused("--buckets", "32x32", option, value)
-        assert "--buckets" in error and option in error and "cannot be used with" in error
+        assert f"--buckets and {option} exclude each other" in error
     assert "--buckets" in refused("--buckets", "32") and not (tmp_path / "out").exists()
     dsconvert("images", tmp_path / "in", "--out", tmp_path / "one", "--resize", "shorter:8")
     error = refused("--like", tmp_path / "one", "--buckets", "32x32")
@@ -181,3 +186,82 @@ def test_the_minimum_of_a_bucket_needs_buckets(dsconvert, tmp_path):
         "images", tmp_path / "in", "--out", tmp_path / "out", "--buckets", "8x8", "--min-bucket", "0", status=2
     ).stderr
     assert "--min-bucket must be at least 1" in error
+
+
+def sizes_of(width, height, bucket):
+    """The values of the four fields, from the rule in the documentation."""
+    scale = max(bucket[0] / width, bucket[1] / height)
+    resized = [max(int(side * scale + 0.5), least) for side, least in zip((width, height), bucket)]
+    left, top = (resized[0] - bucket[0]) // 2, (resized[1] - bucket[1]) // 2
+    return {
+        "original_size": [height, width],
+        "resized_size": [resized[1], resized[0]],
+        "crop_top_left": [top, left],
+        "target_size": [bucket[1], bucket[0]],
+    }
+
+
+@pytest.fixture(scope="module")
+def bucketed(dsconvert, tmp_path_factory):
+    """The same images in all formats, and the sizes of each."""
+    folder = tmp_path_factory.mktemp("bucketed")
+    upright = sources(folder / "in", 20)
+    for fmt in FORMATS:
+        options = ["--buckets", "area:256x256,step:32,max-ratio:2.5", "--enlarge", "--format", fmt, "--shard-records", "7"]
+        dsconvert("images", folder / "in", "--out", folder / fmt, *options)
+    sizes = {f"in/{name}": sizes_of(*size, nearest(*size, AREA)) for name, (size, _) in upright.items()}
+    return folder, sizes
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_records_have_the_sizes_of_their_image(bucketed, fmt, protobuf):
+    folder, sizes = bucketed
+    dataset = Dataset(folder / fmt, protobuf)
+    if fmt == "protobuf":
+        found = {}
+        for shard in dataset.shards("train"):
+            stream = io.BytesIO(shard.read_bytes())
+            while (message := proto.parse_length_prefixed(protobuf.Record, stream)) is not None:
+                pairs = {field.name: np.frombuffer(field.int32_pair_value, "<i4").tolist() for field in message.extra}
+                found[message.key] = pairs
+    else:
+        decode = (lambda pair: np.frombuffer(pair, "<i4").tolist()) if fmt == "msgpack" else list
+        records = dataset.all_records()
+        found = {key: {name: decode(record[name]) for name in FIELDS} for key, record in records.items()}
+    assert found == sizes
+
+
+@pytest.mark.parametrize("fmt", ["parquet", "arrow"])
+def test_other_libraries_read_pairs_as_lists(bucketed, fmt):
+    folder, sizes = bucketed
+    shards = sorted((folder / fmt / "train").iterdir())
+    expected = [sizes[key] for key in sorted(sizes)]
+    read = {"parquet": pl.read_parquet, "arrow": pl.read_ipc}[fmt]
+    frame = pl.concat([read(shard, columns=["key", *FIELDS]) for shard in shards])
+    assert [dict(zip(FIELDS, row[1:])) for row in frame.sort("key").iter_rows()] == expected
+    data = datasets.load_dataset(fmt, data_files=list(map(str, shards)), split="train", cache_dir=str(folder / "cache"))
+    assert [{name: row[name] for name in FIELDS} for row in data.select_columns(["key", *FIELDS])] == expected
+    if fmt == "parquet":
+        columns = ", ".join(["key", *FIELDS])
+        rows = duckdb.sql(f"SELECT {columns} FROM read_parquet({list(map(str, shards))}) ORDER BY key").fetchall()
+        assert [dict(zip(FIELDS, row[1:])) for row in rows] == expected
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_inspect_shows_buckets_and_the_share_that_is_cropped(bucketed, fmt, dsconvert):
+    folder, sizes = bucketed
+    found = {}
+    for of in sizes.values():
+        records, resized, kept = found.get(tuple(of["target_size"]), (0, 0, 0))
+        pixels = [of[name][0] * of[name][1] for name in ("resized_size", "target_size")]
+        found[tuple(of["target_size"])] = (records + 1, resized + pixels[0], kept + pixels[1])
+    described = json.loads(dsconvert("inspect", folder / fmt, "--json").stdout)
+    buckets = described["splits"]["train"]["buckets"]
+    assert [(b["width"], b["height"]) for b in buckets] == sorted((w, h) for h, w in found)
+    for bucket in buckets:
+        records, resized, kept = found[bucket["height"], bucket["width"]]
+        assert bucket["records"] == records and bucket["cropped"] == pytest.approx(1 - kept / resized)
+    text = dsconvert("inspect", folder / fmt).stdout
+    _, resized, kept = map(sum, zip(*found.values()))
+    assert f"  {len(found)} buckets; {100 * (1 - kept / resized):.1f}% of the pixels cropped" in text, text
+    assert "buckets" not in dsconvert("inspect", "fixtures/golden/v3/images-arrow").stdout

@@ -37,6 +37,7 @@ impl ItemType {
     // The files are little-endian. Where that is the native order, native format characters give native dtypes.
     pub(crate) const U16: Self = Self { format: if LITTLE_ENDIAN { c"H" } else { c"<H" }, bytes: 2 };
     pub(crate) const U32: Self = Self { format: if LITTLE_ENDIAN { c"I" } else { c"<I" }, bytes: 4 };
+    pub(crate) const I32: Self = Self { format: if LITTLE_ENDIAN { c"i" } else { c"<i" }, bytes: 4 };
     pub(crate) const I64: Self = Self { format: if LITTLE_ENDIAN { SIGNED_64 } else { c"<q" }, bytes: 8 };
     pub(crate) const F32: Self = Self { format: if LITTLE_ENDIAN { c"f" } else { c"<f" }, bytes: 4 };
     pub(crate) const U64: Self = Self { format: if LITTLE_ENDIAN { UNSIGNED_64 } else { c"<Q" }, bytes: 8 };

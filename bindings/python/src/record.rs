@@ -60,6 +60,9 @@ impl FieldNames {
                 (FieldType::Flags, Value::Bytes(flags)) => {
                     to_numpy(py, Buffer::shared(flags.clone(), ItemType::I8))?
                 }
+                (FieldType::Int32Pair, Value::Bytes(pair)) => {
+                    to_numpy(py, Buffer::shared(aligned(pair, 4), ItemType::I32))?
+                }
                 (ty, Value::Bytes(list)) if ty.is_per_box() => to_numpy(py, per_box_buffer(ty, list))?,
                 _ => to_python(py, value)?,
             };

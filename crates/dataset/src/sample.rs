@@ -16,6 +16,7 @@
 //! | `flags` | byte count as u64 LE, then one byte 0 or 1 per token |
 //! | `boxes` | byte count as u64 LE, then four binary32 per box, LE |
 //! | `box_labels`, `box_ints` | byte count as u64 LE, then one i64 per box, LE |
+//! | `int32_pair` | byte count 8 as u64 LE, then two i32 LE |
 //! | `bool`, integers, `label` | the value as i64 or u64, LE (bool: 0 or 1) |
 //! | `float32`, `float64` | the bits of the value as binary64, LE |
 //!
@@ -24,6 +25,7 @@
 mod aligned;
 mod boxes;
 mod ids;
+mod pair;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -33,6 +35,8 @@ pub(crate) use aligned::{from_runs, to_runs};
 pub use boxes::{PixelBox, box_numbers, boxes, pack_box_numbers, pack_boxes};
 pub(crate) use boxes::{are_boxes, check_per_box};
 pub use ids::{Ids, PackedIds};
+pub(crate) use pair::PAIR_BYTES;
+pub use pair::{Int32Pair, pack_pair, pair};
 
 use crate::schema::{MAX_INDEX_COLUMNS, Schema, TRAINED};
 
@@ -51,8 +55,8 @@ pub enum Value<B: AsRef<[u8]> = Bytes> {
     Float(f64),
     /// `string`, `json`.
     Text(Text<B>),
-    /// `binary`, `image`, `mask`; `flags`, one byte 0 or 1 per token; `boxes`, `box_labels`, `box_ints` as in the
-    /// [canonical form](self#canonical-form).
+    /// `binary`, `image`, `mask`; `flags`, one byte 0 or 1 per token; `boxes`, `box_labels`, `box_ints`, `int32_pair` as in
+    /// the [canonical form](self#canonical-form).
     Bytes(B),
     /// `ids<u16>`, `ids<u32>`.
     Ids(Ids<B>),

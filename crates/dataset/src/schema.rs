@@ -33,6 +33,16 @@ pub const BOX_LABELS: &str = "labels";
 /// Name of the field that marks the boxes of crowds.
 pub const BOX_CROWDS: &str = "iscrowd";
 
+/// Name of the field with the upright size of the source of a bucketed image. This and the following ones are pairs: height
+/// and width, or y and x, in pixels.
+pub const ORIGINAL_SIZE: &str = "original_size";
+/// Name of the field with the size of a bucketed image before it was cropped.
+pub const RESIZED_SIZE: &str = "resized_size";
+/// Name of the field with the top left corner of the crop in the resized image.
+pub const CROP_TOP_LEFT: &str = "crop_top_left";
+/// Name of the field with the size of the bucket.
+pub const TARGET_SIZE: &str = "target_size";
+
 /// Content of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -220,6 +230,9 @@ pub enum FieldType {
     /// One signed number of 64 bits for each box.
     #[serde(rename = "box_ints")]
     BoxInts,
+    /// Two signed integers of 32 bits, such as a height and a width.
+    #[serde(rename = "int32_pair")]
+    Int32Pair,
 }
 
 /// Bytes of a box in a record.
@@ -249,6 +262,7 @@ impl FieldType {
             FieldType::Flags => Some(1),
             FieldType::Boxes => Some(BOX_BYTES),
             FieldType::BoxLabels | FieldType::BoxInts => Some(size_of::<i64>()),
+            FieldType::Int32Pair => Some(size_of::<i32>()),
             _ => self.id_width().map(IdWidth::bytes),
         }
     }
@@ -290,6 +304,7 @@ impl FieldType {
             FieldType::Boxes => "boxes",
             FieldType::BoxLabels => "box_labels",
             FieldType::BoxInts => "box_ints",
+            FieldType::Int32Pair => "int32_pair",
         }
     }
 }

@@ -169,6 +169,7 @@ fn format_and_schema_are_inferred() {
             FieldType::Int32 | FieldType::Int64 | FieldType::Label => Value::Int(0),
             FieldType::UInt32 | FieldType::UInt64 => Value::UInt(0),
             FieldType::Float32 | FieldType::Float64 => Value::Float(0.0),
+            FieldType::Int32Pair => Value::Bytes(vec![1; 8].into()),
             _ => Value::Ids(Ids::pack(ty.id_width().unwrap(), &[1]).unwrap()),
         };
     }
@@ -190,7 +191,7 @@ fn format_and_schema_are_inferred() {
             for field in &mut expected.fields[6..] {
                 field.ty = match field.ty {
                     FieldType::Json => FieldType::String,
-                    FieldType::Image | FieldType::Mask => FieldType::Binary,
+                    FieldType::Image | FieldType::Mask | FieldType::Int32Pair => FieldType::Binary,
                     FieldType::Label => FieldType::Int64,
                     same => same,
                 };

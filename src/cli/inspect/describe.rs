@@ -5,24 +5,31 @@ use std::path::Path;
 
 use indicatif::{HumanBytes, HumanCount};
 
-use super::classes as class_counts;
+use super::{buckets, classes as class_counts};
 use crate::cli::lengths::{print_histogram, print_trained};
 use crate::cli::summary::classes;
 use crate::index::LengthSummary;
 use crate::numbers::{mean, plural};
 use crate::printable::{printable, printable_path};
 use crate::reader::{DatasetDescription, Description, HistogramBucket, ShardDescription};
-use crate::report::ClassCounts;
+use crate::report::{BucketShares, ClassCounts};
 use crate::schema::Schema;
+
+/// What was counted in the records of a dataset.
+#[derive(Clone, Copy)]
+pub(super) struct Counted<'a> {
+    pub(super) classes: &'a ClassCounts,
+    pub(super) buckets: &'a BucketShares,
+}
 
 pub(super) fn print(
     path: &Path,
     description: &Description,
-    classes: &ClassCounts,
+    counted: Counted<'_>,
     out: &mut impl Write,
 ) -> io::Result<()> {
     match description {
-        Description::Dataset(dataset) => print_dataset(path, dataset, classes, out),
+        Description::Dataset(dataset) => print_dataset(path, dataset, counted, out),
         Description::Shard(shard) => print_shard(path, shard, out),
     }
 }
@@ -30,7 +37,7 @@ pub(super) fn print(
 fn print_dataset(
     path: &Path,
     d: &DatasetDescription,
-    classes: &ClassCounts,
+    counted: Counted<'_>,
     out: &mut impl Write,
 ) -> io::Result<()> {
     writeln!(out, "{}: {} dataset, {}", printable_path(path), d.kind.name(), d.format)?;
@@ -80,7 +87,8 @@ fn print_dataset(
             plural(split.shards, "shard"),
             HumanBytes(split.bytes)
         )?;
-        class_counts::print(classes, name, split.records, out)?;
+        class_counts::print(counted.classes, name, split.records, out)?;
+        buckets::print(counted.buckets, name, out)?;
         print_lengths(&split.length, &split.histogram, out)?;
         print_trained(split.trained.as_ref(), split.length.total, out)?;
     }

@@ -1,5 +1,6 @@
 //! `dsconvert inspect`: describes, verifies and repairs datasets, and shows their records.
 
+mod buckets;
 mod card;
 mod classes;
 mod describe;
@@ -174,10 +175,14 @@ fn inspect(args: &Args) -> Result<Ending> {
             warn_of_older_ids(&open_dataset(&args.path, access)?);
         }
         let classes = classes::count(&args.path, &description, access)?;
+        let buckets = buckets::count(&args.path, &description, access)?;
         if args.json {
-            print_json(&mut out, &classes.describe(&description)?)?;
+            let mut json = classes.describe(&description)?;
+            buckets.add_to(&mut json);
+            print_json(&mut out, &json)?;
         } else {
-            describe::print(&args.path, &description, &classes, &mut out).map_err(print_error)?;
+            let counted = describe::Counted { classes: &classes, buckets: &buckets };
+            describe::print(&args.path, &description, counted, &mut out).map_err(print_error)?;
         }
         Ending::Success
     };

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::printable::printable;
 use crate::reader::Record;
-use crate::sample::{Value, box_numbers, boxes, trained};
+use crate::sample::{Value, box_numbers, boxes, pair, trained};
 use crate::schema::{FieldType, IMAGE, INPUT_IDS};
 use crate::transform::image::{ImageType, sniff};
 
@@ -43,6 +43,9 @@ pub(super) fn print(record: &Record, text: Option<&DecodedText>, out: &mut impl 
                 format!("{} of {} trained on", trained(marks), plural(marks.len() as u64, "token"))
             }
             Value::Bytes(list) if ty.is_per_box() => shown_per_box(record, ty, list),
+            Value::Bytes(bytes) if ty == FieldType::Int32Pair => {
+                pair(bytes).map_or_else(String::new, |[first, second]| format!("{first} {second}"))
+            }
             Value::Bytes(bytes) => {
                 let what = sniff(bytes).map_or("", |t| t.name());
                 format!("{} bytes {what}", bytes.len()).trim_end().to_owned()
@@ -110,6 +113,7 @@ pub(super) fn to_json(record: &Record, text: Option<&str>) -> Json {
             Value::Bytes(marks) if ty == FieldType::Flags => marks.iter().copied().collect(),
             Value::Bytes(list) if ty == FieldType::Boxes => boxes(list).map(|one| json!(one)).collect(),
             Value::Bytes(list) if ty.is_per_box() => box_numbers(list).collect(),
+            Value::Bytes(bytes) if ty == FieldType::Int32Pair => json!(pair(bytes)),
             Value::Bytes(bytes) => {
                 json!({ "bytes": bytes.len(), "type": sniff(bytes).map(|t| t.media_type()) })
             }

@@ -23,7 +23,7 @@ use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, Outcom
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
 use crate::printable::printable;
-use crate::sample::{Record, Reject, RejectCode, Value, pack_box_numbers, pack_boxes};
+use crate::sample::{Record, Reject, RejectCode, Value, pack_box_numbers, pack_boxes, pack_pair};
 use crate::schema::{FieldType, LABEL};
 use crate::source::annotations::ImageBoxes;
 use crate::source::broken::Broken;
@@ -400,6 +400,11 @@ impl ImagesJob {
                 }
                 None => Value::Null,
             });
+        }
+        if self.conversion.recipe.image.buckets.is_some() {
+            let too_large = || Reject::new(RejectCode::TooLarge, "a side has more than 2,147,483,647 pixels");
+            let pairs = header.geometry.pairs().ok_or_else(too_large)?;
+            values.extend(pairs.map(|pair| Value::Bytes(pack_pair(pair))));
         }
         let has_labels = self.header.schema.index_of(LABEL).is_some();
         let record = ImageRecord {

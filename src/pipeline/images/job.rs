@@ -33,7 +33,9 @@ use crate::pipeline::workers::Workers;
 use crate::printable::printable_path;
 use crate::recipe::{ImageFields, ImagesRecipe};
 use crate::sample::Value;
-use crate::schema::{Field, FieldType, Kind, LABEL, Schema};
+use crate::schema::{
+    CROP_TOP_LEFT, Field, FieldType, Kind, LABEL, ORIGINAL_SIZE, RESIZED_SIZE, Schema, TARGET_SIZE,
+};
 use crate::source::file_list::FileList;
 use crate::source::image_table::{TableImages, is_image_table};
 use crate::source::labels::{Folders, class_ordinals};
@@ -51,6 +53,8 @@ use crate::transform::image::{BucketCounts, ImageTransform, has_image_extension}
 pub(super) const UNIT_FILES: usize = 16_384;
 /// Default of `--unit-bytes`.
 const UNIT_BYTES: u64 = 2 << 30;
+/// The fields of bucketed images, which come last, in the order of their values.
+const BUCKET_FIELDS: [&str; 4] = [ORIGINAL_SIZE, RESIZED_SIZE, CROP_TOP_LEFT, TARGET_SIZE];
 /// Decorrelates the permutation of `--shuffle` from the split hash, which has the same seed.
 const SHUFFLE_SALT: u64 = 0x5348_5546_464c_4531;
 
@@ -156,6 +160,9 @@ impl Conversion for ImageConversion {
             split_files,
             ..PlanSummary::default()
         };
+        if recipe.image.buckets.is_some() {
+            found.fields.extend(BUCKET_FIELDS.map(|name| Field::required(name, FieldType::Int32Pair)));
+        }
         let schema = Schema::images(class_names, found.fields);
         let mut schema = if found.metadata_by_walk { schema.map_err(metadata_help)? } else { schema? };
         let has_boxes = schema.boxes_field().is_some();

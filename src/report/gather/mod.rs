@@ -1,5 +1,6 @@
 //! Statistics of a dataset and examples of rejects, gathered once and in bounded memory.
 
+mod buckets;
 mod classes;
 mod images;
 mod text;
@@ -10,6 +11,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+pub(crate) use self::buckets::BucketShare;
+pub use self::buckets::BucketShares;
 pub(crate) use self::classes::LabelCounts;
 pub use self::classes::{ClassCounts, Classes};
 pub use self::images::{ImageStats, Thumbnail};

@@ -136,6 +136,15 @@ pub struct Geometry {
 }
 
 impl Geometry {
+    /// Returns the upright size of the source, the size after the resize, the top left corner of the crop in it, and the size
+    /// of the output: heights and widths, or y and x, in pixels. `None` if one of them exceeds 31 bits.
+    pub fn pairs(&self) -> Option<[[i32; 2]; 4]> {
+        let SizePlan { source, resized, crop, canvas } = self.plan;
+        let pair = |y: u32, x: u32| Some([i32::try_from(y).ok()?, i32::try_from(x).ok()?]);
+        let of = |size: Size| pair(size.height, size.width);
+        Some([of(source)?, of(resized)?, pair(crop.top, crop.left)?, of(canvas)?])
+    }
+
     /// Returns the orientation of a mask or an additional image of `size` whose own orientation is `own`; `None` if it
     /// does not fit the image. Without an orientation, it belongs to the stored pixels of the image if it has their
     /// size, otherwise to the upright image.

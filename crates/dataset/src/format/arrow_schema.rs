@@ -169,6 +169,7 @@ pub(super) fn data_type(ty: FieldType) -> DataType {
         FieldType::Flags => DataType::List(item(DataType::Int8)),
         FieldType::Boxes => DataType::List(item(box_type())),
         FieldType::BoxLabels | FieldType::BoxInts => DataType::List(item(DataType::Int64)),
+        FieldType::Int32Pair => DataType::List(item(DataType::Int32)),
     }
 }
 
@@ -207,6 +208,7 @@ fn feature(ty: FieldType, schema: &Schema) -> Json {
         }
         FieldType::BoxLabels => json!({ "feature": class(), "_type": "List" }),
         FieldType::BoxInts => json!({ "feature": value("int64"), "_type": "List" }),
+        FieldType::Int32Pair => json!({ "feature": value("int32"), "_type": "List" }),
         // The remaining types have the same name in `datasets`.
         other => value(other.name()),
     }

@@ -1,7 +1,7 @@
 //! Checks that values fit their fields, for each record before it is written and for each value read.
 
 use crate::error::{Error, Result};
-use crate::sample::{Record, Value, are_boxes, box_numbers, check_aligned, check_per_box};
+use crate::sample::{PAIR_BYTES, Record, Value, are_boxes, box_numbers, check_aligned, check_per_box};
 use crate::schema::{Field, FieldType, Schema};
 
 /// Maximum canonical size of one record: 1 GiB. It keeps every format below its 32-bit limits: Arrow offsets (2 GiB),
@@ -53,6 +53,7 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
             is_whole(labels.as_ref()) && box_numbers(labels.as_ref()).all(has_class)
         }
         (FieldType::BoxInts, Value::Bytes(numbers)) => is_whole(numbers.as_ref()),
+        (FieldType::Int32Pair, Value::Bytes(pair)) => pair.as_ref().len() == PAIR_BYTES,
         (FieldType::Bool, Value::Bool(_)) => true,
         (FieldType::Int32, Value::Int(i)) => i32::try_from(*i).is_ok(),
         (FieldType::Int64, Value::Int(_)) => true,
@@ -80,6 +81,9 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
         }
         Value::Bytes(_) if field.ty == FieldType::BoxLabels => {
             "holds something other than classes".to_owned()
+        }
+        Value::Bytes(_) if field.ty == FieldType::Int32Pair => {
+            "holds something other than two integers".to_owned()
         }
         Value::Bytes(_) => "holds bytes".to_owned(),
         Value::Ids(ids) => format!("holds ids of {} bytes each", ids.width().bytes()),
@@ -140,6 +144,9 @@ mod tests {
         assert!(fits(FieldType::BoxLabels, numbers(&[0, 1])) && fits(FieldType::BoxInts, numbers(&[-5, 9])));
         assert!(!fits(FieldType::BoxLabels, numbers(&[2])) && !fits(FieldType::BoxLabels, numbers(&[-1])));
         assert!(!fits(FieldType::BoxInts, Value::Bytes(Bytes::from_static(&[0; 4]))));
+        let bytes = |count| Value::Bytes(vec![0; count].into());
+        assert!(fits(FieldType::Int32Pair, bytes(8)) && fits(FieldType::Int32Pair, Value::Null));
+        assert!(!fits(FieldType::Int32Pair, bytes(4)) && !fits(FieldType::Int32Pair, bytes(12)));
         assert!(fits(FieldType::Json, Value::Null));
         let required = Field::required("name", FieldType::String);
         let why = value(&schema, &required, &Value::<Bytes>::Null).unwrap_err();

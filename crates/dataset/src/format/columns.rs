@@ -8,7 +8,9 @@ use arrow_array::builder::{
     BinaryBuilder, BooleanBuilder, Float32Builder, Float64Builder, Int32Builder, Int64Builder, StringBuilder,
     UInt32Builder, UInt64Builder,
 };
-use arrow_array::types::{ArrowPrimitiveType, Float32Type, Int8Type, Int64Type, UInt16Type, UInt32Type};
+use arrow_array::types::{
+    ArrowPrimitiveType, Float32Type, Int8Type, Int32Type, Int64Type, UInt16Type, UInt32Type,
+};
 use arrow_array::{
     Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray, RecordBatch, RecordBatchOptions,
     StringArray, StructArray,
@@ -102,6 +104,7 @@ enum ColumnBuilder {
     Flags(ListBuilder<Int8Type>),
     Boxes(ListBuilder<Float32Type>),
     BoxNumbers(ListBuilder<Int64Type>),
+    Pair(ListBuilder<Int32Type>),
 }
 
 impl ColumnBuilder {
@@ -122,6 +125,7 @@ impl ColumnBuilder {
             FieldType::Flags => ColumnBuilder::Flags(ListBuilder::new()),
             FieldType::Boxes => ColumnBuilder::Boxes(ListBuilder::new()),
             FieldType::BoxLabels | FieldType::BoxInts => ColumnBuilder::BoxNumbers(ListBuilder::new()),
+            FieldType::Int32Pair => ColumnBuilder::Pair(ListBuilder::new()),
         }
     }
 
@@ -170,6 +174,11 @@ impl ColumnBuilder {
                 l.end_row(true);
             }
             (ColumnBuilder::BoxNumbers(l), Value::Null) => l.end_row(false),
+            (ColumnBuilder::Pair(l), Value::Bytes(pair)) => {
+                l.values.extend(pair.as_chunks().0.iter().map(|c| i32::from_le_bytes(*c)));
+                l.end_row(true);
+            }
+            (ColumnBuilder::Pair(l), Value::Null) => l.end_row(false),
             _ => return Err(Error::internal("a value does not fit its column")),
         }
         Ok(())
@@ -198,6 +207,7 @@ impl ColumnBuilder {
             ColumnBuilder::Flags(l) => l.finish()?,
             ColumnBuilder::Boxes(l) => l.finish_boxes()?,
             ColumnBuilder::BoxNumbers(l) => l.finish()?,
+            ColumnBuilder::Pair(l) => l.finish()?,
         })
     }
 }

@@ -63,6 +63,7 @@ fn payload(ty: FieldType, column: &ArrayRef) -> Option<Bytes> {
         FieldType::Flags => items::<Int8Type>(column)?,
         FieldType::Boxes => box_numbers(column)?,
         FieldType::BoxLabels | FieldType::BoxInts => items::<Int64Type>(column)?,
+        FieldType::Int32Pair => items::<Int32Type>(column)?,
         _ => return Some(Bytes::new()),
     };
     Some(Bytes::from_owner(buffer))
@@ -105,7 +106,7 @@ macro_rules! little_endian {
         }
     )*};
 }
-little_endian!(i8, u16, u32, i64, f32);
+little_endian!(i8, u16, u32, i32, i64, f32);
 
 fn value(field: &Field, column: &ArrayRef, payload: &Bytes, row: usize) -> Result<Value, String> {
     if column.is_null(row) {
@@ -157,7 +158,11 @@ fn value(field: &Field, column: &ArrayRef, payload: &Bytes, row: usize) -> Resul
             let bytes = cut(slice(payload, list.value_offsets(), row, IdWidth::bytes(width)))?;
             Value::Ids(Ids::new(width, bytes).ok_or_else(other)?)
         }
-        FieldType::Flags | FieldType::Boxes | FieldType::BoxLabels | FieldType::BoxInts => {
+        FieldType::Flags
+        | FieldType::Boxes
+        | FieldType::BoxLabels
+        | FieldType::BoxInts
+        | FieldType::Int32Pair => {
             let list: &GenericListArray<i32> = column.as_list_opt::<i32>().ok_or_else(other)?;
             let item_bytes = field.ty.item_bytes().ok_or_else(other)?;
             Value::Bytes(cut(slice(payload, list.value_offsets(), row, item_bytes))?)

@@ -14,7 +14,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// All types that a further field may have.
-pub(crate) const ALL_TYPES: [FieldType; 15] = [
+pub(crate) const ALL_TYPES: [FieldType; 16] = [
     FieldType::String,
     FieldType::Binary,
     FieldType::Json,
@@ -30,6 +30,7 @@ pub(crate) const ALL_TYPES: [FieldType; 15] = [
     FieldType::Label,
     FieldType::IdsU16,
     FieldType::IdsU32,
+    FieldType::Int32Pair,
 ];
 
 /// Returns three class names, enough for the generated labels.
@@ -110,6 +111,7 @@ pub(crate) fn any_value(field: &Field) -> BoxedStrategy<Value> {
         // Adapted to the number of boxes by `any_record`.
         FieldType::BoxLabels => numbers((0..3i64).boxed()),
         FieldType::BoxInts => numbers(any::<i64>().boxed()),
+        FieldType::Int32Pair => any::<[u8; 8]>().prop_map(|pair| Value::Bytes(pair.to_vec().into())).boxed(),
     };
     if field.nullable { prop_oneof![1 => Just(Value::Null), 3 => present].boxed() } else { present }
 }

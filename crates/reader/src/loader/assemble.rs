@@ -6,8 +6,10 @@ use std::sync::atomic::AtomicBool;
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::packing::Row;
-use dsconvert_dataset::sample::Ids;
+use dsconvert_dataset::sample::{Ids, Int32Pair, Value, pair};
+use dsconvert_dataset::schema::CROP_TOP_LEFT;
 
+use super::augment::is_mirrored;
 use super::batch::{Batch, BatchId, BlankRow};
 use super::boxes::BoxRows;
 use super::fields::{BatchField, BatchFields};
@@ -248,6 +250,29 @@ impl Assembler {
                         blank: &blank,
                     };
                     lists.column(index, ty)?
+                }
+                BatchField::CropTopLeft { corner, resized, target } => {
+                    let is_mirrored = |record: &Record| {
+                        let row = records.iter().position(|other| std::ptr::eq(other, record));
+                        let epoch = row.and_then(|row| epochs.get(row)).copied().unwrap_or(id.epoch);
+                        is_mirrored(&self.options.image, self.options.seed, epoch, record.ordinal())
+                    };
+                    let of = |record: &Record, index: usize| match record.values().get(index) {
+                        Some(Value::Bytes(bytes)) => pair(bytes).unwrap_or_default(),
+                        _ => Int32Pair::default(),
+                    };
+                    let corner_of = |record: &Record, [y, x]: Int32Pair| match is_mirrored(record) {
+                        // What is left of the crop is right of its mirror image.
+                        true => {
+                            let (all, kept) = (of(record, resized)[1], of(record, target)[1]);
+                            [y, all.wrapping_sub(kept).wrapping_sub(x)]
+                        }
+                        false => [y, x],
+                    };
+                    stored::pairs(&self.pool, records, rows, corner, corner_of).map_err(|record| {
+                        Error::corrupt(format!("a value of {CROP_TOP_LEFT:?} is no pair"))
+                            .at_row(record.ordinal())
+                    })?
                 }
                 BatchField::Stored(index, ty) => stored::column(&self.pool, records, rows, index, ty)?,
                 BatchField::StoredValid(index) => stored::validity(&self.pool, records, rows, index),

@@ -1,7 +1,9 @@
 //! The columns of a batch: the requested names, or the defaults of the kind.
 
 use dsconvert_dataset::error::{Error, Result};
-use dsconvert_dataset::schema::{ASSISTANT_MASKS, FieldType, IMAGE, INPUT_IDS, LABEL};
+use dsconvert_dataset::schema::{
+    ASSISTANT_MASKS, CROP_TOP_LEFT, FieldType, IMAGE, INPUT_IDS, LABEL, RESIZED_SIZE, TARGET_SIZE,
+};
 
 use super::options::{Batching, LabelsFor, LoaderOptions, PackedLayout, StoredPacking};
 use super::packed::CU_SEQLENS;
@@ -57,6 +59,13 @@ pub(super) enum BatchField {
     MaxLength,
     /// The length of the longest document of each row.
     MaxSeqlen,
+    /// The top left corner of the crop of bucketed images, mirrored with them: the indices of its field and of those of the
+    /// resized size and of the size of the bucket.
+    CropTopLeft {
+        corner: usize,
+        resized: usize,
+        target: usize,
+    },
     /// A field as it is stored, with its index.
     Stored(usize, FieldType),
     /// Whether the field of the previous column, with its index, is not null.
@@ -196,6 +205,7 @@ impl BatchFields {
         let as_numbers = match field {
             BatchField::Image(index) | BatchField::Mask(index) => Some(index),
             BatchField::Stored(index, ty) => is_number(ty).then_some(index),
+            BatchField::CropTopLeft { corner, .. } => Some(corner),
             _ => None,
         };
         if let Some(index) = as_numbers
@@ -258,6 +268,25 @@ impl BatchFields {
             _ if name == LABEL => BatchField::Label(index),
             FieldType::Mask if options.image.decode => BatchField::Mask(index),
             FieldType::Image if options.image.decode => BatchField::Image(index),
+            FieldType::Int32Pair
+                if name == CROP_TOP_LEFT && options.image.decode && options.image.hflip > 0.0 =>
+            {
+                let of = |name: &str| {
+                    let is_pair =
+                        |at: &usize| schema.fields.get(*at).is_some_and(|f| f.ty == FieldType::Int32Pair);
+                    schema.index_of(name).filter(is_pair).ok_or_else(|| {
+                        Error::usage(format!(
+                            "hflip mirrors {CROP_TOP_LEFT:?}, which needs the field {name:?}"
+                        ))
+                        .help("select it, too, or leave out hflip")
+                    })
+                };
+                BatchField::CropTopLeft {
+                    corner: index,
+                    resized: of(RESIZED_SIZE)?,
+                    target: of(TARGET_SIZE)?,
+                }
+            }
             ty if ty.is_per_box() && options.image.decode => BatchField::PerBox(index, ty),
             _ => BatchField::Stored(index, ty),
         })
@@ -271,6 +300,7 @@ impl BatchFields {
                     field,
                     BatchField::Label(_)
                         | BatchField::PerBox(..)
+                        | BatchField::CropTopLeft { .. }
                         | BatchField::Stored(..)
                         | BatchField::StoredValid(_)
                 )

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::packing::IGNORE_LABEL;
-use dsconvert_dataset::sample::{PixelBox, Value, box_numbers, boxes};
+use dsconvert_dataset::sample::{Int32Pair, PixelBox, Value, box_numbers, boxes, pair};
 use dsconvert_dataset::schema::FieldType;
 
 use super::array::Array;
@@ -60,6 +60,7 @@ pub(super) fn column(
         FieldType::String | FieldType::Json => list!(Texts, Text),
         FieldType::Binary | FieldType::Image | FieldType::Mask | FieldType::Flags => list!(Bytes, Bytes),
         FieldType::IdsU16 | FieldType::IdsU32 => list!(Ids, Ids),
+        FieldType::Int32Pair => pairs(pool, records, rows, field_index, |_, pair| pair).map_err(wrong),
         FieldType::Boxes | FieldType::BoxLabels | FieldType::BoxInts => {
             let array = |value: &Value| match value {
                 Value::Bytes(list) if ty == FieldType::Boxes => Some(box_array(boxes(list))),
@@ -97,6 +98,28 @@ fn numbers<'a, T: Element>(
     }
     fill_rest(&mut out, records.len(), rows, T::default());
     Ok(Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool)))))
+}
+
+/// Returns the pairs in the field at `field_index` of all `records`, after `of_record`, in an array of `[rows, 2]`. The error
+/// is the first record whose field has another type.
+pub(super) fn pairs<'a>(
+    pool: &Arc<Pool>,
+    records: &'a [Record],
+    rows: usize,
+    field_index: usize,
+    of_record: impl Fn(&Record, Int32Pair) -> Int32Pair,
+) -> Result<Column, &'a Record> {
+    let mut out = pool.take::<i32>(2 * rows);
+    for (slot, record) in out.chunks_exact_mut(2).zip(records) {
+        let found = match record.values().get(field_index) {
+            Some(Value::Bytes(bytes)) => of_record(record, pair(bytes).ok_or(record)?),
+            Some(Value::Null) => Int32Pair::default(),
+            _ => return Err(record),
+        };
+        slot.copy_from_slice(&found);
+    }
+    fill_rest(&mut out, 2 * records.len(), 2 * rows, 0);
+    Ok(Column::Array(Array::new(vec![rows, 2], out, Some(Arc::clone(pool)))))
 }
 
 /// Returns whether the field at `field_index` has a value, per row.

@@ -164,7 +164,8 @@ impl Parts {
             | FieldType::Flags
             | FieldType::Boxes
             | FieldType::BoxLabels
-            | FieldType::BoxInts => {
+            | FieldType::BoxInts
+            | FieldType::Int32Pair => {
                 let item_bytes = field.ty.item_bytes()? as u64;
                 let offsets = self.offsets(rows)?;
                 let items = self.peek_length()?;

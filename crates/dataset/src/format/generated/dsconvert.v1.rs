@@ -72,7 +72,7 @@ pub struct Field {
     pub name: ::prost::alloc::string::String,
     #[prost(
         oneof = "field::Value",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19"
     )]
     pub value: ::core::option::Option<field::Value>,
 }
@@ -122,5 +122,8 @@ pub mod field {
         /// One signed number for each box: 8 bytes each, little-endian.
         #[prost(bytes, tag = "18")]
         BoxIntsValue(::prost::bytes::Bytes),
+        /// Two signed integers, such as a height and a width: 4 bytes each, little-endian.
+        #[prost(bytes, tag = "19")]
+        Int32PairValue(::prost::bytes::Bytes),
     }
 }

@@ -241,12 +241,13 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
             properties = properties.set_column_statistics_enabled(leaf.clone(), EnabledStatistics::None);
         }
         // The size of a page limits the number of items of its lists only without a dictionary.
-        if payload || field.ty.is_per_box() || field.name == KEY || field.name == ORIGIN {
+        let is_pair = field.ty == FieldType::Int32Pair;
+        if payload || is_pair || field.ty.is_per_box() || field.name == KEY || field.name == ORIGIN {
             properties = properties.set_column_dictionary_enabled(leaf.clone(), false);
         }
         // The upper bytes of ids are nearly all equal, and those of flags all zero. Storing them together makes zstd three
         // times as fast.
-        if field.ty.is_token_list() {
+        if field.ty.is_token_list() || is_pair {
             properties = properties.set_column_encoding(leaf.clone(), Encoding::BYTE_STREAM_SPLIT);
         }
         if field.ty.is_image_file() {

@@ -18,6 +18,7 @@ pub(super) fn extra(ty: FieldType, value: &Value) -> Option<Extra> {
         (FieldType::Boxes, Value::Bytes(b)) => Extra::BoxesValue(b.clone()),
         (FieldType::BoxLabels, Value::Bytes(b)) => Extra::BoxLabelsValue(b.clone()),
         (FieldType::BoxInts, Value::Bytes(b)) => Extra::BoxIntsValue(b.clone()),
+        (FieldType::Int32Pair, Value::Bytes(b)) => Extra::Int32PairValue(b.clone()),
         (_, Value::Bytes(b)) => Extra::BinaryValue(b.clone()),
         (_, Value::Bool(b)) => Extra::BoolValue(*b),
         (FieldType::Int32, Value::Int(i)) => Extra::Int32Value(*i as i32),
@@ -48,7 +49,8 @@ pub(super) fn extra_value(field: &Field, found: Option<Extra>, tokens: usize) ->
         | Extra::ImageValue(b)
         | Extra::BoxesValue(b)
         | Extra::BoxLabelsValue(b)
-        | Extra::BoxIntsValue(b) => Value::Bytes(b),
+        | Extra::BoxIntsValue(b)
+        | Extra::Int32PairValue(b) => Value::Bytes(b),
         Extra::BoolValue(b) => Value::Bool(b),
         Extra::Int32Value(i) => Value::Int(i.into()),
         Extra::Int64Value(i) | Extra::LabelValue(i) => Value::Int(i),
@@ -81,6 +83,7 @@ pub(super) fn extra_type(value: &Extra) -> Result<FieldType, String> {
         Extra::BoxesValue(_) => FieldType::Boxes,
         Extra::BoxLabelsValue(_) => FieldType::BoxLabels,
         Extra::BoxIntsValue(_) => FieldType::BoxInts,
+        Extra::Int32PairValue(_) => FieldType::Int32Pair,
     })
 }
 

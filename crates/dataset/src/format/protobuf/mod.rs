@@ -258,7 +258,7 @@ fn varint(bytes: &[u8]) -> Result<(u64, usize), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{Ids, pack_box_numbers, pack_boxes};
+    use crate::sample::{Ids, pack_box_numbers, pack_boxes, pack_pair};
     use crate::schema::{FieldType, IdWidth};
 
     /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never
@@ -344,6 +344,29 @@ mod tests {
             b"\x2a\x14\x0a\x07iscrowd\x92\x01\x08\xff\xff\xff\xff\xff\xff\xff\xff",
         ];
         assert!(frame.ends_with(&lists.concat()), "{frame:x?}");
+        let whole = Bytes::from(frame.clone());
+        assert_eq!(codec.decode(&whole).unwrap(), (record, frame.len()));
+    }
+
+    /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never changes.
+    #[test]
+    fn the_bytes_of_pairs_never_change() {
+        let extra = vec![Field::required("size", FieldType::Int32Pair)];
+        let schema = Arc::new(Schema::images(None, extra).unwrap());
+        let record = Record {
+            values: vec![
+                Value::Text("a".into()),
+                Value::Bytes(Bytes::from_static(b"x")),
+                Value::UInt(2),
+                Value::UInt(1),
+                Value::Text("a".into()),
+                Value::Bytes(pack_pair([480, 640])),
+            ],
+        };
+        let mut frame = Vec::new();
+        let codec = Protobuf::new(schema).unwrap();
+        codec.encode(&record, &mut frame).unwrap();
+        assert!(frame.ends_with(b"\x2a\x11\x0a\x04size\x9a\x01\x08\xe0\x01\0\0\x80\x02\0\0"), "{frame:x?}");
         let whole = Bytes::from(frame.clone());
         assert_eq!(codec.decode(&whole).unwrap(), (record, frame.len()));
     }

@@ -129,7 +129,11 @@ fn records(schema: &Schema, count: usize, shape: ValueShape) -> Vec<Record> {
                 let ids: Vec<u32> = (0..size).map(|i| (first + i * i / 7) as u32 % 65_536).collect();
                 Value::Ids(Ids::pack(field.ty.id_width().unwrap(), &ids).unwrap())
             }
-            FieldType::Flags | FieldType::Boxes | FieldType::BoxLabels | FieldType::BoxInts => Value::Null,
+            FieldType::Flags
+            | FieldType::Boxes
+            | FieldType::BoxLabels
+            | FieldType::BoxInts
+            | FieldType::Int32Pair => Value::Null,
         }
     };
     let mut all: Vec<Record> =
