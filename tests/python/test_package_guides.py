@@ -1,9 +1,11 @@
 """The programs of the how-to guides about training run unchanged on a few records, and resume from checkpoints."""
 
 import json
+import random
 import re
 
 import pytest
+from PIL import Image
 from tokenizers import Tokenizer
 
 import dsconvert
@@ -100,6 +102,29 @@ def test_a_mixture_has_the_requested_shares_and_resumes(run, command, few_tokens
     for _, realized, requested in shares:
         # Within a row of the rows since the weights changed.
         assert float(realized) == pytest.approx(float(requested), abs=1 / 70)
+
+
+def test_diffusion_on_buckets_resumes(run, command, tmp_path):
+    choose = random.Random(1)
+    (tmp_path / "photos").mkdir()
+    for number in range(30):
+        size = choose.choice([(90, 60), (60, 90), (70, 70), (72, 60), (200, 60)])
+        Image.effect_noise(size, 50).convert("RGB").save(tmp_path / f"photos/{number:02}.jpg")
+        if number % 7:
+            (tmp_path / f"photos/{number:02}.txt").write_text(f"picture {number} é")
+    page = (ROOT / "docs/how-to/train-a-diffusion-model.md").read_text()
+    (options,) = re.findall(r"^dsconvert images photos (.*) --out photos-buckets$", page, re.MULTILINE)
+    # The same with small images.
+    options = options.replace("area:1024x1024,step:64", "area:64x64,step:8").replace("--min-bucket 64", "--min-bucket 4")
+    command("images", tmp_path / "photos", *options.split(), "--out", tmp_path / "buckets")
+    whole = run("train_diffusion.py", "buckets", "whole.pt")
+    parts = run("train_diffusion.py", "buckets", "parts.pt", 4) + run("train_diffusion.py", "buckets", "parts.pt")
+    assert parts == whole
+    steps = re.findall(r"^step (\d+): (\d+) images of (\S+), loss \d+\.\d+$", whole, re.MULTILINE)
+    assert [int(step) for step, *_ in steps] == list(range(1, 11)) and len({size for *_, size in steps}) > 1
+    loader = dsconvert.Loader(tmp_path / "buckets", bucket="shape", batch_size=4, seed=1)
+    expected = [batch["image"].shape for _ in range(2) for batch in loader][:10]
+    assert [(int(count), size) for _, count, size in steps] == [(n, f"{w}x{h}") for n, h, w, _ in expected]
 
 
 def test_ddp_on_two_ranks_gives_equal_weights(run, photos_in):
