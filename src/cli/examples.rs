@@ -96,6 +96,10 @@ Examples:
     dsconvert inspect photos-256 --verify --repair photos
   The command that makes the dataset, with all its options:
     dsconvert inspect photos-256 --recipe
+  How often each dataset is read in a mixture with these shares, and the padding of its batches:
+    dsconvert text corpus/books --out books --tokenizer tokenizer.json
+    dsconvert inspect tokens books --mixture 0.7,0.3
+    dsconvert inspect tokens books --mixture 0.7,0.3 --epoch-tokens 100000 --seq-len 512
   A README.md for the Hugging Face Hub, in the directory of the dataset:
     dsconvert inspect photos-256 --card
   A page with plots and examples, to open in a browser:

@@ -15,6 +15,7 @@ mod hook;
 mod images;
 mod inspect;
 mod lengths;
+mod mixture;
 mod output_file;
 mod parts;
 mod print;
@@ -25,6 +26,7 @@ mod signals;
 mod simulate;
 mod summary;
 mod synonyms;
+mod table;
 mod text;
 mod values;
 mod verbosity;
@@ -89,7 +91,7 @@ enum Command {
     Status(parts::StatusArgs),
     /// Show or verify a dataset or a shard
     #[command(after_long_help = examples::INSPECT)]
-    Inspect(inspect::Args),
+    Inspect(Box<inspect::Args>),
     /// Write the records of a dataset as files that other trainers read
     #[command(after_long_help = examples::EXPORT)]
     Export(export::Args),

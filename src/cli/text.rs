@@ -24,7 +24,7 @@ use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 /// Default label of standard input.
 const STDIN_LABEL: &str = "stdin";
 /// Default of `--report-batch`.
-const DEFAULT_REPORT_BATCH: u64 = 32;
+pub(super) const DEFAULT_REPORT_BATCH: u64 = 32;
 
 /// Arguments of `dsconvert text`.
 #[derive(Debug, clap::Args)]

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::de::value::StrDeserializer;
+use serde::de::{DeserializeOwned, IntoDeserializer};
+
 use crate::error::{Error, Result};
 use crate::options::{MAX_THREADS, SourceSpec, default_threads, parse_size};
 use crate::source::{braces, globs};
@@ -22,6 +25,12 @@ pub(super) fn check_not_folder(option: &'static str, path: &Path, help: &str) ->
 /// Parses the value of `option`.
 pub(super) fn parse<T: std::str::FromStr<Err = Error>>(option: &'static str, text: &str) -> Result<T> {
     text.parse().map_err(|e: Error| e.of_option(option))
+}
+
+/// Parses the value of `option`, a name of the reader's options.
+pub(super) fn word<T: DeserializeOwned>(option: &'static str, text: &str) -> Result<T> {
+    let text: StrDeserializer<'_, serde::de::value::Error> = text.into_deserializer();
+    T::deserialize(text).map_err(|e| Error::usage(e.to_string()).of_option(option))
 }
 
 /// Parses the value of `option`, a size of at least `min` bytes.

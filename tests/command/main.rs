@@ -22,6 +22,7 @@ mod images_sources;
 mod images_tar;
 mod inspect;
 mod inspect_masks;
+mod inspect_mixture;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 #[path = "../../crates/simulate/tests/common/installed.rs"]
 mod installed;

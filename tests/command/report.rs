@@ -388,6 +388,7 @@ fn no_string_of_a_dataset_becomes_markup() {
 fn the_commands_on_the_reference_page_work() {
     let dir = tempfile::tempdir().unwrap();
     copy_dir(&fixture("photos"), &dir.path().join("photos"));
+    copy_dir(&fixture("corpus"), &dir.path().join("corpus"));
     fs::copy(fixture("corpus/stories.jsonl"), dir.path().join("stories.jsonl")).unwrap();
     fs::copy(fixture("tokenizers/bpe.json"), dir.path().join("tokenizer.json")).unwrap();
     let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/inspect.md")).unwrap();

@@ -102,6 +102,15 @@ def test_a_mixture_has_the_requested_shares_and_resumes(run, command, few_tokens
     for _, realized, requested in shares:
         # Within a row of the rows since the weights changed.
         assert float(realized) == pytest.approx(float(requested), abs=1 / 70)
+    page = (ROOT / "docs/how-to/mix-datasets.md").read_text()
+    predictions = re.findall(r"^dsconvert inspect web-tokens code-tokens (.*)$", page, re.MULTILINE)
+    assert len(predictions) == 2
+    for options in predictions:
+        command("inspect", few_tokens, other, *options.split())
+    # The first epoch of the program.
+    options = "--mixture 0.7,0.3 --epoch-steps 20 --seq-len 256 --batch-size 4 --micro-batches 2 --seed 1 --json"
+    predicted = json.loads(command("inspect", few_tokens, other, *options.split()).stdout)
+    assert [f"{source['realized']:.3f}" for source in predicted["sources"]] == [realized for _, realized, _ in shares[:2]]
 
 
 def test_diffusion_on_buckets_resumes(run, command, tmp_path):

@@ -430,7 +430,7 @@ def test_states_of_other_mixtures_are_refused(pool, two):
     ({"epoch_steps": 0}, "epoch_steps is 0, not between 1 and"),
     ({"epoch_steps": -1}, "epoch_steps cannot be -1"),
     ({"epoch_tokens": 5}, "give epoch_tokens or epoch_steps, not both"),
-    ({"exhausted": "all_exhausted"}, "epoch_steps does not apply"),
+    ({"exhausted": "all_exhausted"}, "`epoch_steps` does not apply"),
     ({"schedule": [(1, {"news": 1})]}, "there is a weight for \"news\""),
     ({"schedule": [(5, {"wiki": 1}), (5, {"code": 1})]}, "not strictly ascending"),
     ({"schedule": [3]}, "schedule has 3, not a pair"),

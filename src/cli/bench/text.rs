@@ -6,6 +6,7 @@ use indicatif::{HumanCount, HumanDuration};
 
 use crate::bench::{BenchReport, Measurement, Probe, Residency, Spread, TargetReport};
 use crate::cli::flags::with_flags;
+use crate::cli::table::table;
 use crate::numbers::{plural, short_percent};
 use crate::printable::printable;
 
@@ -37,30 +38,6 @@ fn spread(found: &Spread, rounds: usize) -> String {
 
 fn residency(found: Option<&Residency>) -> String {
     found.map_or_else(|| "unknown".to_owned(), |r| short_percent(r.share))
-}
-
-/// Formats rows with aligned columns: the first `left` columns are left-aligned, the others right-aligned.
-fn table(rows: &[Vec<String>], left: usize) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(i, (cell, &width))| match i < left {
-                true => format!("{cell:<width$}"),
-                false => format!("{cell:>width$}"),
-            })
-            .collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 /// Formats the whole report. Results of `writeln!` are ignored, because writing to a string cannot fail.
@@ -266,11 +243,5 @@ mod tests {
         let found = Spread::of([90.0, 100.0, 120.0]).unwrap();
         assert_eq!(spread(&found, 3), "100 ±15%");
         assert_eq!(spread(&Spread::of([100.0]).unwrap(), 1), "100");
-    }
-
-    #[test]
-    fn columns_are_aligned() {
-        let rows = [["a", "bb", "1"], ["ccc", "d", "22"]].map(|row| row.map(str::to_owned).to_vec());
-        assert_eq!(table(&rows, 2), "a    bb   1\nccc  d   22\n");
     }
 }

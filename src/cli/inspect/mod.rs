@@ -1,10 +1,11 @@
-//! `dsconvert inspect`: describes, verifies and repairs datasets, and shows their records.
+//! `dsconvert inspect`: describes, verifies and repairs datasets, shows their records, and predicts mixtures.
 
 mod buckets;
 mod card;
 mod classes;
 mod describe;
 mod masks;
+mod mixture;
 mod record;
 mod records;
 mod repair;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use dsconvert_tokens::pattern_of_older_ids;
 
 use super::flags::shown;
+use super::mixture::MixtureArgs;
 use super::output_file::is_stdout;
 use super::{Ending, print, values};
 use crate::error::{Error, ErrorKind, Result};
@@ -30,11 +32,12 @@ use crate::tokenizer_files::stored_tokenizer;
 /// Arguments of `dsconvert inspect`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Directory or URL of a dataset, or a shard file
-    #[arg(value_name = "PATH")]
-    path: PathBuf,
+    /// Directory or URL of a dataset, or a shard file; with --mixture, several datasets
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
 
-    /// Split of the records to show [default: train, or the first split with records; in pages and plots, the first 12 splits]
+    /// Split of the records to show [default: train, or the first split with records; in pages and plots, the first 12 splits;
+    /// of a mixture: train, or the only one]
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
 
@@ -101,9 +104,40 @@ pub(super) struct Args {
 
     #[command(flatten)]
     report: report::ReportArgs,
+
+    #[command(flatten)]
+    mixture: MixtureArgs,
+
+    #[command(flatten)]
+    batches: mixture::BatchArgs,
 }
 
 impl Args {
+    /// Returns the path of the dataset or shard; of a mixture, that of the first dataset.
+    fn path(&self) -> &Path {
+        self.paths.first().map_or(Path::new(""), PathBuf::as_path)
+    }
+
+    /// Refuses options that do not apply to a mixture.
+    fn check_mixture(&self) -> Result<()> {
+        self.mixture.check_several(&self.paths)?;
+        let others = [
+            ("head", self.head.is_some()),
+            ("sample", self.sample.is_some()),
+            ("record", self.record.is_some()),
+            ("text", self.text),
+            ("verify", self.verify),
+            ("card", self.card),
+            ("recipe", self.recipe),
+        ];
+        let others = others.into_iter().filter(|(_, is_given)| *is_given).map(|(option, _)| option);
+        match others.chain(self.report.requested()).next().filter(|_| self.mixture.is_given()) {
+            Some(option) => Err(Error::usage(format!("`mixture` does not apply with `{option}`"))
+                .help("inspect one dataset at a time, or leave out the option")),
+            None => Ok(()),
+        }
+    }
+
     fn shows_records(&self) -> bool {
         self.head.is_some() || self.record.is_some() || self.sample.is_some() || self.text
     }
@@ -124,7 +158,7 @@ fn print_json(out: &mut Out, value: &impl serde::Serialize) -> Result<()> {
 
 /// Runs `dsconvert inspect`.
 pub(super) fn exec(args: &Args) -> Result<Ending> {
-    inspect(args).map_err(|error| with_status(error, &args.path))
+    inspect(args).map_err(|error| with_status(error, args.path()))
 }
 
 /// Suggests `dsconvert status` if there is no dataset at `path` yet, but a plan of one.
@@ -141,11 +175,13 @@ fn with_status(error: Error, path: &Path) -> Error {
 }
 
 fn inspect(args: &Args) -> Result<Ending> {
+    args.check_mixture()?;
     if args.card {
-        crate::options::check_local("PATH", &args.path)?;
+        crate::options::check_local("PATH", args.path())?;
     }
-    args.report.check_used(args.text, args.sample.is_some())?;
-    if args.split.is_some() && !args.shows_records() && !args.report.is_requested() {
+    let is_mixture = args.mixture.is_given();
+    args.report.check_used(args.text, args.sample.is_some() || is_mixture)?;
+    if args.split.is_some() && !args.shows_records() && !args.report.is_requested() && !is_mixture {
         return Err(Error::usage("`split` selects the records to show, and none are shown")
             .help("add `head`, `sample`, `record`, `text` or `html`"));
     }
@@ -156,33 +192,36 @@ fn inspect(args: &Args) -> Result<Ending> {
     let ending = if args.verify {
         verify_and_repair(args, access, &mut out)?
     } else if args.card {
-        card::exec(&args.path, access, &mut out)?;
+        card::exec(args.path(), access, &mut out)?;
         Ending::Success
     } else if args.recipe {
-        let dataset = open_dataset(&args.path, access)?;
-        let command = super::recipe::command_line(dir_of(&args.path)?, dataset.manifest())?;
+        let dataset = open_dataset(args.path(), access)?;
+        let command = super::recipe::command_line(dir_of(args.path())?, dataset.manifest())?;
         out.write_all(command.as_bytes()).map_err(print_error)?;
         Ending::Success
     } else if args.report.is_requested() {
         report::exec(args, access, &mut out)?;
         Ending::Success
+    } else if is_mixture {
+        mixture::exec(args, access, &mut out)?;
+        Ending::Success
     } else if args.shows_records() {
         records::exec(args, access, &mut out)?;
         Ending::Success
     } else {
-        let description = describe_path(&args.path, access)?;
+        let description = describe_path(args.path(), access)?;
         if matches!(description, Description::Dataset(_)) {
-            warn_of_older_ids(&open_dataset(&args.path, access)?);
+            warn_of_older_ids(&open_dataset(args.path(), access)?);
         }
-        let classes = classes::count(&args.path, &description, access)?;
-        let buckets = buckets::count(&args.path, &description, access)?;
+        let classes = classes::count(args.path(), &description, access)?;
+        let buckets = buckets::count(args.path(), &description, access)?;
         if args.json {
             let mut json = classes.describe(&description)?;
             buckets.add_to(&mut json);
             print_json(&mut out, &json)?;
         } else {
             let counted = describe::Counted { classes: &classes, buckets: &buckets };
-            describe::print(&args.path, &description, counted, &mut out).map_err(print_error)?;
+            describe::print(args.path(), &description, counted, &mut out).map_err(print_error)?;
         }
         Ending::Success
     };
@@ -194,17 +233,17 @@ fn inspect(args: &Args) -> Result<Ending> {
 fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Ending> {
     let threads = values::threads(args.threads)?;
     let Some(sources) = &args.repair else {
-        let verified = verify::exec(&args.path, access, threads, args.json, out);
-        return verified.map_err(|error| with_repair(error, &args.path));
+        let verified = verify::exec(args.path(), access, threads, args.json, out);
+        return verified.map_err(|error| with_repair(error, args.path()));
     };
-    if ObjectUrl::is_url(&args.path) {
+    if ObjectUrl::is_url(args.path()) {
         return Err(Error::usage("a dataset in object storage cannot be repaired")
-            .at_path(&args.path)
+            .at_path(args.path())
             .help("convert its sources to another prefix"));
     }
-    if is_shard(&args.path)? {
+    if is_shard(args.path())? {
         return Err(Error::usage("a single shard cannot be repaired")
-            .at_path(&args.path)
+            .at_path(args.path())
             .help("name the directory of its dataset"));
     }
     for source in sources {
@@ -213,20 +252,20 @@ fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Endin
             return Err(Error::usage("there is no such source").of_option("repair").at_path(path));
         }
     }
-    match verify::exec(&args.path, access, threads, false, out) {
+    match verify::exec(args.path(), access, threads, false, out) {
         // If files only could not be read, there is nothing to repair.
         Ok(ending @ (Ending::Success | Ending::NotVerified)) => return Ok(ending),
         Ok(_) => {}
         // Without its shard table, a dataset cannot even be opened.
-        Err(error) if is_damage(&error, dir_of(&args.path)?) => {
+        Err(error) if is_damage(&error, dir_of(args.path())?) => {
             let printed = writeln!(out, "{}", printable(&shown(&error)));
             print::unless_closed(printed.map_err(print_error))?;
         }
         Err(error) => return Err(error),
     }
     print::unless_closed(out.flush().map_err(print_error))?;
-    repair::exec(dir_of(&args.path)?, sources, args.threads)?;
-    verify::exec(&args.path, access, threads, false, out)
+    repair::exec(dir_of(args.path())?, sources, args.threads)?;
+    verify::exec(args.path(), access, threads, false, out)
 }
 
 /// Says how to repair the dataset at `path` if `error` is damage because of which it cannot be opened.

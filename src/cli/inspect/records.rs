@@ -21,10 +21,10 @@ const SHOWN_CHAT: usize = 100_000;
 
 /// Shows the requested records.
 pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
-    if is_shard(&args.path)? {
+    if is_shard(args.path())? {
         return of_shard(args, access, out);
     }
-    let dataset = open_dataset(&args.path, access)?;
+    let dataset = open_dataset(args.path(), access)?;
     let vocabulary = match (args.text, dataset.schema().masks_field().is_some() && !args.json) {
         (true, _) => Some(vocabulary(args, &dataset)?),
         (false, true) => Vocabulary::of(&dataset, None)?
@@ -57,13 +57,13 @@ fn of_shard(args: &Args, access: Access, out: &mut Out) -> Result<()> {
                 "--text compares the tokenizer with the manifest of the dataset, which a shard does not contain"
             }
         };
-        return Err(Error::usage(needed).at_path(&args.path).help("name the directory of the dataset"));
+        return Err(Error::usage(needed).at_path(args.path()).help("name the directory of the dataset"));
     }
     if args.split.is_some() {
-        let error = Error::usage("a shard has no splits").of_option("split").at_path(&args.path);
+        let error = Error::usage("a shard has no splits").of_option("split").at_path(args.path());
         return Err(error.help("name the directory of the dataset"));
     }
-    let shard = ShardFile::open(&args.path, access)?;
+    let shard = ShardFile::open(args.path(), access)?;
     let printer = RecordPrinter { args, vocabulary: None };
     if let Some(count) = args.sample {
         let records = shard.records()?.count() as u64;
@@ -82,10 +82,10 @@ fn of_shard(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     };
     let found = shard.records()?.nth(usize::try_from(wanted).unwrap_or(usize::MAX));
     let record = found.ok_or_else(|| {
-        Error::new(ErrorKind::OutOfRange, "the shard has fewer records").at_path(&args.path).at_row(wanted)
+        Error::new(ErrorKind::OutOfRange, "the shard has fewer records").at_path(args.path()).at_row(wanted)
     })??;
     if let Some(file) = &args.extract {
-        record::extract(&record, file, &args.path)?;
+        record::extract(&record, file, args.path())?;
     }
     printer.record(&record, out)
 }

@@ -44,7 +44,7 @@ pub(super) struct ReportArgs {
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
 
-    /// Seed for --sample, and for the examples of --html and --contact-sheet [default: 0]
+    /// Seed for --sample, for the order of --mixture, and for the examples of --html and --contact-sheet [default: 0]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
@@ -52,7 +52,12 @@ pub(super) struct ReportArgs {
 impl ReportArgs {
     /// Returns whether a report is requested.
     pub(super) fn is_requested(&self) -> bool {
-        self.html.is_some() || self.contact_sheet.is_some() || self.plot.is_some()
+        self.requested().is_some()
+    }
+
+    /// Returns the option of the first requested file.
+    pub(super) fn requested(&self) -> Option<&'static str> {
+        self.files().next().map(|(option, _)| option)
     }
 
     pub(super) fn seed(&self) -> u64 {
@@ -75,7 +80,9 @@ impl ReportArgs {
             return Err(Error::usage("--tokenizer applies only to --html and --text, which decode ids"));
         }
         if self.seed.is_some() && self.html.is_none() && self.contact_sheet.is_none() && !sample {
-            return Err(Error::usage("--seed applies only to --sample, --html and --contact-sheet"));
+            return Err(Error::usage(
+                "--seed applies only to --sample, --html, --contact-sheet and --mixture",
+            ));
         }
         Ok(())
     }
@@ -113,12 +120,12 @@ impl ReportArgs {
 /// Gathers the report and writes the requested files.
 pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     let wanted = &args.report;
-    if is_shard(&args.path)? {
+    if is_shard(args.path())? {
         return Err(Error::usage("a report needs a dataset, and this is a single shard")
-            .at_path(&args.path)
+            .at_path(args.path())
             .help("name the directory of the dataset"));
     }
-    let dataset = open_dataset(&args.path, access)?;
+    let dataset = open_dataset(args.path(), access)?;
     wanted.check(dataset.path())?;
     let runs = run_reports(&wanted.report)?;
     if wanted.tokenizer.is_some() && dataset.manifest().tokenizer.is_none() {

@@ -75,12 +75,12 @@ use self::assemble::Assembler;
 use self::engine::{BatchEngine, EngineSettings};
 use self::schedule::LoaderPlan;
 use self::tickets::{FailedBatch, MadeBatch};
-use super::RecordSource;
 #[cfg(doc)]
 use super::Split;
 #[cfg(doc)]
 use super::batch::{BatchOptions, PackOptions};
 use super::batch::{BatchPlan, PackPlan};
+use super::{MixturePrediction, RecordSource};
 
 /// The last stage of making a batch: see [`Loader::finish_with`]. A function from batch to batch is one.
 pub trait BatchFinisher: Send + Sync {
@@ -322,6 +322,16 @@ impl Loader {
             Some((id, start)) => self.counts.totals(id.epoch, id.step, start),
             None => Ok(None),
         }
+    }
+
+    /// Returns what epoch 0 holds, over all ranks, if the source is a [`Mixture`](crate::Mixture). No records are read, but it
+    /// takes a pass over their lengths.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Loader::len`].
+    pub fn predict(&self) -> Result<Option<MixturePrediction>> {
+        self.counts.predict()
     }
 
     /// Returns the counts of batches, which can be used while the loader is in use.

@@ -14,8 +14,8 @@ use super::batch::BatchId;
 use super::options::{Batching, LabelsFor, LoaderOptions, PackedLayout};
 use super::state::{LoaderState, SavedPlan};
 use crate::RecordSource;
-use crate::batch::{BatchPlan, Layout, MicroBatch, PackPlan, PackedStep, Position};
-use crate::mixture::{MixedBatch, MixedStep, MixturePlan, SourceTotals};
+use crate::batch::{BatchPlan, BatchSize, Layout, MicroBatch, PackPlan, PackedStep, Position};
+use crate::mixture::{MixedBatch, MixedStep, MixturePlan, MixturePrediction, SourceTotals};
 
 /// Number of steps that are packed at once. Continuing from a saved cursor packs its window again, so packing several
 /// steps at a time costs less.
@@ -444,9 +444,7 @@ impl LoaderCounts {
     /// Same as [`BatchPlan::totals`] and [`PackPlan::steps`]; if the records mark the tokens to train on, also as
     /// [`RecordSource::get_many`].
     pub fn totals(&self, epoch: u64, step: u64, start: &LoaderState) -> Result<Option<LoaderTotals>> {
-        let text = &self.assembler.options().text;
-        // Nothing is padded.
-        let is_flash = text.packed == PackedLayout::Flash && self.assembler.is_text();
+        let is_flash = self.is_flash();
         if let LoaderPlan::Records(plan) = &*self.plan {
             let at = Position { epoch, step };
             let batch = |index| plan.micro_batch(at, index);
@@ -477,6 +475,24 @@ impl LoaderCounts {
             totals.sources = plan.totals(after);
         }
         Ok(Some(totals))
+    }
+
+    /// Returns what epoch 0 holds, if the source is a mixture. It takes a pass over the lengths of the records.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`LoaderCounts::batches`].
+    pub fn predict(&self) -> Result<Option<MixturePrediction>> {
+        let LoaderPlan::Mixture(plan) = &*self.plan else { return Ok(None) };
+        let LoaderOptions { batching, .. } = self.assembler.options();
+        let is_flat = matches!(batching, Batching::Records(batches) if matches!(batches.size, BatchSize::MaxTokensUnpadded(_)))
+            && self.assembler.is_text();
+        plan.predict(!(is_flat || self.is_flash())).map(Some)
+    }
+
+    /// Returns whether nothing is padded.
+    fn is_flash(&self) -> bool {
+        self.assembler.options().text.packed == PackedLayout::Flash && self.assembler.is_text()
     }
 
     fn totals_of_records(&self, batches: &[MicroBatch], is_flash: bool) -> Result<LoaderTotals> {

@@ -4,6 +4,7 @@
 //! `docs/reference/batching.md` specifies which records its batches hold.
 
 mod plan;
+mod prediction;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::plan::{MixedBatch, MixedStep, MixturePlan};
 pub use self::plan::{MixtureState, SourceState, SourceTotals};
+pub use self::prediction::{Delivered, MixturePrediction, SourcePrediction};
 use super::batch::Lengths;
 use super::concatenated::{ClassNames, Concatenated};
 use super::range::check_in_range;
@@ -123,7 +125,7 @@ impl MixtureOptions {
     fn check(&self) -> Result<()> {
         match (self.exhausted, self.epoch) {
             (Exhausted::Never, None) => Err(Error::usage("the length of an epoch is not set: sources are repeated").help(
-                "set epoch_tokens or epoch_steps; or set exhausted to \"first_exhausted\" or \"all_exhausted\"",
+                "set `epoch_tokens` or `epoch_steps`; or set `exhausted` to \"first_exhausted\" or \"all_exhausted\"",
             )),
             (Exhausted::Never, Some(MixtureEpoch::Tokens(tokens))) => {
                 check_in_range("epoch_tokens", tokens, 1..=MAX_EPOCH)
@@ -137,8 +139,8 @@ impl MixtureOptions {
                     MixtureEpoch::Tokens(_) => "epoch_tokens",
                     MixtureEpoch::Steps(_) => "epoch_steps",
                 };
-                let what = format!("{name} does not apply: an epoch ends when a source ends");
-                Err(Error::usage(what).help("leave it out, or set exhausted to \"never\""))
+                let what = format!("`{name}` does not apply: an epoch ends when a source ends");
+                Err(Error::usage(what).help("leave it out, or set `exhausted` to \"never\""))
             }
         }
     }

@@ -64,7 +64,8 @@ pub struct SourceTotals {
     pub requested: f64,
     /// The share up to this step.
     pub realized: f64,
-    /// Number of passes over the source since the start of training.
+    /// Number of passes over the source since the start of training. Of a pass whose documents are packed, those before the
+    /// current window count.
     pub epochs: f64,
 }
 
@@ -311,15 +312,38 @@ impl MixturePlan {
             return Ok(None);
         }
         let mut after = at.clone();
+        let batches = self.advance(&mut after)?;
+        Ok(Some((MixedStep { step: at.plan.step, batches }, after)))
+    }
+
+    /// Moves `at` to the next step, which the epoch must have, and returns the micro-batches in between. After an error, the
+    /// state is of no use.
+    pub(super) fn advance(&self, at: &mut MixtureState) -> Result<Vec<MixedBatch>> {
         if self.segments.iter().any(|segment| segment.start == at.steps) {
-            after.sources.iter_mut().for_each(|source| source.used = 0);
+            at.sources.iter_mut().for_each(|source| source.used = 0);
         }
         let weights = self.weights(at.steps);
-        let batch = |index| self.micro_batch(index, weights, &mut after);
+        let batch = |index| self.micro_batch(index, weights, at);
         let batches = (0..self.micro_batches).map(batch).collect::<Result<Vec<_>>>()?;
-        after.plan.step += 1;
-        after.steps = after.steps.saturating_add(1);
-        Ok(Some((MixedStep { step: at.plan.step, batches }, after)))
+        at.plan.step += 1;
+        at.steps = at.steps.saturating_add(1);
+        Ok(batches)
+    }
+
+    /// Returns the number of the source of a record.
+    pub(super) fn source_of(&self, record: u64) -> usize {
+        self.sources.partition_point(|source| source.first <= record).saturating_sub(1)
+    }
+
+    /// Returns the tokens of a pass over a source whose documents are packed.
+    pub(super) fn tokens_of_packed_pass(&self, number: usize) -> Result<Option<u64>> {
+        let is_packed = |source: &&PlannedSource| matches!(source.units, Units::Rows(_));
+        self.sources.get(number).filter(is_packed).map(PlannedSource::tokens).transpose()
+    }
+
+    /// Returns how records are grouped into micro-batches.
+    pub(super) fn batching(&self) -> &Batching {
+        &self.batching
     }
 
     fn micro_batch(&self, index: u64, weights: &[f64], at: &mut MixtureState) -> Result<MixedBatch> {

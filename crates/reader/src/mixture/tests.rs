@@ -310,7 +310,7 @@ fn bad_input_is_refused_by_name() {
         (of(MixtureOptions { epoch: None, ..weights_of(&all) }), "the length of an epoch is not set"),
         (
             of(MixtureOptions { exhausted: Exhausted::AllExhausted, ..weights_of(&all) }),
-            "epoch_steps does not apply",
+            "`epoch_steps` does not apply",
         ),
         (
             of(MixtureOptions { epoch: Some(MixtureEpoch::Tokens(0)), ..weights_of(&all) }),
@@ -379,4 +379,59 @@ fn damaged_states_are_refused() {
     assert!(damage(|state| state.plan.seed = 1).contains("seed"));
     let far = plan.start_of(None, 1 << 40).unwrap_err();
     assert!(far.to_string().contains("epochs after"), "{far}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// The prediction equals a count over all rows of the steps.
+    #[test]
+    fn an_epoch_is_predicted(exhausted in 0usize..3, batching in 0..4, micro_batches in 1u64..4) {
+        let exhausted =
+            [Exhausted::Never, Exhausted::FirstExhausted, Exhausted::AllExhausted][exhausted];
+        let epoch_end = (exhausted == Exhausted::Never).then_some(MixtureEpoch::Tokens(900));
+        let options = MixtureOptions { exhausted, epoch: epoch_end, ..weights() };
+        let batching: Batching = match batching {
+            0 => one_by_one(3).into(),
+            1 => BatchOptions::new(BatchSize::MaxTokens(40)).into(),
+            2 => BatchOptions { pad_to_multiple_of: 8, ..one_by_one(4) }.into(),
+            _ => PackOptions::new(16, 2).into(),
+        };
+        let plan = plan(options, batching, micro_batches).unwrap();
+        let lengths: Vec<u64> = three()
+            .iter()
+            .flat_map(|(_, source)| (0..source.lengths().records()).map(|at| source.lengths().length_of(at).unwrap()))
+            .collect();
+        let steps = epoch(&plan, &plan.start_of(None, 0).unwrap());
+        let mut expected = [[0u64; 3]; 3];
+        for batch in steps.iter().flat_map(|(step, _)| &step.batches) {
+            match batch {
+                MixedBatch::Records { batch, .. } => {
+                    for &record in &batch.records {
+                        let of_source = &mut expected[number_of(record)];
+                        for (sum, amount) in of_source.iter_mut().zip([1, lengths[record as usize], batch.width]) {
+                            *sum += amount;
+                        }
+                    }
+                }
+                MixedBatch::Rows(rows) => {
+                    for row in rows {
+                        let of_source = &mut expected[number_of(row.pieces[0].document)];
+                        let tokens = row.pieces.iter().map(|piece| piece.len).sum();
+                        of_source.iter_mut().zip([1, tokens, 16]).for_each(|(sum, amount)| *sum += amount);
+                    }
+                }
+            }
+        }
+        let found = plan.predict(true).unwrap();
+        prop_assert_eq!(found.steps, steps.len() as u64);
+        prop_assert_eq!(found.batches, steps.len() as u64 * micro_batches);
+        let amounts = |delivered: Delivered| [delivered.rows, delivered.tokens, delivered.padded_tokens];
+        let of_sources: Vec<_> = found.sources.iter().map(|source| amounts(source.delivered)).collect();
+        prop_assert_eq!(of_sources, expected.to_vec());
+        let sum = |at: usize| expected.iter().map(|amounts| amounts[at]).sum::<u64>();
+        prop_assert_eq!(amounts(found.delivered()), [sum(0), sum(1), sum(2)]);
+        let unpadded = plan.predict(false).unwrap().delivered();
+        prop_assert_eq!((unpadded.padded_tokens, unpadded.padding()), (unpadded.tokens, 0.0));
+    }
 }
