@@ -2,6 +2,7 @@
 
 import json
 import random
+import zipfile
 
 import numpy as np
 import pyarrow as pa
@@ -397,3 +398,67 @@ def test_companions_are_masks_of_their_image(turned, dsconvert, tmp_path):
     assert manifest(tmp_path / "o")["options"]["companion"] == [
         "seg=masks/{subdir}/{stem}_seg.png:mask", "depth=depth/{stem}.png:image?"
     ]
+
+
+def test_labels_beside_images_are_no_sidecars(dsconvert, tmp_path):
+    """The layout of Darknet, with captions beside the images, too; and the same in an archive with COCO annotations."""
+    (tmp_path / "s/obj").mkdir(parents=True)
+    for number in range(6):
+        Image.new("RGB", (40, 30)).save(tmp_path / f"s/obj/{number}.jpg")
+        if number:
+            (tmp_path / f"s/obj/{number}.txt").write_text("1 0.5 0.5 0.5 0.5\n" * (number % 3))
+        (tmp_path / f"s/obj/{number}.caption").write_text(f"number {number}")
+    (tmp_path / "s/classes.txt").write_text("cat\ndog\n")
+    dsconvert("images", tmp_path / "s", "--annotations", tmp_path / "s", "--layout", "flat", "--out", tmp_path / "out")
+    rows = records(tmp_path / "out")
+    for number in range(6):
+        row = rows[f"obj/{number}.jpg"]
+        assert row["boxes"] == [[10, 7.5, 30, 22.5]] * (number % 3) and row["labels"] == [1] * (number % 3)
+        assert row["caption"] == f"number {number}" and "txt" not in row
+    assert manifest(tmp_path / "out")["sources"]["skipped"] == 1
+    with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
+        for path in sorted((tmp_path / "s/obj").glob("*.jpg")):
+            archive.write(path, f"images/{path.name}")
+    content = {
+        "images": [{"id": 1, "file_name": "3.jpg", "width": 40, "height": 30}],
+        "annotations": [annotation()], "categories": [{"id": 5, "name": "cat"}],
+    }
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    dsconvert("images", tmp_path / "s.zip", "--annotations", tmp_path / "a.json", "--out", tmp_path / "zipped")
+    rows = records(tmp_path / "zipped")
+    assert len(rows) == 6 and rows["images/3.jpg"]["boxes"] == [[1, 2, 4, 6]] and rows["images/2.jpg"]["boxes"] is None
+
+
+def test_other_images_take_options_but_not_annotations(plain, dsconvert):
+    folder, write = plain
+    path = write()
+    dsconvert("images", folder / "s", "--annotations", path, "--resize", "shorter:16", "--out", folder / "out")
+    ran = dsconvert("images", folder / "s", "--like", folder / "out", "--out", folder / "more")
+    assert "was made with annotations" in ran.stderr
+    assert "boxes" not in records(folder / "more")["a/1.png"] and manifest(folder / "more")["schema"].get("class_names") == ["a", "b"]
+    dsconvert("images", folder / "s", "--like", folder / "out", "--annotations", path, "--out", folder / "same")
+    assert records(folder / "same") == records(folder / "out")
+    assert manifest(folder / "same")["options"]["classes"] == manifest(folder / "out")["schema"]["class_names"] == ["cat"]
+    ran = dsconvert("inspect", folder / "out", "--recipe")
+    assert "--annotations ANNOTATIONS" in ran.stdout
+
+
+def test_pages_show_boxes_and_captions(turned, dsconvert, tmp_path):
+    folder, found = turned
+    instances = coco(found, "upright")
+    (tmp_path / "a.json").write_text(json.dumps(instances))
+    captions = [{"image_id": image["id"], "caption": f"<b>&{image['id']}"} for image in instances["images"][:9]]
+    (tmp_path / "c.json").write_text(json.dumps({"images": instances["images"], "annotations": captions}))
+    out = tmp_path / "out"
+    dsconvert(
+        "images", folder / "images", "--annotations", tmp_path / "a.json", "--annotations", tmp_path / "c.json", "--out", out,
+        "--encode", "png",
+    )
+    page, sheet = tmp_path / "page.html", tmp_path / "sheet.png"
+    dsconvert("inspect", out, "--html", page, "--contact-sheet", sheet)
+    text = page.read_text()
+    for number in range(9):
+        assert f"&lt;b&gt;&amp;{1000 + number}" in text
+    # Outlines have colors that no image has.
+    colors = {tuple(color) for color in np.asarray(Image.open(sheet).convert("RGB")).reshape(-1, 3)}
+    assert {(255, 60, 60), (60, 220, 60), (70, 130, 255), (255, 215, 0)} <= colors
