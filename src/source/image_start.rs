@@ -18,7 +18,8 @@ pub fn begins_as_image(path: &Path) -> Result<bool> {
     Ok(has_signature(&PlannedFile::now(path)?.start(SNIFFED_BYTES)?))
 }
 
-/// As [`begins_as_image`], but also accepts HEIC images, and AVIF images in a build without their decoder.
+/// As [`begins_as_image`], but also accepts HEIC, JPEG XL and JPEG 2000 images, and AVIF images in a build without their
+/// decoder.
 ///
 /// # Errors
 ///

@@ -5,6 +5,7 @@ import functools
 import io
 import random
 import struct
+import zlib
 from fractions import Fraction
 
 import numpy as np
@@ -99,9 +100,26 @@ def test_jpegs_with_some_components_in_a_scan_have_the_pixels_of_pillow(dsconver
             assert np.array_equal(found, expected), record["key"]
 
 
+def without_damaged_chunks(data):
+    """A PNG without ancillary chunks that have a wrong checksum; other data as it is."""
+    if not data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return data
+    out, at = data[:8], 8
+    while at + 12 <= len(data):
+        end = at + 12 + int.from_bytes(data[at : at + 4])
+        kind, checksum = data[at + 4 : at + 8], data[end - 4 : end]
+        if kind[:1].isupper() or kind == b"tRNS" or checksum == zlib.crc32(data[at + 4 : end - 4]).to_bytes(4):
+            out += data[at:end]
+        at = end
+    return out
+
+
 def test_images_that_pillow_rejects_are_rejected(binary, tmp_path):
     rows, differing = mutants.compare(binary, 2700, 1, tmp_path)
     accepted = [line for line in differing if line[0] == "only Pillow rejects"]
+    # libpng skips chunks with a wrong checksum that hold no pixels; Pillow does not use libpng.
+    data = {line[2]: (tmp_path / "mutants" / line[2]).read_bytes() for line in accepted}
+    accepted = [line for line in accepted if mutants.pillow_error(without_damaged_chunks(data[line[2]])) is not None]
     total = sum(sum(row.values()) for row in rows.values())
     assert len(accepted) <= total / 1000, "\n".join(map(str, accepted))
     for name, row in rows.items():

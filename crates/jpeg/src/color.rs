@@ -11,9 +11,13 @@ const CR_TO_GREEN: i32 = 18_734;
 const CB_TO_BLUE: i32 = -14_942;
 
 /// Converts one pixel from YCbCr to RGB (ITU T.871), rounding like libjpeg: `floor(x + ½)`.
+///
+/// ```
+/// assert_eq!(dsconvert_jpeg::ycbcr_to_rgb(76, 85, 255), [254, 0, 0]);
+/// ```
 // Red and blue are doubled, and halved last, so that 16 bits are enough for the rounded sum.
 #[inline(always)]
-pub(crate) fn ycbcr_to_rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
+pub fn ycbcr_to_rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
     let (y, cb, cr) = (i16::from(y), i16::from(cb) - 128, i16::from(cr) - 128);
     let part = |color: i16, factor: i32| (((i32::from(2 * color) * factor) >> SCALE_BITS) as i16 + 1) >> 1;
     let green = (CB_TO_GREEN * i32::from(cb) + CR_TO_GREEN * i32::from(cr) + HALF) >> SCALE_BITS;

@@ -18,7 +18,7 @@ mod structure;
 #[cfg(test)]
 mod testing;
 
-pub use color::{cmyk_to_rgb, invert_cmyk, luma, rgb_to_ycbcr};
+pub use color::{cmyk_to_rgb, invert_cmyk, luma, rgb_to_ycbcr, ycbcr_to_rgb};
 pub use decoder::Decoder;
 pub use error::{Error, ErrorKind};
 pub use fast::{

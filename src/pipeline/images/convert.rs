@@ -470,7 +470,10 @@ fn note_image(image: &Converted, out: &mut Outcomes) {
     if image.lacks_exif {
         out.note("exif_dropped");
     }
-    if let Some(tolerated) = image.tolerated {
+    if image.has_odd_range {
+        out.note("odd_sample_range");
+    }
+    for tolerated in &image.tolerated {
         out.note(tolerated.note());
     }
 }

@@ -7,8 +7,8 @@ use super::geometry::Size;
 use super::icc::ColorSpace;
 use super::pixels::Pixels;
 use super::source::CheckedImage;
-use crate::decode::other::{limits, open, open_damaged_png, reject, too_large};
-use crate::decode::{ImageType, TiffTags, divide_by_alpha, to_8_bits};
+use crate::decode::other::{fill_zeros, limits, open, open_damaged_png, reject, too_large};
+use crate::decode::{ImageType, TiffFile, to_8_bits};
 use crate::sample::{Reject, RejectCode};
 
 /// The result of a decode, in addition to the pixels.
@@ -22,6 +22,8 @@ pub(super) struct DecodedFile {
     pub(super) is_plain_rgb: bool,
     /// Whether the file contains CMYK, which the decoder converts without the embedded profile.
     pub(super) is_cmyk: bool,
+    /// Whether the samples exceed the range of their type, or hardly use it.
+    pub(super) has_odd_range: bool,
     /// The damage at which decoding stopped; only with the lenient option.
     pub(super) damage: Option<Reject>,
 }
@@ -33,6 +35,9 @@ pub(super) fn decode(
     buffer: &mut Vec<u8>,
     out: &mut Pixels,
 ) -> Result<DecodedFile, Reject> {
+    if source.image_type == ImageType::Tiff {
+        return decode_tiff(source, lenient, buffer, out);
+    }
     let opened = open(source.bytes, source.image_type, source.structure.size).map_err(reject);
     let (mut decoder, opening_damage) = match opened {
         Err(damage) if lenient && has_wrong_checksum(source, &damage) => {
@@ -47,28 +52,16 @@ pub(super) fn decode(
     }
     let decoded = decoder.total_bytes();
     decoder.set_limits(limits(decoded)).map_err(reject)?;
-    let tags = (source.image_type == ImageType::Tiff).then(|| TiffTags::read(source.bytes)).flatten();
-    let icc = match &tags {
-        // Because of its limits, the decoder drops profiles that are large relative to the image.
-        Some(tags) => tags.icc_profile().map(<[u8]>::to_vec),
-        None => decoder.icc_profile().ok().flatten(),
-    };
+    let icc = decoder.icc_profile().ok().flatten();
     let color_type = decoder.color_type();
     let original = decoder.original_color_type();
     let is_plain_rgb = original == ExtendedColorType::Rgb8 && color_type == ColorType::Rgb8;
-    let is_cmyk = matches!(original, ExtendedColorType::Cmyk8 | ExtendedColorType::Cmyk16);
     let space = if color_type.has_color() { ColorSpace::Rgb } else { ColorSpace::Gray };
     buffer.clear();
     buffer.resize(usize::try_from(decoded).map_err(|_| too_large())?, 0);
     let damage = match decoder.read_image(buffer).map_err(reject) {
         Ok(()) => opening_damage,
-        Err(damage)
-            if lenient
-                && matches!(damage.code, RejectCode::Truncated | RejectCode::Corrupt)
-                && has_rows(source, &damage, buffer) =>
-        {
-            Some(damage)
-        }
+        Err(damage) if may_keep(&damage, lenient) && has_rows(source, &damage, buffer) => Some(damage),
         Err(damage) => return Err(damage),
     };
     let damage = match damage {
@@ -81,11 +74,44 @@ pub(super) fn decode(
         }
         damage => damage,
     };
-    if tags.is_some_and(|tags| tags.has_associated_alpha()) {
-        divide_by_alpha(buffer, color_type);
-    }
     to_8_bits(buffer, color_type, size, out)?;
-    Ok(DecodedFile { icc, space, is_plain_rgb, is_cmyk, damage })
+    Ok(DecodedFile { icc, space, is_plain_rgb, is_cmyk: false, has_odd_range: false, damage })
+}
+
+/// Decodes the TIFF `source`.
+fn decode_tiff(
+    source: &CheckedImage<'_>,
+    lenient: bool,
+    buffer: &mut Vec<u8>,
+    out: &mut Pixels,
+) -> Result<DecodedFile, Reject> {
+    let file = TiffFile::read(source.bytes)?;
+    let color_type = file.color_type();
+    let bytes = file.size().pixels().saturating_mul(color_type.bytes_per_pixel().into());
+    fill_zeros(buffer, usize::try_from(bytes).map_err(|_| too_large())?)?;
+    let mut has_odd_range = false;
+    let damage = match file.decode(buffer) {
+        Ok(is_odd) => {
+            has_odd_range = is_odd;
+            None
+        }
+        Err(damage) if may_keep(&damage, lenient) && has_rows(source, &damage, buffer) => Some(damage),
+        Err(damage) => return Err(damage),
+    };
+    to_8_bits(buffer, color_type, file.size(), out)?;
+    Ok(DecodedFile {
+        icc: file.icc_profile().map(<[u8]>::to_vec),
+        space: if color_type.has_color() { ColorSpace::Rgb } else { ColorSpace::Gray },
+        is_plain_rgb: false,
+        is_cmyk: file.is_cmyk(),
+        has_odd_range,
+        damage,
+    })
+}
+
+/// Returns whether what was decoded before `damage` may be kept.
+fn may_keep(damage: &Reject, lenient: bool) -> bool {
+    lenient && matches!(damage.code, RejectCode::Truncated | RejectCode::Corrupt)
 }
 
 /// Returns whether `damage` may be that of a checksum, so that the rest of the file can be decoded without it.

@@ -4,6 +4,10 @@
 //! tag 0x0112 of the first directory. A broken block means no orientation, never a reject: other readers do the same,
 //! and the pixels are intact.
 
+use std::borrow::Cow;
+
+use super::xmp;
+
 /// The operation that turns the stored pixels upright: values 1 to 8 of the EXIF tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Orientation {
@@ -53,12 +57,24 @@ const SHORT: u16 = 3;
 /// Not the type that the standard prescribes, but some programs write it, and image viewers accept it.
 const LONG: u16 = 4;
 
-/// Returns the orientation in the TIFF structure `block`. An optional `Exif\0\0` prefix is skipped: some encoders keep
-/// it where only the TIFF structure belongs.
-pub(super) fn orientation(block: &[u8]) -> Option<Orientation> {
+/// Returns the orientation of an image with the EXIF block `exif`. As in Pillow, that of XMP counts if EXIF has none, not
+/// even an invalid one.
+pub(super) fn orientation_with<'a>(
+    exif: Option<&[u8]>,
+    xmp: impl FnOnce() -> Option<Cow<'a, [u8]>>,
+) -> Orientation {
+    match exif.and_then(orientation_tag) {
+        Some(tag) => Orientation::from_tag(tag).unwrap_or_default(),
+        None => xmp().and_then(|packet| xmp::orientation(&packet)).unwrap_or_default(),
+    }
+}
+
+/// Returns the value of the orientation in the TIFF structure `block`. An optional `Exif\0\0` prefix is skipped: some
+/// encoders keep it where only the TIFF structure belongs.
+fn orientation_tag(block: &[u8]) -> Option<u16> {
     let tiff = block.strip_prefix(b"Exif\0\0").unwrap_or(block);
     let (at, little) = orientation_value(tiff)?;
-    Orientation::from_tag(u16_at(tiff, at, little)?)
+    u16_at(tiff, at, little)
 }
 
 /// Sets the orientation in the TIFF structure `tiff` to upright.
@@ -106,6 +122,10 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn orientation(block: &[u8]) -> Option<Orientation> {
+        orientation_tag(block).and_then(Orientation::from_tag)
+    }
 
     /// Creates a minimal EXIF TIFF structure with one orientation entry.
     pub(in crate::transform::image) fn block(tag: u16, little: bool) -> Vec<u8> {

@@ -30,7 +30,7 @@ pub(super) fn memory_bytes(source: &CheckedImage<'_>, plan: &SizePlan) -> u64 {
         // 4 bytes as decoded, 4 as converted, and the state of blocks.
         None if source.image_type == ImageType::Avif => pixels * AVIF_BYTES_PER_PIXEL,
         // Up to 8 bytes as stored, 4 as converted, and the same again inside the decoder.
-        None => pixels * 20,
+        None => (pixels * 20).saturating_add(source.structure.decoder_bytes),
     };
     // The rows of the resize, the oriented, cropped and padded image, and its encoded form.
     let between = u64::from(plan.source.longer()) * u64::from(plan.resized.longer()) * 4;

@@ -31,6 +31,7 @@
 mod boxes;
 mod bucket_counts;
 mod buckets;
+mod clean;
 mod colors;
 mod container;
 mod decode_jpeg;
@@ -57,6 +58,7 @@ mod strip;
 #[cfg(test)]
 mod tests;
 mod transform;
+mod xmp;
 
 pub use crate::decode::{ImageType, has_image_extension, has_signature, is_unreadable_photo, sniff};
 pub use boxes::{BoxUnits, PlacedBoxes};

@@ -13,6 +13,18 @@ pub enum ImageOutcome {
     Filtered(Filtered),
 }
 
+impl ImageOutcome {
+    /// Adds a defect of the source that was removed before the conversion.
+    pub(super) fn tolerating(mut self, defect: Tolerated) -> Self {
+        if let Self::Converted(image) = &mut self
+            && !image.tolerated.contains(&defect)
+        {
+            image.tolerated.push(defect);
+        }
+        self
+    }
+}
+
 /// An encoded image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Converted {
@@ -33,7 +45,9 @@ pub struct Converted {
     /// Whether the EXIF block of the source was to be kept, but is too large for the type of `bytes`.
     pub lacks_exif: bool,
     /// What is wrong with the source, although no pixel is lost.
-    pub tolerated: Option<Tolerated>,
+    pub tolerated: Vec<Tolerated>,
+    /// Whether the samples of a TIFF exceed the range of their type, or hardly use it.
+    pub has_odd_range: bool,
 }
 
 /// A defect of a source that loses no pixel, so that the image is converted nevertheless.
@@ -42,6 +56,16 @@ pub struct Converted {
 pub enum Tolerated {
     /// A JPEG with bytes between the segments before its first scan, which libjpeg skips.
     StrayBytes,
+    /// A sequential JPEG whose scan has other parameters than 0, 63 and 0, which libjpeg ignores.
+    ScanParameters,
+    /// A PNG with damaged ancillary chunks, which libpng skips, or with frames of an animation in a wrong order.
+    PngChunks,
+    /// A GIF that ends after its first frame without its end, or continues with other bytes.
+    GifEnd,
+    /// A BMP whose number of planes is not 1.
+    BmpHeader,
+    /// A QOI without its end marker.
+    QoiEnd,
 }
 
 impl Tolerated {
@@ -49,6 +73,11 @@ impl Tolerated {
     pub fn note(self) -> &'static str {
         match self {
             Tolerated::StrayBytes => "tolerated_stray_bytes",
+            Tolerated::ScanParameters => "tolerated_scan_parameters",
+            Tolerated::PngChunks => "tolerated_png_chunks",
+            Tolerated::GifEnd => "tolerated_gif_end",
+            Tolerated::BmpHeader => "tolerated_bmp_header",
+            Tolerated::QoiEnd => "tolerated_qoi_end",
         }
     }
 }

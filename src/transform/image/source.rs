@@ -3,7 +3,7 @@
 use super::container::{self, Structure, jpeg};
 use super::geometry::{Geometry, Size};
 use super::options::ImageOptions;
-use crate::decode::{ImageType, PlanesFile, foreign_format, sniff};
+use crate::decode::{ImageType, PlanesFile, converter, foreign_format, sniff};
 use crate::sample::{Reject, RejectCode};
 
 /// The content of a header: enough to plan a conversion without decoding pixels.
@@ -46,9 +46,15 @@ impl<'a> CheckedImage<'a> {
         }
         let image_type = sniff(bytes).ok_or_else(|| match foreign_format(bytes) {
             Some(name) => {
-                let message =
-                    format!("{name} images cannot be read by this build; convert them to PNG or JPEG first");
-                container::unsupported(message)
+                let how = match converter(name) {
+                    Some((command, project)) => {
+                        format!("PNG first, for example with `{command}` of {project}")
+                    }
+                    None => "PNG or JPEG first".to_owned(),
+                };
+                container::unsupported(format!(
+                    "{name} images cannot be read by this build; convert them to {how}"
+                ))
             }
             None => Reject::new(RejectCode::UnknownType, "the content is not an image of a known type"),
         })?;

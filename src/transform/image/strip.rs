@@ -21,9 +21,9 @@ pub(super) fn strip(bytes: &Bytes, source: &CheckedImage<'_>) -> Bytes {
     }
 }
 
-/// Returns the JPEG of `source` without bytes between the segments before its first scan; `None` if there are none.
+/// Returns the JPEG of `source` without bytes between the segments before its first scan; `None` for other types.
 pub(super) fn without_stray_bytes(source: &CheckedImage<'_>) -> Option<Bytes> {
-    let header = source.jpeg.as_ref().filter(|header| header.stray_bytes > 0)?;
+    let header = source.jpeg.as_ref()?;
     Some(with_segments(source.bytes, header, source.bytes.len(), |_| true))
 }
 
@@ -55,16 +55,22 @@ fn with_segments(
 }
 
 fn strip_png(bytes: &Bytes) -> Bytes {
+    let out = with_chunks(bytes, |chunk| !chunk.is_ancillary());
+    if out.len() == bytes.len() { bytes.clone() } else { out.into() }
+}
+
+/// Returns the PNG file `bytes` up to its end with only the chunks that `is_kept` returns true for.
+pub(super) fn with_chunks(bytes: &[u8], is_kept: impl Fn(&png::PngChunk<'_>) -> bool) -> Vec<u8> {
     let mut out = png::SIGNATURE.to_vec();
     for chunk in png::chunks(bytes) {
-        if chunk.is_critical() || &chunk.kind == b"tRNS" {
+        if is_kept(&chunk) {
             out.extend_from_slice(chunk.whole);
         }
         if &chunk.kind == b"IEND" {
             break;
         }
     }
-    if out.len() == bytes.len() { bytes.clone() } else { out.into() }
+    out
 }
 
 /// VP8X flags for a profile, EXIF and XMP.

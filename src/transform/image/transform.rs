@@ -12,12 +12,12 @@ use super::icc::{ColorSpace, ProfileConversion};
 use super::memory::memory_bytes;
 use super::option_values::{Animated, Color, Icc, Rgb};
 use super::options::ImageOptions;
-use super::outcome::{Converted, Filtered, ImageOutcome, Tolerated};
+use super::outcome::{Converted, Filtered, ImageOutcome};
 use super::pixels::{self, Pixels, luma};
 use super::resize;
 use super::scratch::ImageScratch;
 use super::source::{CheckedImage, Header, check_pixels};
-use super::{colors, container, decode_jpeg, decode_other, encode, metadata, strip};
+use super::{clean, colors, container, decode_jpeg, decode_other, encode, metadata, strip};
 use crate::decode::{ImageType, PlanesChroma, PlanesFile, planes_file};
 use crate::error::Result;
 use crate::panics::{caught, contained};
@@ -33,6 +33,8 @@ struct DecodedImage {
     profile: Option<ProfileConversion>,
     /// Whether damage was concealed.
     lenient: bool,
+    /// Whether the samples exceed the range of their type, or hardly use it.
+    has_odd_range: bool,
 }
 
 /// An additional image of a sample or row.
@@ -146,14 +148,37 @@ impl ImageTransform {
         further: Option<FurtherImage<'_>>,
         scratch: &mut ImageScratch,
     ) -> Result<ImageOutcome, Reject> {
-        let mut source = CheckedImage::read(bytes, &self.options)?;
-        if let Some(clean) = strip::without_stray_bytes(&source) {
-            let mut outcome = self.convert_untrimmed(&clean, further, scratch)?;
-            if let ImageOutcome::Converted(image) = &mut outcome {
-                image.tolerated = Some(Tolerated::StrayBytes);
-            }
-            return Ok(outcome);
+        let source = CheckedImage::read(bytes, &self.options)?;
+        if let Some((clean, defect)) = clean::clean(&source) {
+            self.check_frames(&source)?;
+            let outcome = self.convert_untrimmed(&clean, further, scratch)?;
+            return Ok(outcome.tolerating(defect));
         }
+        let image_type = source.image_type;
+        let outcome = self.convert_clean(bytes, source, further, scratch);
+        let is_damaged = match &outcome {
+            Ok(ImageOutcome::Converted(image)) => image.lenient,
+            Ok(ImageOutcome::Filtered(_)) => false,
+            Err(reject) => reject.code == RejectCode::Corrupt,
+        };
+        if is_damaged
+            && let Some((clean, defect)) = clean::without_suspects(bytes, image_type)
+            && let Ok(second) = self.convert_untrimmed(&clean, further, scratch)
+            && !matches!(&second, ImageOutcome::Converted(image) if image.lenient)
+        {
+            return Ok(second.tolerating(defect));
+        }
+        outcome
+    }
+
+    /// Converts `source`, which has no defects that are tolerated.
+    fn convert_clean(
+        &self,
+        bytes: &Bytes,
+        mut source: CheckedImage<'_>,
+        further: Option<FurtherImage<'_>>,
+        scratch: &mut ImageScratch,
+    ) -> Result<ImageOutcome, Reject> {
         if let Some(further) = further.filter(|further| further.turns_with_main) {
             source.turn_like(further.main);
         }
@@ -196,14 +221,16 @@ impl ImageTransform {
                 passthrough: true,
                 lenient: false,
                 lacks_exif: false,
-                tolerated: None,
+                tolerated: Vec::new(),
+                has_odd_range: decoded.has_odd_range,
             }));
         }
         self.shape(&source, &plan, &decoded, scratch)?;
         let pixels = &scratch.decoded;
         let encoded = encode::encode(pixels, self.encoding(&source))?;
         let size = pixels.size();
-        Ok(ImageOutcome::Converted(self.encoded(&source, encoded, size, lenient, scratch)))
+        let image = self.encoded(&source, encoded, size, lenient, scratch);
+        Ok(ImageOutcome::Converted(Converted { has_odd_range: decoded.has_odd_range, ..image }))
     }
 
     /// Returns the planes of a JPEG that keeps its size, as decoded. Returns `None` if the planes of the output are
@@ -292,11 +319,17 @@ impl ImageTransform {
         }))
     }
 
-    /// Rejects animation and damage unless the options allow them. Returns true if there is damage that they allow.
-    fn take_damage(&self, source: &mut CheckedImage<'_>) -> Result<bool, Reject> {
+    /// Rejects animation unless the options allow it.
+    fn check_frames(&self, source: &CheckedImage<'_>) -> Result<(), Reject> {
         if source.structure.animated && self.options.animated == Animated::Reject {
             return Err(Reject::new(RejectCode::Animated, "the file contains several frames"));
         }
+        Ok(())
+    }
+
+    /// Rejects animation and damage unless the options allow them. Returns true if there is damage that they allow.
+    fn take_damage(&self, source: &mut CheckedImage<'_>) -> Result<bool, Reject> {
+        self.check_frames(source)?;
         if let Some(header) = &source.jpeg
             && !jpeg::is_ended(source.bytes, header.first_scan)
         {
@@ -316,17 +349,36 @@ impl ImageTransform {
         decoded: impl FnOnce(),
     ) -> Result<(), Reject> {
         let mut source = CheckedImage::read(bytes, &self.options)?;
-        if let Some(clean) = strip::without_stray_bytes(&source) {
+        if let Some((clean, _)) = clean::clean(&source) {
+            self.check_frames(&source)?;
             return self.decode_and_shape(&clean, scratch, decoded);
         }
-        self.take_damage(&mut source)?;
-        let plan = self.plan(&source, None)?;
+        match self.decode_clean(&mut source, scratch) {
+            Ok((plan, found)) => {
+                decoded();
+                self.shape(&source, &plan, &found, scratch)
+            }
+            Err(reject) if reject.code == RejectCode::Corrupt => {
+                let (clean, _) = clean::without_suspects(bytes, source.image_type).ok_or(reject)?;
+                self.decode_and_shape(&clean, scratch, decoded)
+            }
+            Err(reject) => Err(reject),
+        }
+    }
+
+    /// Decodes `source`, which has no defects that are tolerated, into `scratch.decoded`.
+    fn decode_clean(
+        &self,
+        source: &mut CheckedImage<'_>,
+        scratch: &mut ImageScratch,
+    ) -> Result<(SizePlan, DecodedImage), Reject> {
+        self.take_damage(source)?;
+        let plan = self.plan(source, None)?;
         let found = match &source.jpeg {
-            Some(header) => self.decode_jpeg(&source, header, &plan, false, scratch)?,
-            None => self.decode_other(&source, scratch)?,
+            Some(header) => self.decode_jpeg(source, header, &plan, false, scratch)?,
+            None => self.decode_other(source, scratch)?,
         };
-        decoded();
-        self.shape(&source, &plan, &found, scratch)
+        Ok((plan, found))
     }
 
     /// Returns the outcome of a newly encoded image, with the metadata to keep.
@@ -356,7 +408,8 @@ impl ImageTransform {
             has_several_scans: false,
             lenient,
             lacks_exif,
-            tolerated: None,
+            tolerated: Vec::new(),
+            has_odd_range: false,
         }
     }
 
@@ -424,7 +477,13 @@ impl ImageTransform {
             profile: profile.as_ref(),
         };
         let lenient = request.decode(scratch)?;
-        Ok(DecodedImage { reduction, is_unchanged: profile.is_none(), profile, lenient })
+        Ok(DecodedImage {
+            reduction,
+            is_unchanged: profile.is_none(),
+            profile,
+            lenient,
+            has_odd_range: false,
+        })
     }
 
     /// Decodes any other type into `scratch.decoded`, in sRGB.
@@ -446,7 +505,13 @@ impl ImageTransform {
         colors::to_channels(decoded, self.options.color, self.options.background);
         let is_kept = self.options.encode == Encode::Keep && !file.is_cmyk;
         let is_unchanged = profile.is_none() && (file.is_plain_rgb || is_kept);
-        Ok(DecodedImage { reduction: 1, is_unchanged, profile: None, lenient: file.damage.is_some() })
+        Ok(DecodedImage {
+            reduction: 1,
+            is_unchanged,
+            profile: None,
+            lenient: file.damage.is_some(),
+            has_odd_range: file.has_odd_range,
+        })
     }
 
     /// Resizes, turns upright, converts, crops and pads the decoded image. The result is in `scratch.decoded`.

@@ -11,9 +11,8 @@ use super::plane_scaler::{PlaneScaler, is_resampled_by_planes};
 use super::planes_file::{PlanesChroma, PlanesFile};
 use super::resize::{SourceRegion, resize};
 use super::resize::{is_reducible, reduction, scale};
-use super::samples::{divide_by_alpha, to_8_bits};
+use super::samples::to_8_bits;
 use super::sniff::{ImageType, sniff};
-use super::tiff_tags::TiffTags;
 use super::{corrupt, of_jpeg, unsupported};
 use super::{luma, other, turbo};
 
@@ -296,11 +295,6 @@ impl Decoder {
         let decoded = usize::try_from(decoded).map_err(|_| other::too_large())?;
         other::fill_zeros(&mut self.samples, decoded)?;
         decoder.read_image(&mut self.samples).map_err(other::reject)?;
-        if image_type == ImageType::Tiff
-            && TiffTags::read(image.bytes).is_some_and(|tags| tags.has_associated_alpha())
-        {
-            divide_by_alpha(&mut self.samples, color_type);
-        }
         to_8_bits(&self.samples, color_type, image.size, &mut self.whole)
     }
 }

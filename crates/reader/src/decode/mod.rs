@@ -19,7 +19,7 @@ pub mod resample;
 mod resize;
 mod samples;
 mod sniff;
-mod tiff_tags;
+mod tiff;
 pub mod turbo;
 
 use dsconvert_dataset::sample::{Reject, RejectCode};
@@ -36,9 +36,9 @@ pub use resize::SourceRegion;
 pub use resize::resize;
 pub use resize::{reduction, scale};
 pub use samples::{divide_by_alpha, to_8_bits};
-pub use sniff::foreign_format;
 pub use sniff::{ImageType, has_image_extension, has_signature, is_unreadable_photo, sniff};
-pub use tiff_tags::TiffTags;
+pub use sniff::{converter, foreign_format};
+pub use tiff::TiffFile;
 
 /// Returns the reject for a file that ends inside `what`.
 pub fn truncated(what: &str) -> Reject {

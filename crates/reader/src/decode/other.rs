@@ -1,4 +1,4 @@
-//! Decodes all types except JPEG with the `image` crate, with its limits enabled. Reads the sizes of all types.
+//! Decodes all types except JPEG, most with the `image` crate, with its limits enabled. Reads the sizes of all types.
 
 use std::borrow::Cow;
 use std::io::Cursor;
@@ -9,16 +9,17 @@ use image::codecs::gif::GifDecoder;
 use image::codecs::pnm::PnmDecoder;
 use image::codecs::qoi::QoiDecoder;
 use image::codecs::tga::TgaDecoder;
-use image::codecs::tiff::TiffDecoder;
 use image::codecs::webp::WebPDecoder;
-use image::error::{DecodingError, ImageFormatHint, LimitError, LimitErrorKind};
+use image::error::{
+    DecodingError, ImageFormatHint, LimitError, LimitErrorKind, UnsupportedError, UnsupportedErrorKind,
+};
 use image::{ColorType, ImageDecoder, ImageError, ImageFormat, ImageResult, Limits};
 
 use super::avif;
 use super::pixels::Size;
 use super::planes_file::PlanesReader;
 use super::sniff::{ImageType, sniff};
-use super::tiff_tags::TiffTags;
+use super::tiff::TiffFile;
 use super::{corrupt, truncated, unsupported};
 
 /// Bytes that a decoder may allocate in addition to its output: tables, windows, palettes, compressed strips.
@@ -42,14 +43,14 @@ pub fn open(
         ImageType::Png => Box::new(PngFile::new(bytes, &png_limits(size), true)?),
         ImageType::Webp => Box::new(WebPDecoder::new(Cursor::new(without_blending(bytes)))?),
         ImageType::Gif => Box::new(GifDecoder::new(reader)?),
-        ImageType::Bmp => Box::new(BmpDecoder::new(reader)?),
+        ImageType::Bmp => Box::new(BmpDecoder::new(Cursor::new(with_windows_header(bytes)))?),
         ImageType::Planes => Box::new(PlanesReader::new(bytes)?),
         ImageType::Pnm => Box::new(PnmDecoder::new(reader)?),
         ImageType::Tga => Box::new(TgaFile::new(bytes)?),
         ImageType::Qoi => Box::new(QoiDecoder::new(reader)?),
         ImageType::Avif => avif::open(bytes)?,
         ImageType::Tiff | ImageType::Raw | ImageType::Jpeg => {
-            Box::new(TiffDecoder::new(Cursor::new(with_high_bits_first(bytes)))?)
+            Box::new(TiffFile::read(bytes).map_err(image_error)?)
         }
     })
 }
@@ -64,18 +65,25 @@ fn png_limits(size: Size) -> Limits {
     limits(size.pixels().saturating_mul(8))
 }
 
-/// Returns the TIFF file `bytes` such that the first pixel of each byte is in its highest bits. The decoder does not read
-/// the tag that says otherwise.
-fn with_high_bits_first(bytes: &[u8]) -> Cow<'_, [u8]> {
-    let data = TiffTags::read(bytes).map(|tags| tags.reversed_data()).unwrap_or_default();
-    if data.is_empty() {
-        return Cow::Borrowed(bytes);
+/// Returns the BMP file `bytes` with a header of Windows instead of that of OS/2 2.x, which the decoder does not read. It
+/// starts with the same fields.
+fn with_windows_header(bytes: &[u8]) -> Cow<'_, [u8]> {
+    const START: usize = 14;
+    const OS2_BYTES: u32 = 64;
+    const WINDOWS_BYTES: u32 = 40;
+    let number = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    let rest = bytes.get(START + OS2_BYTES as usize..);
+    // Compressions from 3 on are others than in Windows.
+    match (number(START), number(START + 16), number(10), rest) {
+        (Some(OS2_BYTES), Some(0..=2), Some(offset), Some(rest)) if offset > OS2_BYTES => {
+            let header = &bytes[START..START + WINDOWS_BYTES as usize];
+            let mut file = [&bytes[..START], header, rest].concat();
+            file[10..14].copy_from_slice(&(offset - (OS2_BYTES - WINDOWS_BYTES)).to_le_bytes());
+            file[START..START + 4].copy_from_slice(&WINDOWS_BYTES.to_le_bytes());
+            Cow::Owned(file)
+        }
+        _ => Cow::Borrowed(bytes),
     }
-    let mut bytes = bytes.to_vec();
-    for range in data {
-        bytes[range].iter_mut().for_each(|byte| *byte = byte.reverse_bits());
-    }
-    Cow::Owned(bytes)
 }
 
 /// Position of the flags in the data of an ANMF chunk.
@@ -187,6 +195,20 @@ pub fn reject(error: ImageError) -> Reject {
         ImageError::Unsupported(e) => unsupported(e.to_string()),
         ImageError::Decoding(e) => avif::reject_of(&e).unwrap_or_else(|| corrupt(e.to_string())),
         other => corrupt(other.to_string()),
+    }
+}
+
+/// Converts a reject into an error of the `image` crate, which has no reject codes. Truncation is an unexpected end of the
+/// file there.
+pub(super) fn image_error(reject: Reject) -> ImageError {
+    match reject.code {
+        RejectCode::Truncated => ImageError::IoError(std::io::ErrorKind::UnexpectedEof.into()),
+        RejectCode::Unsupported => ImageError::Unsupported(UnsupportedError::from_format_and_kind(
+            ImageFormatHint::Unknown,
+            UnsupportedErrorKind::GenericFeature(reject.message),
+        )),
+        RejectCode::TooLarge => ImageError::Limits(LimitError::from_kind(LimitErrorKind::InsufficientMemory)),
+        _ => ImageError::Decoding(DecodingError::new(ImageFormatHint::Unknown, reject.message)),
     }
 }
 

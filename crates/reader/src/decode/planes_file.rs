@@ -3,9 +3,9 @@
 
 use dsconvert_dataset::sample::Reject;
 use dsconvert_jpeg::{PixelFormat, PlaneConverter, Region, StoredPlane, StoredPlanes, rgb_to_ycbcr};
-use image::error::{DecodingError, ImageFormatHint};
-use image::{ColorType, ImageDecoder, ImageError, ImageResult};
+use image::{ColorType, ImageDecoder, ImageResult};
 
+use super::other::image_error;
 use super::pixels::{Pixels, Rect, Size};
 use super::{corrupt, truncated, unsupported};
 
@@ -235,20 +235,6 @@ pub(super) struct PlanesReader<'a>(PlanesFile<'a>);
 impl<'a> PlanesReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> ImageResult<Self> {
         PlanesFile::read(bytes).map(Self).map_err(image_error)
-    }
-}
-
-/// The `image` crate has no reject codes. Truncation is an unexpected end of the file there.
-fn image_error(reject: Reject) -> ImageError {
-    use dsconvert_dataset::sample::RejectCode;
-    use image::error::{UnsupportedError, UnsupportedErrorKind};
-    match reject.code {
-        RejectCode::Truncated => ImageError::IoError(std::io::ErrorKind::UnexpectedEof.into()),
-        RejectCode::Unsupported => ImageError::Unsupported(UnsupportedError::from_format_and_kind(
-            ImageFormatHint::Unknown,
-            UnsupportedErrorKind::GenericFeature(reject.message),
-        )),
-        _ => ImageError::Decoding(DecodingError::new(ImageFormatHint::Unknown, reject.message)),
     }
 }
 

@@ -34,8 +34,8 @@ pub fn to_8_bits(samples: &[u8], color_type: ColorType, size: Size, out: &mut Pi
     Ok(())
 }
 
-/// Divides colors that are multiplied by alpha by it, rounded. `samples` are gray with alpha
-/// (8 bits) or RGBA; those of other color types have no alpha or cannot be decoded, and stay as they are.
+/// Divides colors that are multiplied by alpha by it, rounded. `samples` are gray with alpha or RGBA; those of other color
+/// types have no alpha or cannot be decoded, and stay as they are.
 pub fn divide_by_alpha(samples: &mut [u8], color_type: ColorType) {
     /// Returns the color without the factor `alpha / max`. Colors above alpha contradict the format.
     fn divided(color: u32, alpha: u32, max: u32) -> u32 {
@@ -52,6 +52,13 @@ pub fn divide_by_alpha(samples: &mut [u8], color_type: ColorType) {
                 for color in colors {
                     *color = divided((*color).into(), (*alpha).into(), 0xff) as u8;
                 }
+            }
+        }
+        ColorType::La16 => {
+            for [c0, c1, a0, a1] in samples.as_chunks_mut::<4>().0 {
+                let (color, alpha) =
+                    (u16::from_ne_bytes([*c0, *c1]).into(), u16::from_ne_bytes([*a0, *a1]).into());
+                [*c0, *c1] = (divided(color, alpha, 0xffff) as u16).to_ne_bytes();
             }
         }
         ColorType::Rgba16 => {
@@ -92,6 +99,9 @@ mod tests {
         divide_by_alpha(&mut samples, ColorType::Rgba16);
         let found: Vec<u16> = samples.as_chunks::<2>().0.iter().map(|s| u16::from_ne_bytes(*s)).collect();
         assert_eq!(found, [32_768, 65_535, 0, 2000, 65_535, 65_534, 1, 65_535]);
+        let mut samples: Vec<u8> = [1000u16, 2000].iter().flat_map(|sample| sample.to_ne_bytes()).collect();
+        divide_by_alpha(&mut samples, ColorType::La16);
+        assert_eq!(samples, [32_768u16, 2000].map(u16::to_ne_bytes).concat());
     }
 
     #[test]

@@ -223,10 +223,24 @@ pub fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// Returns a command that converts a file of the type `name`, as of [`foreign_format`], to PNG, and the project that it is
+/// from.
+pub fn converter(name: &str) -> Option<(&'static str, &'static str)> {
+    match name {
+        "AVIF" => Some(("avifdec IN.avif OUT.png", "libavif")),
+        "HEIF" => Some(("heif-convert IN.heic OUT.png", "libheif")),
+        "JPEG XL" => Some(("djxl IN.jxl OUT.png", "libjxl")),
+        "JPEG 2000" => Some(("opj_decompress -i IN.jp2 -o OUT.png", "OpenJPEG")),
+        _ => None,
+    }
+}
+
 /// Returns whether the content is a photograph of a type that cannot be read. Such a file must not be mistaken for
 /// something other than an image.
 pub fn is_unreadable_photo(bytes: &[u8]) -> bool {
-    matches!(foreign_format(bytes), Some("AVIF" | "HEIF"))
+    // Two bytes are not enough to tell a bare JPEG XL from other data.
+    let is_uncertain = bytes.starts_with(&[0xff, 0x0a]);
+    matches!(foreign_format(bytes), Some("AVIF" | "HEIF" | "JPEG XL" | "JPEG 2000")) && !is_uncertain
 }
 
 /// Returns whether `name` has an extension of an image type that this build reads, ignoring case.
@@ -330,5 +344,14 @@ mod tests {
         assert_eq!(foreign_format(b"\0\0\0\x18ftypheic\0\0\0\0"), Some("HEIF"));
         assert_eq!(foreign_format(b"\0\0\0\x18ftypavif\0\0\0\0"), Some("AVIF"));
         assert_eq!(foreign_format(b"hello, world"), None);
+        for bytes in [
+            &b"\0\0\0\x0cJXL "[..],
+            b"\xff\x0a",
+            b"\0\0\0\x0cjP  ",
+            b"\xff\x4f\xff\x51",
+            b"\0\0\0\x18ftypheic\0\0\0\0",
+        ] {
+            assert!(foreign_format(bytes).and_then(converter).is_some(), "{bytes:?}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! BMP: a file header of 14 bytes, and a DIB header whose first value is its own size.
 
+use super::super::outcome::Tolerated;
 use super::{Structure, check_pixels_per_byte, corrupt, size, truncated, u16_le, u32_le};
 use crate::sample::Reject;
 
@@ -29,6 +30,9 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
         (width, height, u16_le(bytes, 28).ok_or_else(cut)?)
     };
     let mut structure = Structure::of_size(size(width, height)?);
+    if planes_at(bytes).and_then(|at| u16_le(bytes, at)).is_some_and(|planes| planes != 1) {
+        structure.tolerated = Some(Tolerated::BmpHeader);
+    }
     let compression = if is_core { 0 } else { u32_le(bytes, 30).ok_or_else(cut)? };
     let start = usize::try_from(u32_le(bytes, 10).ok_or_else(cut)?).unwrap_or(usize::MAX);
     let data = bytes.get(start..).unwrap_or_default();
@@ -44,6 +48,19 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
         structure.note(truncated("its pixels"));
     }
     Ok(structure)
+}
+
+/// Returns where the number of planes is, which must be 1.
+fn planes_at(bytes: &[u8]) -> Option<usize> {
+    Some(if u32_le(bytes, 14)? == CORE_HEADER_BYTES { 22 } else { 26 })
+}
+
+/// Returns the BMP file `bytes` with one plane.
+pub(in crate::transform::image) fn with_one_plane(bytes: &[u8]) -> Option<Vec<u8>> {
+    let at = planes_at(bytes)?;
+    let mut file = bytes.to_vec();
+    file.get_mut(at..at + 2)?.copy_from_slice(&1u16.to_le_bytes());
+    Some(file)
 }
 
 /// Checks that the runs reach the end of the last row.

@@ -1,8 +1,12 @@
 //! JPEG: marker segments, then scans of entropy-coded data, then the end marker (ITU T.81, annex B).
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use dsconvert_jpeg::Process;
 
 use super::super::exif;
+use super::super::outcome::Tolerated;
 use super::{Structure, corrupt, size, truncated, u16_be, unsupported};
 use crate::sample::Reject;
 
@@ -19,6 +23,8 @@ pub(in crate::transform::image) const COM: u8 = 0xfe;
 const ICC_MARK: &[u8] = b"ICC_PROFILE\0";
 /// The start of an APP1 segment that contains EXIF.
 pub(in crate::transform::image) const EXIF_MARK: &[u8] = b"Exif\0\0";
+/// The start of an APP1 segment that contains XMP.
+const XMP_MARK: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
 const ADOBE_MARK: &[u8] = b"Adobe";
 
 /// The frame header.
@@ -41,8 +47,6 @@ pub(in crate::transform::image) struct JpegHeader<'a> {
     pub(in crate::transform::image) frame: FrameHeader,
     /// Position of the marker of the first scan.
     pub(in crate::transform::image) first_scan: usize,
-    /// Number of bytes before the first scan that belong to no segment. libjpeg skips them.
-    pub(in crate::transform::image) stray_bytes: usize,
     /// Whether any segments contain only metadata.
     pub(in crate::transform::image) has_metadata: bool,
     /// The EXIF block, including [`EXIF_MARK`].
@@ -187,13 +191,14 @@ fn frame(marker: u8, payload: &[u8]) -> Result<Option<(FrameHeader, super::Size)
 pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<(Structure, JpegHeader<'_>), Reject> {
     let mut segments = MarkerSegments::new(bytes);
     let mut found = None;
-    let mut exif = None;
+    let (mut exif, mut xmp) = (None, None);
     let mut has_metadata = false;
     let mut icc_parts = Vec::new();
     while let Some(segment) = segments.next()? {
         has_metadata |= segment.is_metadata();
         match segment.marker {
             APP1 if exif.is_none() && segment.payload.starts_with(EXIF_MARK) => exif = Some(segment.payload),
+            APP1 if segment.payload.starts_with(XMP_MARK) => xmp = segment.payload.get(XMP_MARK.len()..),
             APP2 => {
                 if let Some([number, count, part @ ..]) = segment.payload.strip_prefix(ICC_MARK) {
                     icc_parts.push((*number, *count, part));
@@ -210,9 +215,29 @@ pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<(Structure, Jp
     }
     let (frame, size) = found.ok_or_else(|| corrupt("the JPEG has a scan but no frame header"))?;
     let mut structure = Structure::of_size(size);
-    structure.orientation = exif.and_then(exif::orientation).unwrap_or_default();
-    let (first_scan, stray_bytes) = (segments.position(), segments.stray_bytes);
-    Ok((structure, JpegHeader { frame, first_scan, stray_bytes, has_metadata, exif, icc_parts }))
+    structure.orientation = exif::orientation_with(exif, || xmp.map(Cow::Borrowed));
+    let first_scan = segments.position();
+    if segments.stray_bytes > 0 {
+        structure.tolerated = Some(Tolerated::StrayBytes);
+    } else if frame.process == Process::Sequential
+        && scan_parameters(bytes, first_scan)
+            .and_then(|at| bytes.get(at))
+            .is_some_and(|found| found != SEQUENTIAL)
+    {
+        structure.tolerated = Some(Tolerated::ScanParameters);
+    }
+    Ok((structure, JpegHeader { frame, first_scan, has_metadata, exif, icc_parts }))
+}
+
+/// The parameters of a scan of a sequential JPEG: all coefficients, with all their bits.
+pub(in crate::transform::image) const SEQUENTIAL: [u8; 3] = [0, 63, 0];
+
+/// Returns where the parameters of the scan at `scan` are: the last three bytes of its header.
+pub(in crate::transform::image) fn scan_parameters(bytes: &[u8], scan: usize) -> Option<Range<usize>> {
+    let end = scan + 2 + usize::from(u16_be(bytes, scan + 2)?);
+    let components = usize::from(*bytes.get(scan + 4)?);
+    let start = end.checked_sub(3)?;
+    (start == scan + 5 + 2 * components && end <= bytes.len()).then_some(start..end)
 }
 
 /// Searches for the end marker from `first_scan` on. Returns the position after it, or `None` if there is none.

@@ -18,6 +18,7 @@ pub(super) mod webp;
 
 use super::exif::Orientation;
 use super::geometry::Size;
+use super::outcome::Tolerated;
 pub(super) use crate::decode::{corrupt, truncated, unsupported};
 use crate::sample::{Reject, RejectCode};
 
@@ -29,13 +30,24 @@ pub(super) struct Structure {
     pub(super) orientation: Orientation,
     /// Whether the file is an animation of several frames.
     pub(super) animated: bool,
+    /// Memory that the decoder needs in addition to the usual, in bytes.
+    pub(super) decoder_bytes: u64,
+    /// A defect that loses no pixel. It is removed from the file before the file is converted.
+    pub(super) tolerated: Option<Tolerated>,
     /// Damage that may still allow the pixels to be decoded. A strict conversion rejects the file with it.
     pub(super) damage: Option<Reject>,
 }
 
 impl Structure {
     pub(super) fn of_size(size: Size) -> Self {
-        Self { size, orientation: Orientation::Upright, animated: false, damage: None }
+        Self {
+            size,
+            orientation: Orientation::Upright,
+            animated: false,
+            decoder_bytes: 0,
+            tolerated: None,
+            damage: None,
+        }
     }
 
     /// Records damage; only the first is kept.

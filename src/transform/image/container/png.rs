@@ -7,6 +7,7 @@ use std::io::Read;
 use flate2::read::ZlibDecoder;
 
 use super::super::exif;
+use super::super::outcome::Tolerated;
 use super::{Structure, check_decoded_bytes, corrupt, size, truncated, u32_be};
 use crate::sample::Reject;
 
@@ -22,8 +23,12 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
     let (mut ended, mut data_bytes, mut headers) = (false, 0u64, 0);
     for chunk in chunks(bytes) {
         if !chunk.crc_is_valid() {
-            let kind = chunk.kind.escape_ascii();
-            structure.note(corrupt(format!("the checksum of chunk {kind} is wrong")));
+            if chunk.is_ancillary() {
+                structure.tolerated = Some(Tolerated::PngChunks);
+            } else {
+                let kind = chunk.kind.escape_ascii();
+                structure.note(corrupt(format!("the checksum of chunk {kind} is wrong")));
+            }
         }
         match &chunk.kind {
             b"IHDR" => headers += 1,
@@ -41,7 +46,7 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
             _ => {}
         }
     }
-    structure.orientation = exif_block(bytes).and_then(|block| exif::orientation(&block)).unwrap_or_default();
+    structure.orientation = exif::orientation_with(exif_block(bytes).as_deref(), || xmp_packet(bytes));
     if headers > 1 {
         structure.note(corrupt("the PNG has two headers"));
     }
@@ -87,7 +92,12 @@ impl PngChunk<'_> {
         self.kind[0].is_ascii_uppercase()
     }
 
-    fn crc_is_valid(&self) -> bool {
+    /// Returns whether the pixels are the same without the chunk: it is not critical, and holds no transparency.
+    pub(in crate::transform::image) fn is_ancillary(&self) -> bool {
+        !self.is_critical() && &self.kind != b"tRNS"
+    }
+
+    pub(in crate::transform::image) fn crc_is_valid(&self) -> bool {
         u32_be(self.whole, self.whole.len() - 4)
             == Some(crc32fast::hash(&self.whole[4..self.whole.len() - 4]))
     }
@@ -117,6 +127,24 @@ pub(in crate::transform::image) fn exif_block(bytes: &[u8]) -> Option<Cow<'_, [u
     }
     let block = chunks(bytes).find_map(|chunk| profile(&text(&chunk.kind, chunk.data)?))?;
     Some(Cow::Owned(block))
+}
+
+/// Returns the XMP packet of the PNG file `bytes`: the international text with its keyword.
+fn xmp_packet(bytes: &[u8]) -> Option<Cow<'_, [u8]>> {
+    chunks(bytes).filter(|chunk| &chunk.kind == b"iTXt").find_map(|chunk| {
+        // Keyword, compression, language, translated keyword and text.
+        let [is_compressed, 0, rest @ ..] = chunk.data.strip_prefix(b"XML:com.adobe.xmp\0")? else {
+            return None;
+        };
+        let text = rest.splitn(3, |byte| *byte == 0).nth(2)?;
+        if *is_compressed == 0 {
+            return Some(Cow::Borrowed(text));
+        }
+        let mut packet = Vec::new();
+        // A damaged packet is read as far as possible.
+        let _ = ZlibDecoder::new(text).take(MAX_TEXT_BYTES).read_to_end(&mut packet);
+        Some(Cow::Owned(packet))
+    })
 }
 
 /// Returns the text of a chunk that has one of the [`KEYWORDS`].

@@ -1,5 +1,7 @@
 //! WebP: a RIFF container of chunks (RFC 9649).
 
+use std::borrow::Cow;
+
 use super::super::exif;
 use super::{Structure, corrupt, size, truncated, u16_le, u32_le};
 use crate::sample::Reject;
@@ -82,9 +84,8 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
     if &first.kind == b"VP8X" {
         structure.animated = first.data.first().is_some_and(|flags| flags & ANIMATION_FLAG != 0)
             && chunks(bytes).filter(|chunk| &chunk.kind == b"ANMF").count() > 1;
-        if let Some(block) = chunks(bytes).find(|chunk| &chunk.kind == b"EXIF") {
-            structure.orientation = exif::orientation(block.data).unwrap_or_default();
-        }
+        let data = |kind: &[u8; 4]| chunks(bytes).find(|chunk| &chunk.kind == kind).map(|chunk| chunk.data);
+        structure.orientation = exif::orientation_with(data(b"EXIF"), || data(b"XMP ").map(Cow::Borrowed));
     }
     Ok(structure)
 }

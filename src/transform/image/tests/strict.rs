@@ -73,13 +73,121 @@ fn bytes_between_segments_are_skipped_as_by_libjpeg() {
             ] {
                 let (image, expected) = (convert(&file, texts).unwrap(), convert(&whole, texts).unwrap());
                 assert_eq!(image.bytes, expected.bytes, "{stray:?} at {at}, {texts:?}");
-                assert_eq!((image.tolerated, image.lenient), (Some(Tolerated::StrayBytes), false));
-                assert_eq!((expected.tolerated, image.passthrough), (None, expected.passthrough));
+                assert_eq!((image.tolerated, image.lenient), (vec![Tolerated::StrayBytes], false));
+                assert_eq!((expected.tolerated, image.passthrough), (vec![], expected.passthrough));
             }
             // Other damage is still found.
             assert!(convert(&file[..file.len() - 2], &[]).is_err());
         }
     }
+}
+
+/// Checks that `file` is converted like the clean file `whole`, whatever the encoding, and counted.
+fn is_tolerated(name: &str, file: &[u8], whole: &[u8], defect: Tolerated) {
+    for texts in [
+        &[("encode", "keep")][..],
+        &[("encode", "keep"), ("keep_metadata", "true")],
+        &[("encode", "png"), ("lenient", "true")],
+        &[("encode", "raw"), ("resize", "longer:3")],
+    ] {
+        let (image, expected) = (convert(file, texts).unwrap(), convert(whole, texts).unwrap());
+        assert_eq!(image.bytes, expected.bytes, "{name}, {texts:?}");
+        assert_eq!((image.tolerated, image.lenient), (vec![defect], false), "{name}, {texts:?}");
+        assert_eq!((expected.tolerated, image.passthrough), (vec![], expected.passthrough), "{name}");
+    }
+    let delivered = |file: &[u8]| {
+        let transform = ImageTransform::delivering(options(&[])).unwrap();
+        transform.pixels(file, &mut ImageScratch::new(), || {}).unwrap().samples.to_vec()
+    };
+    assert_eq!(delivered(file), delivered(whole), "{name}");
+}
+
+#[test]
+fn defects_that_lose_no_pixel_are_tolerated() {
+    let mut two = gif(2);
+    let (jpeg, png, gif, bmp) = (jpeg(48, 32), png(9, 7), gif(1), bmp(2, 2, &[&[1; 6], &[2; 6]]));
+    let scan = marker(&jpeg, 0xda);
+    let parameters = with(&jpeg, scan + 11, &[0, 0, 0]);
+    is_tolerated("scan parameters", &parameters, &jpeg, Tolerated::ScanParameters);
+    // After the header.
+    let text = png_chunk(b"pHYs", b"\0\0\x0b\x13\0\0\x0b\x13\x01");
+    let broken = with(&text, text.len() - 1, &[text[text.len() - 1] ^ 1]);
+    is_tolerated("checksum", &inserted(&png, 33, &broken), &png, Tolerated::PngChunks);
+    let frames = [png_chunk(b"acTL", b"\0\0\0\x02\0\0\0\0"), png_chunk(b"fdAT", b"\0\0\0\x07abc")].concat();
+    is_tolerated("sequence", &inserted(&png, 33, &frames), &png, Tolerated::PngChunks);
+    is_tolerated("no trailer", &gif[..gif.len() - 1], &gif, Tolerated::GifEnd);
+    is_tolerated("planes", &with(&bmp, 26, &[7, 0]), &bmp, Tolerated::BmpHeader);
+    let qoi = b"qoif\0\0\0\x01\0\0\0\x01\x03\0\xfe\x10\x20\x30\0\0\0\0\0\0\0\x01";
+    for cut in 1..=8 {
+        is_tolerated("end marker", &qoi[..qoi.len() - cut], qoi, Tolerated::QoiEnd);
+    }
+    // Real damage is still found, also beside such defects.
+    assert_eq!(code(&qoi[..qoi.len() - 9], &[]), RejectCode::Truncated);
+    let alpha = png_chunk(b"tRNS", &[0; 6]);
+    let broken_alpha = with(&alpha, alpha.len() - 1, &[alpha[alpha.len() - 1] ^ 1]);
+    assert_eq!(code(&inserted(&png, 33, &broken_alpha), &[]), RejectCode::Corrupt);
+    let both = inserted(&with(&png, png.len() - 20, &[1]), 33, &broken);
+    assert_eq!(code(&both, &[]), RejectCode::Corrupt);
+    assert_eq!(code(&gif[..gif.len() - 2], &[]), RejectCode::Truncated);
+    two.pop();
+    assert_eq!(code(&two, &[("animated", "reject")]), RejectCode::Animated);
+    let several = inserted(&parameters, marker(&parameters, 0xdb), b"stray");
+    let image = convert(&several, &[]).unwrap();
+    assert_eq!(image.tolerated, [Tolerated::ScanParameters, Tolerated::StrayBytes]);
+}
+
+#[test]
+fn metadata_never_rejects_an_image() {
+    let (jpeg, png, webp) = (jpeg(20, 10), png(20, 10), webp(20, 10));
+    let xmp = |content: &[u8]| [b"http://ns.adobe.com/xap/1.0/\0", content].concat();
+    let text = |content: &[u8]| png_chunk(b"iTXt", &[b"XML:com.adobe.xmp\0\0\0\0\0", content].concat());
+    let turned = b"\xff\xfe<x tiff:Orientation=\"6\"/>";
+    for content in [&b"\xff\xc0\x80"[..], &[0x80; 60_000], turned] {
+        let files = [
+            with_segment(&jpeg, 0xe1, &xmp(content)),
+            inserted(&png, 33, &text(content)),
+            with_segment(&jpeg, 0xe1, &[b"Exif\0\0II*\0\x08\0\0\0\xff\xff", content].concat()),
+            inserted(&png, 33, &png_chunk(b"eXIf", content)),
+            inserted(&png, 33, &png_chunk(b"tEXt", content)),
+            inserted(&png, 33, &png_chunk(b"zTXt", &[b"Raw profile type exif\0\0", content].concat())),
+            metadata::with_exif(webp.clone(), ImageType::Webp, (20, 10), content),
+        ];
+        for (n, file) in files.iter().enumerate() {
+            for texts in [&[][..], &[("encode", "keep"), ("keep_metadata", "true")]] {
+                let image = convert(file, texts).unwrap();
+                let is_turned = content == turned && n < 2;
+                assert_eq!((image.width, image.height), if is_turned { (10, 20) } else { (20, 10) }, "{n}");
+                assert!(image.tolerated.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn orientation_is_read_from_xmp_if_exif_has_none() {
+    let packet = b"<x tiff:Orientation=\"6\"/>";
+    let xmp = [&b"http://ns.adobe.com/xap/1.0/\0"[..], packet].concat();
+    let with_xmp = |file: &[u8]| with_segment(file, 0xe1, &xmp);
+    let size = |file: &[u8]| convert(file, &[]).map(|image| (image.width, image.height)).unwrap();
+    let whole = jpeg(20, 10);
+    assert_eq!(size(&with_xmp(&whole)), (10, 20));
+    for tag in [1, 9] {
+        assert_eq!(size(&with_xmp(&with_orientation(&whole, tag))), (20, 10), "EXIF counts, with {tag}");
+    }
+    let zlib = |bytes: &[u8]| {
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut encoder, bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    for (flag, text) in [(0, packet.to_vec()), (1, zlib(packet))] {
+        let head = [&b"XML:com.adobe.xmp\0"[..], &[flag, 0], b"en\0\0"].concat();
+        let chunk = png_chunk(b"iTXt", &[head, text].concat());
+        assert_eq!(size(&inserted(&png(20, 10), 33, &chunk)), (10, 20));
+    }
+    let tiff = tiff_of((2, 1), 1, 8, &[(700, 1, packet.to_vec())], &[1, 2]);
+    assert_eq!(size(&tiff), (1, 2));
+    let turned = tiff_of((2, 1), 1, 8, &[(700, 1, packet.to_vec()), (274, 3, vec![1, 0])], &[1, 2]);
+    assert_eq!(size(&turned), (2, 1));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use moxcms::ColorProfile;
 
-use super::files::tiff_of;
+use super::files::{jpeg, tiff_of};
 use super::*;
 
 const ICC_PROFILE: u16 = 34_675;
@@ -23,8 +23,6 @@ fn profiles_of_any_size_are_applied() {
 
 #[test]
 fn colors_are_divided_by_associated_alpha() {
-    const EXTRA_SAMPLES: u16 = 338;
-    const SHORT: u16 = 3;
     let of_kind = |kind: u8, bits: u16, samples: &[u8]| {
         tiff_of((2, 1), 4, bits, &[(EXTRA_SAMPLES, SHORT, vec![kind, 0])], samples)
     };
@@ -44,7 +42,6 @@ fn colors_are_divided_by_associated_alpha() {
 #[test]
 fn pixels_may_start_in_the_lowest_bits_of_their_bytes() {
     const FILL_ORDER: u16 = 266;
-    const SHORT: u16 = 3;
     let samples: Vec<u8> = (0..3 * 16).map(|i| i * 5).collect();
     let reversed: Vec<u8> = samples.iter().map(|byte| byte.reverse_bits()).collect();
     let of_order =
@@ -54,26 +51,265 @@ fn pixels_may_start_in_the_lowest_bits_of_their_bytes() {
     assert_eq!(raw(&of_order(2, &reversed), &[]).bytes, expected);
 }
 
+const SHORT: u16 = 3;
+const LONG: u16 = 4;
+const COMPRESSION: u16 = 259;
+const PHOTOMETRIC: u16 = 262;
+const PREDICTOR: u16 = 317;
+const COLOR_MAP: u16 = 320;
+const EXTRA_SAMPLES: u16 = 338;
+const SAMPLE_FORMAT: u16 = 339;
+
+fn short(tag: u16, values: &[u16]) -> TiffTag {
+    (tag, SHORT, values.iter().flat_map(|value| value.to_le_bytes()).collect())
+}
+
+fn long(tag: u16, values: &[u32]) -> TiffTag {
+    (tag, LONG, values.iter().flat_map(|value| value.to_le_bytes()).collect())
+}
+
+/// The samples of three gray pixels as RGB.
+fn grays(values: [u8; 3]) -> Vec<u8> {
+    values.into_iter().flat_map(|v| [v; 3]).collect()
+}
+
+/// Name, channels, bits, further tags, stored bytes and expected samples of a TIFF of 3×1 pixels.
+type TiffRow = (&'static str, u16, u16, Vec<TiffTag>, Vec<u8>, Vec<u8>);
+/// Number, type and value.
+type TiffTag = (u16, u16, Vec<u8>);
+
 #[test]
-fn separate_tiles_beyond_the_image_are_unsupported() {
-    let (short, long) = (3, 4);
-    let number = |value: u32| value.to_le_bytes().to_vec();
-    let numbers = |values: [u32; 3]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
-    let tiles = [
-        (0x0111, long, vec![]),
-        (0x0116, short, vec![]),
-        (0x0117, long, vec![]),
-        (284, short, vec![2, 0]),
-        (322, long, number(16)),
-        (323, long, number(16)),
-        (324, long, numbers([8, 264, 520])),
-        (325, long, numbers([256; 3])),
+fn samples_of_every_depth_and_kind_are_read() {
+    let floats = |values: [f32; 3]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    let palette = short(COLOR_MAP, &[0, 257, 514, 65_535, 771, 1028, 1285, 0, 1542, 1799, 2056, 128]);
+    let signed = short(SAMPLE_FORMAT, &[2]);
+    let rows: Vec<TiffRow> = vec![
+        ("1 bit", 1, 1, vec![], vec![0b1010_0000], grays([255, 0, 255])),
+        ("1 bit, white is 0", 1, 1, vec![short(PHOTOMETRIC, &[0])], vec![0b1010_0000], grays([0, 255, 0])),
+        ("2 bits", 1, 2, vec![], vec![0b0001_1000], grays([0, 85, 170])),
+        ("4 bits", 1, 4, vec![], vec![0x0f, 0x10], grays([0, 255, 17])),
+        (
+            "gray and alpha",
+            2,
+            8,
+            vec![short(EXTRA_SAMPLES, &[2])],
+            vec![10, 255, 20, 255, 30, 255],
+            grays([10, 20, 30]),
+        ),
+        (
+            "palette",
+            1,
+            2,
+            vec![short(PHOTOMETRIC, &[3]), palette],
+            vec![0b0001_1000],
+            vec![0, 3, 6, 1, 4, 7, 2, 5, 8],
+        ),
+        ("signed", 1, 8, vec![signed], vec![0, 127, 0x80], grays([0, 255, 0])),
+        (
+            "32 bits",
+            1,
+            32,
+            vec![],
+            [0u32, u32::MAX, 1 << 31].map(u32::to_le_bytes).concat(),
+            grays([0, 255, 128]),
+        ),
+        (
+            "floating point",
+            1,
+            32,
+            vec![short(SAMPLE_FORMAT, &[3])],
+            floats([0.0, 1.5, 0.5]),
+            grays([0, 255, 128]),
+        ),
+        (
+            "YCbCr",
+            3,
+            8,
+            vec![short(PHOTOMETRIC, &[6]), short(530, &[1, 1])],
+            vec![76, 85, 255, 9, 128, 128, 255, 128, 128],
+            vec![254, 0, 0, 9, 9, 9, 255, 255, 255],
+        ),
+        // Four pixels on the left, and a column of padding on the right.
+        (
+            "subsampled YCbCr",
+            3,
+            8,
+            vec![short(PHOTOMETRIC, &[6]), short(530, &[2, 2])],
+            vec![10, 20, 0, 0, 128, 128, 30, 0, 0, 0, 128, 128],
+            grays([10, 20, 30]),
+        ),
+        (
+            "Lab",
+            3,
+            8,
+            vec![short(PHOTOMETRIC, &[8])],
+            vec![0, 0, 0, 255, 0, 0, 136, 81, 70],
+            vec![0, 0, 0, 255, 255, 255, 252, 0, 0],
+        ),
+        (
+            "CMYK",
+            4,
+            8,
+            vec![short(PHOTOMETRIC, &[5])],
+            vec![0, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 255],
+            vec![255, 255, 255, 0, 255, 255, 0, 0, 0],
+        ),
+        // Black runs of 1 and 2 pixels after white ones of 0 and 1.
+        (
+            "rows of fax codes",
+            1,
+            1,
+            vec![short(COMPRESSION, &[2]), short(PHOTOMETRIC, &[0])],
+            vec![0b0011_0101, 0b0100_0011, 0b1010_0000],
+            grays([0, 255, 0]),
+        ),
+        (
+            "fax of group 4",
+            1,
+            1,
+            vec![short(COMPRESSION, &[4]), short(PHOTOMETRIC, &[0])],
+            vec![0b0010_0110, 0b1010_1011, 0b1000_0000],
+            grays([0, 255, 255]),
+        ),
+        ("PackBits", 1, 8, vec![short(COMPRESSION, &[32_773])], vec![0xfe, 7], grays([7, 7, 7])),
+        (
+            "predictor",
+            1,
+            8,
+            vec![short(COMPRESSION, &[32_946]), short(PREDICTOR, &[2])],
+            zlib(&[5, 1, 1]),
+            grays([5, 6, 7]),
+        ),
     ];
-    let of_size = |width, height| tiff_of((width, height), 3, 8, &tiles, &[5; 3 * 256]);
-    assert!(raw(&of_size(16, 16), &[]).bytes.iter().all(|sample| *sample == 5));
-    let reject = convert(&of_size(16, 10), &[]).unwrap_err();
-    assert_eq!(reject.code, RejectCode::Unsupported);
-    let reject = convert(&of_size(12, 16), &[]).unwrap_err();
-    assert_eq!(reject.code, RejectCode::Unsupported);
-    assert!(reject.message.contains("tiles"), "{}", reject.message);
+    for (name, channels, bits, tags, stored, expected) in rows {
+        let file = tiff_of((3, 1), channels, bits, &tags, &stored);
+        let found = raw(&file, &[]).bytes;
+        assert!(found.iter().zip(&expected).all(|(a, b)| a.abs_diff(*b) <= 1), "{name}: {found:?}");
+        assert_eq!(found.len(), expected.len(), "{name}");
+        if stored.len() > 1 {
+            // Without its end, or, if nothing is compressed, with its pixels at the end of the file.
+            let is_compressed = tags.iter().any(|(tag, ..)| *tag == COMPRESSION);
+            let far = if is_compressed { vec![] } else { vec![long(0x0111, &[0xffff])] };
+            let cut = tiff_of((3, 1), channels, bits, &[&tags[..], &far].concat(), &stored[..1]);
+            let cut = convert(&cut, &[]).expect_err(name);
+            assert!(matches!(cut.code, RejectCode::Truncated | RejectCode::Corrupt), "{name}: {cut:?}");
+        }
+    }
+}
+
+fn zlib(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut encoder, bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn strips_and_tiles_of_any_size_are_joined() {
+    let samples: Vec<u8> = (0..3 * 20 * 18).map(|n| (n * 7 % 251) as u8).collect();
+    let expected = raw(&tiff_of((20, 18), 3, 8, &[], &samples), &[]).bytes;
+    assert_eq!(*expected, samples);
+    for is_planar in [false, true] {
+        for (width, height) in [(16, 16), (16, 32), (32, 16), (20, 7)] {
+            let is_tiled = width % 16 == 0;
+            // The samples of each part, with padding.
+            let mut parts = Vec::new();
+            for plane in 0..if is_planar { 3 } else { 1 } {
+                for (top, left) in (0..18)
+                    .step_by(height)
+                    .flat_map(|top| (0..20).step_by(width).map(move |left| (top, left)))
+                {
+                    let mut part = Vec::new();
+                    for y in top..if is_tiled { top + height } else { (top + height).min(18) } {
+                        for x in left..left + width {
+                            let pixel =
+                                samples.chunks(3).nth(y * 20 + x).filter(|_| x < 20).unwrap_or(&[99; 3]);
+                            part.extend(if is_planar { &pixel[plane..=plane] } else { pixel });
+                        }
+                    }
+                    parts.push(part);
+                }
+            }
+            let mut at = 8;
+            let offsets: Vec<u32> = parts
+                .iter()
+                .map(|part| {
+                    at += part.len() as u32;
+                    at - part.len() as u32
+                })
+                .collect();
+            let counts: Vec<u32> = parts.iter().map(|part| part.len() as u32).collect();
+            let mut tags = vec![short(284, &[if is_planar { 2 } else { 1 }])];
+            if is_tiled {
+                tags.extend([long(0x0111, &[]), short(0x0116, &[]), long(0x0117, &[])]);
+                tags.extend([
+                    long(322, &[width as u32]),
+                    long(323, &[height as u32]),
+                    long(324, &offsets),
+                    long(325, &counts),
+                ]);
+            } else {
+                tags.extend([long(0x0111, &offsets), long(0x0116, &[height as u32]), long(0x0117, &counts)]);
+            }
+            let file = tiff_of((20, 18), 3, 8, &tags, &parts.concat());
+            let name = format!("{width}×{height}, planar: {is_planar}");
+            assert_eq!(raw(&file, &[]).bytes, expected, "{name}");
+            // Without its last strip or tile.
+            tags.retain(|(tag, ..)| !matches!(tag, 0x0111 | 324));
+            let fewer = &offsets[..offsets.len() - 1];
+            tags.push(if is_tiled { long(324, fewer) } else { long(0x0111, fewer) });
+            let reject = convert(&tiff_of((20, 18), 3, 8, &tags, &parts.concat()), &[]).unwrap_err();
+            assert!(reject.message.contains("instead of"), "{name}: {reject:?}");
+        }
+    }
+}
+
+#[test]
+fn strips_of_jpeg_are_decoded_with_the_tables_and_colors_of_the_file() {
+    let (width, height) = (32, 16);
+    let whole = jpeg(width, height);
+    let expected = raw(&whole, &[]).bytes;
+    let tags = [short(COMPRESSION, &[7]), short(PHOTOMETRIC, &[6])];
+    let found = raw(&tiff_of((32, 16), 3, 8, &tags, &whole), &[]).bytes;
+    assert_eq!(found, expected);
+    // The tables in a tag.
+    let position = |marker: u8| whole.windows(2).position(|w| w == [0xff, marker]).unwrap();
+    let (tables, frame) = (position(0xdb), position(0xc0));
+    let stored = [&whole[..2], &whole[frame..]].concat();
+    let tables = (347, UNDEFINED, [&whole[..2], &whole[tables..frame], &[0xff, 0xd9]].concat());
+    let found = raw(&tiff_of((32, 16), 3, 8, &[&tags[..], &[tables]].concat(), &stored), &[]).bytes;
+    assert_eq!(found, expected);
+    // The old compression.
+    let tags = [short(COMPRESSION, &[6]), short(PHOTOMETRIC, &[6]), long(513, &[8])];
+    let found = raw(&tiff_of((32, 16), 3, 8, &tags, &whole), &[]).bytes;
+    assert!(psnr(&found, &expected) > 45.0);
+    // A JPEG that is smaller than its strip.
+    let tags = [short(COMPRESSION, &[7]), short(PHOTOMETRIC, &[6])];
+    assert_eq!(code(&tiff_of((33, 16), 3, 8, &tags, &whole), &[]), RejectCode::Corrupt);
+}
+
+#[test]
+fn lenient_keeps_the_strips_before_damage() {
+    let tags = [long(0x0111, &[8, 17]), short(0x0116, &[1]), long(0x0117, &[9, 9])];
+    let whole: Vec<u8> = (1..=18).collect();
+    let whole = tiff_of((3, 2), 3, 8, &tags, &whole);
+    let tags = [long(0x0111, &[8, 0xffff]), short(0x0116, &[1]), long(0x0117, &[9, 9])];
+    let cut = tiff_of((3, 2), 3, 8, &tags, &(1..=18).collect::<Vec<u8>>());
+    assert_eq!(code(&cut, &[]), RejectCode::Truncated);
+    let kept = raw(&cut, &[("lenient", "true")]);
+    assert!(kept.lenient);
+    assert_eq!(kept.bytes, [&raw(&whole, &[]).bytes[..9], &[0; 9]].concat());
+}
+
+#[test]
+fn what_is_not_supported_is_named() {
+    for (tags, bits, expected) in [
+        (vec![short(COMPRESSION, &[50_000])], 8, "compression 50000 (Zstandard)"),
+        (vec![short(PHOTOMETRIC, &[32_844])], 8, "photometric interpretation 32844 (LogLuv)"),
+        (vec![short(SAMPLE_FORMAT, &[3])], 8, "gray TIFF with floating-point samples of 8 bits"),
+        (vec![short(COMPRESSION, &[3])], 8, "gray TIFF with samples of 8 bits and fax compression"),
+    ] {
+        let reject = convert(&tiff_of((3, 1), 1, bits, &tags, &[1, 2, 3]), &[]).unwrap_err();
+        assert_eq!(reject.code, RejectCode::Unsupported);
+        assert!(reject.message.contains(expected), "{}", reject.message);
+    }
 }
