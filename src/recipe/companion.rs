@@ -109,6 +109,13 @@ impl FromStr for PathPattern {
 
     fn from_str(text: &str) -> Result<Self> {
         let invalid = |what: String| Error::usage(what).help(HELP);
+        let text = text.trim_start_matches("./");
+        if text.ends_with('/') || text.contains("//") || text.split('/').any(|part| part == ".") {
+            return Err(invalid(format!("{text:?} has an empty part")));
+        }
+        if text.ends_with("{dir}") || text.ends_with("{subdir}") {
+            return Err(invalid(format!("{text:?} ends with a folder")));
+        }
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('{') {
@@ -217,7 +224,28 @@ impl OptionValue for Vec<Companion> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
+
+    proptest! {
+        /// Otherwise, the companion of an image would be an image itself.
+        #[test]
+        fn the_path_for_an_image_fits_the_pattern(
+            parts in vec(select(vec!["{dir}", "{subdir}", "{stem}", "{stem%b}", "/", "a", "b", "_", ".png"]), 1..7),
+            image in "[ab_.]{1,3}(/[ab_.]{1,3}){0,3}",
+        ) {
+            let text = parts.concat();
+            if let Ok(pattern) = text.parse::<PathPattern>()
+                && let Some(path) = pattern.path_for(image.as_bytes())
+            {
+                let shown = String::from_utf8_lossy(&path);
+                prop_assert!(pattern.fits(&path), "{} {}: {}", text, image, shown);
+            }
+        }
+    }
 
     fn path(pattern: &str, image: &str) -> Option<String> {
         let made = pattern.parse::<PathPattern>().unwrap().path_for(image.as_bytes());
@@ -236,6 +264,7 @@ mod tests {
             ("gt/{subdir}/{stem%_left}_ids.png", "left/aachen/a_1_left.png", Some("gt/aachen/a_1_ids.png")),
             ("gt/{stem%_left}_ids.png", "left/a.png", None),
             ("{stem}.png", ".hidden", Some(".hidden.png")),
+            ("./masks/{stem}.png", "b.jpg", Some("masks/b.png")),
         ] {
             assert_eq!(path(pattern, image).as_deref(), expected, "{pattern} {image}");
             let parsed: PathPattern = pattern.parse().unwrap();
@@ -278,6 +307,10 @@ mod tests {
             "mask=masks/{stem}.png:label",
             "mask={stem}.png,mask=m/{stem}.png",
             "mask={stem%}.png",
+            "mask=masks//{stem}.png",
+            "mask=masks/{stem}/",
+            "mask=masks/./{stem}.png",
+            "mask={stem}/{dir}",
         ] {
             assert!(<Vec<Companion> as OptionValue>::parse(wrong).is_err(), "{wrong}");
         }

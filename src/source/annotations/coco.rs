@@ -72,7 +72,7 @@ impl CocoFile {
                 .at_path(path)
                 .help(
                     "it must be a JSON object with images (id, file_name), annotations (image_id, and bbox or caption) and \
-                     categories (id, name)",
+                     categories (id, name); labels of YOLO are given as the folder that has them",
                 )
                 .caused_by(e)
         })?;
@@ -190,6 +190,9 @@ impl<'de> Deserialize<'de> for CocoFlag {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
 
     fn parse(json: &str) -> Result<CocoFile> {
@@ -221,6 +224,21 @@ mod tests {
         assert_eq!(ids, ["1", "\"x\"", "-7"]);
         assert_eq!(file.annotations[1].category_id, Some(CocoId::Number(u64::MAX)));
         assert!(file.has_boxes() && file.has_captions());
+    }
+
+    proptest! {
+        #[test]
+        fn any_json_is_read_or_refused(
+            key in select(vec!["id", "image_id", "category_id", "bbox", "iscrowd", "caption", "file_name", "width"]),
+            value in select(vec!["1", "-1", "1e400", "18446744073709551616", "null", "true", "\"a\"", "[]", "[1,2,3,4]", "{}", "[[1]]"]),
+            cut in 0usize..120,
+        ) {
+            let one = format!("{{\"id\": 1, \"image_id\": 1, \"file_name\": \"a\", \"{key}\": {value}}}");
+            let json = format!("{{\"images\": [{one}], \"annotations\": [{one}], \"categories\": []}}");
+            let whole = parse(&json);
+            prop_assert!(whole.is_ok() || whole.is_err_and(|error| error.option() == Some("annotations")));
+            prop_assert!(parse(json.get(..cut).unwrap_or("")).is_err());
+        }
     }
 
     #[test]

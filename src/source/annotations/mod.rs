@@ -285,7 +285,10 @@ fn yolo_classes(folder: &Path) -> Result<Vec<String>> {
         Error::usage("there are no class names for the labels in this folder")
             .of_option(OPTION)
             .at_path(folder)
-            .help("put a data.yaml or classes.txt in it or beside it, or give the names with `classes`")
+            .help(
+                "put a data.yaml or classes.txt in it or beside it, or give the names with `classes`; COCO annotations are .json \
+                 files, named one by one",
+            )
     })
 }
 

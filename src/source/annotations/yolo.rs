@@ -207,6 +207,8 @@ fn named(items: Vec<String>, is_mapping: bool) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -249,6 +251,18 @@ mod tests {
         ] {
             let reject = of(text).unwrap_err();
             assert!(reject.code == code && reject.message.contains(what), "{text}: {reject:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_rejected(text in "([0-2. \n-]|nan|1e9){0,60}", yaml in "(names:|[a-c01:\\[\\]{}'\", \n#-]){0,40}") {
+            if let Ok(found) = parse(text.into_bytes(), 3) {
+                prop_assert_eq!(found.list.boxes.len(), found.list.labels.len());
+                prop_assert!(found.list.labels.iter().all(|&label| label < 3));
+                prop_assert!(found.list.boxes.iter().flatten().all(|number| number.is_finite()));
+            }
+            prop_assert!(names_in(&yaml).is_none_or(|names| !names.is_empty()));
         }
     }
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::Result;
 
 /// All targets, in the order of the report.
-pub(crate) const NAMES: [&str; 17] = [
+pub(crate) const NAMES: [&str; 18] = [
     "image",
     "shard-parquet",
     "shard-arrow",
@@ -30,6 +30,7 @@ pub(crate) const NAMES: [&str; 17] = [
     "source-zip",
     "source-text-zip",
     "source-metadata",
+    "source-annotations",
 ];
 
 /// A file to mutate.

@@ -23,8 +23,8 @@ impl Shards {
     pub(super) fn new(format: Format) -> Result<Self> {
         let mut inputs = Vec::new();
         let mut known = Vec::new();
-        for kind in ["images", "text"] {
-            let dir = fixture(&format!("golden/v1/{kind}-{format}"));
+        for kind in ["v1/images", "v1/text", "v3/boxes"] {
+            let dir = fixture(&format!("golden/{kind}-{format}"));
             let schema = Arc::new(Manifest::read(&dir)?.schema);
             for mut file in files(&dir)?.into_iter().filter(|f| f.name.ends_with(format.extension())) {
                 if file.name.starts_with("index") {

@@ -21,8 +21,8 @@ pub(super) struct Sources {
     out: PathBuf,
     /// The command without its directories.
     command: Vec<String>,
-    /// Whether the input is named by `--metadata`, instead of being the source itself.
-    metadata: bool,
+    /// The option that names the input, unless it is the source itself.
+    option: Option<&'static str>,
 }
 
 impl Sources {
@@ -38,18 +38,24 @@ impl Sources {
             "tar-folders" => (folder_tars()?, &["images", "--resize", "shorter:8"]),
             "zip" => (zips()?, &["images", "--resize", "shorter:8"]),
             "metadata" => (metadata(&source)?, &["images"]),
+            "annotations" => (annotations(&source)?, &["images", "--resize", "shorter:8"]),
             _ => return Err(format!("unknown source `{kind}`").into()),
         };
         let options = ["--threads", "1", "--max-rejects", "100%", "--format", "msgpack", "--quiet"];
         let command = command.iter().chain(&options).map(|s| (*s).to_owned()).collect();
-        Ok(Self { inputs, source, out: scratch.join("out"), command, metadata: kind == "metadata" })
+        let option = match kind {
+            "metadata" => Some("--metadata"),
+            "annotations" => Some("--annotations"),
+            _ => None,
+        };
+        Ok(Self { inputs, source, out: scratch.join("out"), command, option })
     }
 
     fn run(&self, file: &Path) -> u8 {
         let mut argv: Vec<std::ffi::OsString> = vec!["dsconvert".into()];
         argv.extend(self.command.iter().map(Into::into));
-        if self.metadata {
-            argv.extend(["--metadata".into(), file.into()]);
+        if let Some(option) = self.option {
+            argv.extend([option.into(), file.into()]);
         }
         argv.extend([self.source.clone().into(), "--out".into(), self.out.clone().into()]);
         dsconvert::cli::run(argv)
@@ -182,12 +188,42 @@ fn zips() -> Result<Vec<Input>> {
     ])
 }
 
-/// Returns tables that name images, and writes these images into `source`.
-fn metadata(source: &Path) -> Result<Vec<Input>> {
+/// Writes the images that tables and annotations name.
+fn write_images(source: &Path) -> Result<()> {
     let images = small_images()?;
     for (i, image) in images.iter().cycle().take(tables::ROWS).enumerate() {
         std::fs::write(source.join(format!("{i}.jpg")), &image.bytes)?;
     }
+    Ok(())
+}
+
+/// COCO files with boxes and captions of the images in `source`.
+fn annotations(source: &Path) -> Result<Vec<Input>> {
+    write_images(source)?;
+    let images: Vec<String> =
+        (0..tables::ROWS).map(|i| format!(r#"{{"id": {i}, "file_name": "{i}.jpg"}}"#)).collect();
+    let file = |name: &str, annotation: &dyn Fn(usize) -> String| {
+        let annotations: Vec<String> = (0..2 * tables::ROWS).map(annotation).collect();
+        let (images, annotations) = (images.join(", "), annotations.join(", "));
+        let categories = r#"[{"id": 3, "name": "cat"}, {"id": 90, "name": "dog"}]"#;
+        let json = format!(
+            r#"{{"images": [{images}], "annotations": [{annotations}], "categories": {categories}}}"#
+        );
+        Input { name: name.to_owned(), bytes: json.into_bytes() }
+    };
+    let boxes = |at: usize| {
+        let (image, category) = (at % tables::ROWS, if at.is_multiple_of(3) { 3 } else { 90 });
+        format!(
+            r#"{{"image_id": {image}, "category_id": {category}, "bbox": [{at}.5, 1, 7, 1e1], "iscrowd": 0}}"#
+        )
+    };
+    let captions = |at: usize| format!(r#"{{"image_id": {}, "caption": "number {at}"}}"#, at % tables::ROWS);
+    Ok(vec![file("instances.json", &boxes), file("captions.json", &captions)])
+}
+
+/// Returns tables that name images, and writes these images into `source`.
+fn metadata(source: &Path) -> Result<Vec<Input>> {
+    write_images(source)?;
     let name = |i: usize| format!("{i}.jpg");
     Ok(vec![
         Input { name: "metadata.csv".to_owned(), bytes: tables::csv("file_name", name) },
