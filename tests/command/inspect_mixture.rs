@@ -97,5 +97,5 @@ fn mixtures_that_cannot_be_predicted_are_refused() {
         let paths: Vec<&Path> = paths.iter().map(|path| path.as_path()).collect();
         inspect(&paths, options).exits(2).says(says);
     }
-    inspect(&[&a, &missing], "--mixture 1,1").exits(3).says(&["missing", "no such file"]);
+    inspect(&[&a, &missing], "--mixture 1,1").exits(3).says(&["missing", "cannot find the dataset"]);
 }
