@@ -115,7 +115,9 @@ Examples:
     dsconvert export tokens --to tokens --layout llmc --parts 2 --out llmc
   Tar files for WebDataset, and a folder for datasets.load_dataset:
     dsconvert export photos-256 --to webdataset --parts 2 --out photos-tar
-    dsconvert export photos-256 --to hf --out photos-hf";
+    dsconvert export photos-256 --to hf --out photos-hf
+  100,000 tokens of a mixture of two datasets:
+    dsconvert export tokens books --mixture 0.7,0.3 --epoch-tokens 100000 --to megatron --out mixed";
 
 /// `dsconvert man`
 pub(super) const MAN: &str = "\

@@ -7,11 +7,12 @@ use clap::builder::PossibleValuesParser;
 use indicatif::{HumanBytes, HumanDuration};
 
 use super::flags::with_flags;
+use super::mixture::{MixtureArgs, mixed_split};
 use super::progress::with_progress;
 use super::values::{parse, threads};
 use super::verbosity::Verbosity;
 use super::{Ending, output_file, print, signals};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::export::{EXPORT_NAME, EndOfDocument, ExportFormat, ExportInput, ExportOptions, Layout, export};
 use crate::numbers::plural;
 use crate::options::Choice;
@@ -22,9 +23,9 @@ use crate::storage::ObjectUrl;
 /// Arguments of `dsconvert export`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Directory or URL of a dataset
-    #[arg(value_name = "DATASET")]
-    dataset: PathBuf,
+    /// Directory or URL of a dataset; with --mixture, several datasets
+    #[arg(value_name = "DATASET", required = true)]
+    datasets: Vec<PathBuf>,
 
     /// Format of the files
     ///
@@ -38,9 +39,15 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "DIR")]
     out: PathBuf,
 
-    /// Export only this split (repeatable) [default: all splits with records]
+    /// Export only this split (repeatable) [default: all splits with records; of a mixture: train, or the only one]
     #[arg(long, value_name = "NAME")]
     split: Vec<String>,
+
+    /// Export only these of the fields that the conversion kept (--keep-fields, --metadata, labels, further images)
+    ///
+    /// Keys, origins, lengths, images or token ids, and what divides or masks token ids, are always part of a record.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    fields: Option<Vec<String>>,
 
     /// Divide each split into N files, or groups of files, of about the same size [default: 1; webdataset: 1 GiB each; hf: 500 MB each]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -75,6 +82,45 @@ pub(super) struct Args {
     /// Print only errors
     #[arg(short, long)]
     pub(super) quiet: bool,
+
+    /// Seed of the order of a mixture [default: 0]
+    #[arg(long, value_name = "N", requires = "mixture", help_heading = "Mixture")]
+    seed: Option<u64>,
+
+    #[command(flatten)]
+    mixture: MixtureArgs,
+}
+
+impl Args {
+    /// Opens what is exported.
+    fn input(&self) -> Result<ExportInput> {
+        self.mixture.check_several(&self.datasets)?;
+        if !self.mixture.is_given() {
+            let path = self.datasets.first().map_or(Path::new(""), PathBuf::as_path);
+            return ExportInput::of(&Dataset::open(path)?, &self.split, self.fields.as_deref());
+        }
+        if self.split.len() > 1 {
+            return Err(Error::usage("`split` names one split of all datasets of a mixture")
+                .help("export each split by itself, into its own directory"));
+        }
+        let open = |path: &PathBuf| {
+            let dataset = Dataset::open(path)?;
+            let split = mixed_split(&dataset, self.split.first().map(String::as_str))?;
+            let split = ExportInput::select(&split, self.fields.as_deref())?;
+            Ok((dataset, split))
+        };
+        let splits = self.datasets.iter().map(open).collect::<Result<Vec<_>>>()?;
+        let named =
+            self.datasets.iter().zip(&splits).map(|(path, (_, split))| (path.as_path(), split.clone()));
+        // As in the reader, datasets are repeated unless an option says how an epoch ends.
+        let exhausted = self.mixture.exhausted()?.unwrap_or_default();
+        let mixture = self.mixture.mix(named.collect(), None, exhausted)?;
+        let fields = self.fields.clone();
+        Ok(ExportInput {
+            fields,
+            ..ExportInput::of_mixture(&mixture, &splits, self.seed.unwrap_or_default())?
+        })
+    }
 }
 
 /// Runs `dsconvert export`.
@@ -92,10 +138,13 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
         resume: args.resume,
     };
     if !ObjectUrl::is_url(&args.out) {
-        let dataset = (!ObjectUrl::is_url(&args.dataset)).then_some(args.dataset.as_path());
-        output_file::refuse_datasets(&args.out.join(EXPORT_NAME), dataset).map_err(|e| e.of_option("out"))?;
+        for path in &args.datasets {
+            let dataset = (!ObjectUrl::is_url(path)).then_some(path.as_path());
+            output_file::refuse_datasets(&args.out.join(EXPORT_NAME), dataset)
+                .map_err(|e| e.of_option("out"))?;
+        }
     }
-    let input = ExportInput::of(&Dataset::open(&args.dataset)?, &args.split)?;
+    let input = args.input()?;
     let records: u64 = input.splits.iter().map(|split| split.source.lengths().records()).sum();
     let verbosity = if args.quiet { Verbosity::Quiet } else { Verbosity::Normal };
     let mut warn = |warning: String| {

@@ -94,7 +94,7 @@ enum Command {
     Inspect(Box<inspect::Args>),
     /// Write the records of a dataset as files that other trainers read
     #[command(after_long_help = examples::EXPORT)]
-    Export(export::Args),
+    Export(Box<export::Args>),
     /// Print shell completions
     Completions(generate::CompletionArgs),
     /// Write manual pages

@@ -237,9 +237,13 @@ fn end_token(input: &ExportInput, options: &ExportOptions) -> Result<Option<(u32
     let facts = &input.tokenizer;
     match options.eod.clone().unwrap_or_default() {
         EndOfDocument::None => Ok(None),
-        EndOfDocument::Auto => match &facts.eos {
-            Some(eos) => Ok(Some(eos.clone())),
-            None => Err(Error::usage("the dataset records no EOS token to end documents with")
+        EndOfDocument::Auto => match (&facts.eos, &facts.other_eos) {
+            (Some((_, eos)), Some(other)) => {
+                let what = format!("the datasets end documents with different tokens: {eos:?} and {other:?}");
+                Err(Error::usage(what).of_option("eod").help("name the token that separates documents"))
+            }
+            (Some(eos), None) => Ok(Some(eos.clone())),
+            (None, _) => Err(Error::usage("the dataset records no EOS token to end documents with")
                 .of_option("eod")
                 .help("name the token, or write documents as they are with `eod none`")),
         },

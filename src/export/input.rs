@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::reader::loader::CU_SEQLENS;
-use crate::reader::{Dataset, RecordSource, Split};
+use crate::reader::{Dataset, Mixture, MixtureEpoch, RecordSource, Split};
 use crate::report::Vocabulary;
-use crate::schema::Schema;
+use crate::schema::{ASSISTANT_MASKS, Schema};
 use crate::tokenizer_files::stored_tokenizer;
 
 /// The records of one split.
@@ -34,6 +34,10 @@ pub struct ExportInput {
     pub tokenizer: TokenizerFacts,
     /// Number of documents that are divided among several packed rows.
     pub cut_documents: u64,
+    /// The datasets of a mixture, their weights, and what determines the order of the records.
+    pub mixture: Option<Value>,
+    /// The selected fields, if not all are exported.
+    pub fields: Option<Vec<String>>,
 }
 
 /// What is known about the tokenizer that made the token ids.
@@ -45,6 +49,8 @@ pub struct TokenizerFacts {
     pub(crate) max_id: Option<u32>,
     /// The EOS token: id and string.
     pub(crate) eos: Option<(u32, String)>,
+    /// The EOS token of another dataset of the same tokenizer, if it differs.
+    pub(crate) other_eos: Option<String>,
     /// Whether the EOS token follows each document already.
     pub(crate) adds_eos: bool,
     /// The token that pads batches, if the tokenizer names one.
@@ -53,12 +59,13 @@ pub struct TokenizerFacts {
 }
 
 impl ExportInput {
-    /// Describes the splits of `dataset` with the names `splits`, or all splits that have records.
+    /// Describes the splits of `dataset` with the names `splits`, or all splits that have records, with the fields that
+    /// [`ExportInput::select`] keeps.
     ///
     /// # Errors
     ///
-    /// If there is no such split, a split has no records, or the stored tokenizer cannot be read.
-    pub fn of(dataset: &Dataset, splits: &[String]) -> Result<Self> {
+    /// If there is no such split or field, a split has no records, or the stored tokenizer cannot be read.
+    pub fn of(dataset: &Dataset, splits: &[String], fields: Option<&[String]>) -> Result<Self> {
         let selected: Vec<Split> = match splits {
             [] => dataset.splits().filter(|split| !split.is_empty()).collect(),
             names => names.iter().map(|name| dataset.split(name)).collect::<Result<_>>()?,
@@ -71,17 +78,94 @@ impl ExportInput {
             };
             return Err(Error::usage(what).at_path(dataset.path()).help("name a split with records"));
         }
-        let of_split = |split: Split| ExportSplit {
-            name: split.name().to_owned(),
-            bytes: split.info().map_or(0, |info| info.bytes),
-            source: split.into(),
+        let of_split = |split: Split| {
+            Ok::<_, Error>(ExportSplit {
+                name: split.name().to_owned(),
+                bytes: split.info().map_or(0, |info| info.bytes),
+                source: Self::select(&split, fields)?.into(),
+            })
         };
         let manifest = dataset.manifest();
         Ok(Self {
-            splits: selected.into_iter().map(of_split).collect(),
+            splits: selected.into_iter().map(of_split).collect::<Result<_>>()?,
             fingerprint: manifest.fingerprint.clone(),
             tokenizer: TokenizerFacts::of(dataset)?,
-            cut_documents: manifest.notes.get("packed_documents_cut").copied().unwrap_or(0),
+            cut_documents: cut_documents(dataset),
+            mixture: None,
+            fields: fields.map(<[String]>::to_vec),
+        })
+    }
+
+    /// Returns `split` with the fields that every record has, those on which the meaning of its tokens depends, and those with
+    /// the names `fields`; without any, all fields.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such field.
+    pub fn select(split: &Split, fields: Option<&[String]>) -> Result<Split> {
+        let Some(fields) = fields else { return Ok(split.clone()) };
+        let schema = split.schema();
+        let always: Vec<&str> = schema.layout().built_in().chain([ASSISTANT_MASKS, CU_SEQLENS]).collect();
+        let stored = schema.fields.iter().map(|field| field.name.as_str());
+        let kept = stored.filter(|name| always.contains(name) || fields.iter().any(|field| field == name));
+        let unknown = fields.iter().map(String::as_str).filter(|name| schema.index_of(name).is_none());
+        let names: Vec<&str> = kept.chain(unknown).collect();
+        split.select(&names).map_err(|error| error.of_option("fields"))
+    }
+
+    /// Describes one epoch of `mixture`, whose sources are `splits`, in the order in which the records are drawn with `seed`.
+    ///
+    /// # Errors
+    ///
+    /// If the mixture does not draw records one by one, the stored tokenizers cannot be read, or rows were packed in
+    /// different ways.
+    pub fn of_mixture(mixture: &Mixture, splits: &[(Dataset, Split)], seed: u64) -> Result<Self> {
+        let records = mixture.records(seed)?;
+        let mut tokenizer: Option<TokenizerFacts> = None;
+        let (mut bytes, mut described) = (0u64, Vec::new());
+        let weights = &mixture.options().weights;
+        for (((dataset, split), drawn), (_, weight)) in splits.iter().zip(records.counts()).zip(weights) {
+            let own = TokenizerFacts::of(dataset)?;
+            tokenizer = Some(match tokenizer {
+                Some(known) if known.adds_eos != own.adds_eos && records.packed_length().is_some() => {
+                    return Err(Error::usage("some rows were packed with `add_eos`, and others without")
+                        .at_path(dataset.path())
+                        .help("mix rows that were packed alike, or convert without `pack`"));
+                }
+                Some(known) => known.with(own),
+                None => own,
+            });
+            let stored = split.info().map_or(0, |info| info.bytes);
+            bytes += (u128::from(stored) * u128::from(drawn) / u128::from(split.len().max(1))) as u64;
+            described.push(json!({
+                "fingerprint": dataset.manifest().fingerprint,
+                "split": split.name(),
+                "weight": weight,
+                "records": drawn,
+            }));
+        }
+        let options = mixture.options();
+        let (epoch_tokens, epoch_steps) = match options.epoch {
+            Some(MixtureEpoch::Tokens(tokens)) => (Some(tokens), None),
+            Some(MixtureEpoch::Steps(steps)) => (None, Some(steps)),
+            None => (None, None),
+        };
+        let fingerprint = records.fingerprint();
+        let name = splits.first().map_or("", |(_, split)| split.name()).to_owned();
+        Ok(Self {
+            splits: vec![ExportSplit { name, source: Arc::new(records), bytes }],
+            fingerprint,
+            tokenizer: tokenizer.unwrap_or_default(),
+            cut_documents: splits.iter().map(|(dataset, _)| cut_documents(dataset)).sum(),
+            mixture: Some(json!({
+                "datasets": described,
+                "unit": options.unit,
+                "exhausted": options.exhausted,
+                "epoch_tokens": epoch_tokens,
+                "epoch_steps": epoch_steps,
+                "seed": seed,
+            })),
+            fields: None,
         })
     }
 
@@ -98,7 +182,27 @@ impl ExportInput {
     }
 }
 
+/// Returns the number of documents of `dataset` that are divided among several packed rows.
+fn cut_documents(dataset: &Dataset) -> u64 {
+    dataset.manifest().notes.get("packed_documents_cut").copied().unwrap_or(0)
+}
+
 impl TokenizerFacts {
+    /// Joins what two datasets record about one tokenizer.
+    fn with(self, other: Self) -> Self {
+        let differs = |eos: &&(u32, String)| self.eos.as_ref().is_some_and(|own| own != *eos);
+        let other_eos = other.eos.as_ref().filter(differs).map(|(_, name)| name.clone());
+        Self {
+            vocab_size: self.vocab_size.max(other.vocab_size),
+            max_id: self.max_id.max(other.max_id),
+            other_eos: self.other_eos.or(other_eos),
+            eos: self.eos.or(other.eos),
+            pad_id: self.pad_id.or(other.pad_id),
+            vocabulary: self.vocabulary.or(other.vocabulary),
+            adds_eos: self.adds_eos,
+        }
+    }
+
     fn of(dataset: &Dataset) -> Result<Self> {
         let manifest = dataset.manifest();
         let Some(tokenizer) = &manifest.tokenizer else { return Ok(Self::default()) };
@@ -110,6 +214,7 @@ impl TokenizerFacts {
             vocab_size: tokenizer.get("vocab_size").and_then(Value::as_u64),
             max_id: tokenizer.get("max_id").and_then(small),
             eos,
+            other_eos: None,
             adds_eos: manifest.options.pointer("/tokenization/add_eos").and_then(Value::as_bool)
                 == Some(true),
             pad_id: stored_tokenizer(dataset)?.and_then(|json| pad_id(&json)),

@@ -64,9 +64,8 @@ impl Exporter for Megatron {
     }
 
     fn check(&self, part: &Part<'_>) -> Result<()> {
-        let lengths = part.split.source.lengths();
-        let longest =
-            lengths.record_at(lengths.records().saturating_sub(1)).and_then(|at| lengths.length_of(at))?;
+        let runs = part.split.source.lengths().runs()?;
+        let longest = runs.last().transpose()?.map_or(0, |run| run.length);
         // With an end token.
         match i32::try_from(longest + 1) {
             Ok(_) => Ok(()),

@@ -238,14 +238,20 @@ impl Run<'_> {
                 (split.name.clone(), json!({ "records": records, "parts": of_split.len() }))
             })
             .collect();
-        json!({
+        let mut plan = json!({
             "export_version": 1,
             "dsconvert": env!("CARGO_PKG_VERSION"),
             "format": self.options.format.to_string(),
             "options": exporter.described(),
             "fingerprint": self.input.fingerprint,
             "splits": splits,
-        })
+        });
+        if let Some(plan) = plan.as_object_mut() {
+            let fields = self.input.fields.as_ref().map(|fields| ("fields", json!(fields)));
+            let mixture = self.input.mixture.as_ref().map(|mixture| ("mixture", mixture.clone()));
+            plan.extend(fields.into_iter().chain(mixture).map(|(name, value)| (name.to_owned(), value)));
+        }
+        plan
     }
 
     /// Writes the files of a part.

@@ -307,7 +307,8 @@ fn damaged(out: &Path) -> Error {
 /// Refuses to continue or repeat an export with another `plan` than the one that was `found`.
 fn check_same(found: Value, plan: &Value, out: &Path) -> Result<()> {
     let differs = |name: &&str| found.get(name) != plan.get(name);
-    let names = ["format", "options", "fingerprint", "splits", "dsconvert", "export_version"];
+    let names =
+        ["format", "options", "mixture", "fields", "fingerprint", "splits", "dsconvert", "export_version"];
     match names.iter().find(|name| differs(name)) {
         None => Ok(()),
         Some(&name) => {

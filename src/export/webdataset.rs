@@ -44,6 +44,13 @@ enum Member {
 
 impl WebDataset {
     pub(super) fn new(input: &ExportInput, _: &ExportOptions) -> Result<Self> {
+        if input.mixture.is_some() {
+            return Err(Error::usage(
+                "a mixture may repeat records, and samples of WebDataset have names of their own",
+            )
+            .of_option("to")
+            .help("export each dataset by itself, and mix them when they are read: webdataset.RandomMix"));
+        }
         encoded_images(input)?;
         let schema = input.schema()?;
         let members = members(schema);

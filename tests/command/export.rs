@@ -173,6 +173,40 @@ fn fields_that_are_left_out_are_named() {
 }
 
 #[test]
+fn fields_are_selected() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, data) = (dir.path().join("c.jsonl"), dir.path().join("data"));
+    std::fs::write(&source, "{\"text\": \"abc\", \"url\": \"u\", \"score\": 0.5}\n".repeat(3)).unwrap();
+    convert("text", &source, &data, "--tokenizer bytes --keep-fields url,score:float32").exits(0);
+    let tar = |out: &Path| String::from_utf8_lossy(&tree(out)["train-000000.tar"]).into_owned();
+    for (options, url, score) in
+        [("", true, true), ("--fields url", true, false), ("--fields key", false, false)]
+    {
+        let out = dir.path().join(format!("out{options}"));
+        export(&data, "webdataset", &out, options).exits(0);
+        let found = tar(&out);
+        assert_eq!(
+            (found.contains("\"url\":\"u\""), found.contains("\"score\":0.5")),
+            (url, score),
+            "{options}"
+        );
+        assert!(found.contains("\"origin\":\"c.jsonl") && found.contains(".npy"), "{found}");
+        let described = std::fs::read_to_string(out.join("export.json")).unwrap();
+        assert_eq!(described.contains("\"fields\""), !options.is_empty(), "{described}");
+    }
+    let out = dir.path().join("selected");
+    let ran = export(&data, "tokens", &out, "--fields key").exits(0);
+    assert!(!ran.stderr.contains("no place"), "{}", ran.stderr);
+    export(&data, "tokens", &out, "--resume").exits(2).says(&["was made with"]);
+    export(&data, "tokens", &dir.path().join("none"), "--fields uri")
+        .exits(2)
+        .says(&["--fields: the dataset has no field \"uri\"", "url, score"]);
+    // What masks token ids is never left out in silence.
+    let masks = fixture("golden/v3/masks-parquet");
+    export(&masks, "megatron", &dir.path().join("none"), "--fields key").exits(2).says(&["assistant_masks"]);
+}
+
+#[test]
 fn the_token_that_ends_documents_is_added_only_where_it_is_missing() {
     let dir = tempfile::tempdir().unwrap();
     let (source, out) = (dir.path().join("c.jsonl"), dir.path().join("out"));

@@ -11,6 +11,7 @@ mod dataset_writer;
 mod determinism;
 mod exclude;
 mod export;
+mod export_mixture;
 mod failures;
 mod headspace;
 mod help;

@@ -107,6 +107,8 @@ def test_a_mixture_has_the_requested_shares_and_resumes(run, command, few_tokens
     assert len(predictions) == 2
     for options in predictions:
         command("inspect", few_tokens, other, *options.split())
+    (exported,) = re.findall(r"^dsconvert export web-tokens code-tokens (.*) --out mixed$", page, re.MULTILINE)
+    command("export", few_tokens, other, *exported.split(), "--out", tmp_path / "mixed")
     # The first epoch of the program.
     options = "--mixture 0.7,0.3 --epoch-steps 20 --seq-len 256 --batch-size 4 --micro-batches 2 --seed 1 --json"
     predicted = json.loads(command("inspect", few_tokens, other, *options.split()).stdout)

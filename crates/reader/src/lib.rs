@@ -89,7 +89,8 @@ pub use describe::{
 pub use iter::Records;
 pub use mixture::{
     Delivered, Exhausted, MAX_SOURCES, Mix, Mixture, MixtureEpoch, MixtureOptions, MixturePrediction,
-    MixtureState, MixtureUnit, OnChange, SourcePrediction, SourceState, SourceTotals, Weights,
+    MixtureRecords, MixtureState, MixtureUnit, OnChange, SourcePrediction, SourceState, SourceTotals,
+    Weights,
 };
 pub use open_options::{DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, DEFAULT_READ_AHEAD_BYTES, OpenOptions};
 pub use record::Record;

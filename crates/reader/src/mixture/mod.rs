@@ -5,6 +5,7 @@
 
 mod plan;
 mod prediction;
+mod records;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::plan::{MixedBatch, MixedStep, MixturePlan};
 pub use self::plan::{MixtureState, SourceState, SourceTotals};
 pub use self::prediction::{Delivered, MixturePrediction, SourcePrediction};
+pub use self::records::MixtureRecords;
 use super::batch::Lengths;
 use super::concatenated::{ClassNames, Concatenated};
 use super::range::check_in_range;
