@@ -17,6 +17,8 @@ mod megatron;
 mod megatron_bridge;
 mod options;
 mod output;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod webdataset;
 

@@ -34,6 +34,8 @@ enum Tested {
     Merge,
     /// `--resume=repair` of a dataset with damaged shards.
     Repair,
+    /// `export`.
+    Export,
 }
 
 /// Initial content of the output directory.
@@ -145,6 +147,24 @@ pub fn all(root: &Path) -> Vec<Scenario> {
     };
     add("text", &tables, "--tokenizer bytes --max-rejects 50%", Before::Nothing);
     add("text", &text, &format!("{TEXT} --format msgpack --exclude {}", path(&old)), Before::Nothing);
+    let exported = root.join("exported");
+    let options = words(&["--tokenizer", "bytes", "--shard-records", "8"]);
+    let made = [words(&["text", &path(&text), "--out", &path(&exported)]), options].concat();
+    assert_eq!(run_plainly(&made).status, Some(0));
+    for (options, before) in [
+        ("--to tokens", Before::Nothing),
+        ("--to tokens --layout olmo --parts 2", Before::Nothing),
+        ("--to megatron --parts 3", Before::Nothing),
+        ("--to megatron --mixture 1 --epoch-steps 30 --parts 2", Before::Nothing),
+        ("--to webdataset --parts 2", Before::Nothing),
+        ("--to hf", Before::Nothing),
+        ("--to megatron --parts 3", Before::KilledRun(40)),
+        ("--to hf --parts 2", Before::KilledRun(90)),
+    ] {
+        let scenario = Scenario::new(root, "export", &exported, options, before);
+        let name = scenario.name.clone();
+        all.push(scenario.of(Tested::Export, &name));
+    }
     for (access, format) in
         [("", "msgpack"), ("--no-mmap", "msgpack"), ("", "parquet"), ("--no-mmap", "arrow")]
     {
@@ -205,7 +225,7 @@ impl Scenario {
             Tested::Run | Tested::RunBeside => run_command(out),
             Tested::Merge => merge_command(out),
             Tested::Repair => self.args(out, &self.options, "--resume=repair"),
-            Tested::Convert => {
+            Tested::Convert | Tested::Export => {
                 let how = match self.before {
                     Before::Nothing => "",
                     _ if self.options.contains("--resume") => "",
@@ -227,7 +247,7 @@ impl Scenario {
             Tested::Run | Tested::RunBeside if again => vec![run_command(out), merge_command(out)],
             Tested::Run | Tested::RunBeside | Tested::Merge => vec![merge_command(out)],
             Tested::Repair => vec![self.command(out)],
-            Tested::Convert | Tested::Verify(_) => {
+            Tested::Convert | Tested::Export | Tested::Verify(_) => {
                 // The dataset of other options is still whole, or its removal continues.
                 let how = if is_old { "--overwrite" } else { "--resume" };
                 vec![self.args(out, &self.options.replace("--resume=verify", ""), how)]
@@ -242,8 +262,10 @@ impl Scenario {
         remove(&out);
         let ran = run_plainly(&self.args(&out, &options, ""));
         assert_eq!(ran.status, Some(0), "{}: {}", self.name, ran.stderr);
-        let verified = run_plainly(&["inspect".to_owned(), path(&out), "--verify".to_owned()]);
-        assert_eq!(verified.status, Some(0), "{}: {}", self.name, verified.stderr);
+        if self.tested != Tested::Export {
+            let verified = run_plainly(&["inspect".to_owned(), path(&out), "--verify".to_owned()]);
+            assert_eq!(verified.status, Some(0), "{}: {}", self.name, verified.stderr);
+        }
         self.whole = tree(&out);
         let template = self.root.join("template");
         remove(&template);
@@ -307,6 +329,11 @@ impl Scenario {
         self.template = Some(template);
     }
 
+    /// Returns the name of the file that is written last.
+    fn commit_file(&self) -> &'static str {
+        if self.tested == Tested::Export { "export.json" } else { "manifest.json" }
+    }
+
     /// Gives the output directory its initial content.
     fn reset(&self, out: &Path) {
         remove(out);
@@ -368,7 +395,7 @@ impl Scenario {
         };
         let is_between =
             self.tested == Tested::Repair && left.iter().all(|(name, bytes)| is_either(name, bytes));
-        if left.contains_key("manifest.json") && !is_whole && !is_old && !is_between {
+        if left.contains_key(self.commit_file()) && !is_whole && !is_old && !is_between {
             return Err(describe(
                 &format!("an incomplete dataset: {}", differences(&left, &self.whole)),
                 &ran,
@@ -381,7 +408,8 @@ impl Scenario {
                 Err(describe("inspect has changed files", &ran))
             };
         }
-        let commits = matches!(self.tested, Tested::Convert | Tested::Merge | Tested::Repair);
+        let commits =
+            matches!(self.tested, Tested::Convert | Tested::Export | Tested::Merge | Tested::Repair);
         if end == End::Succeeded && commits && !is_whole {
             return Err(describe("exit 0 without the dataset", &ran));
         }
