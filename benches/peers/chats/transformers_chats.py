@@ -2,7 +2,7 @@
 
     python transformers_chats.py CHATS.jsonl MODEL_FOLDER [--mask] [--ids FILE] [--batch 1000]
 
-Prints the seconds of the rendering alone, of both steps, and the number of tokens. Threads of the tokenizer are those of
+Prints the seconds of CPU time of the rendering alone, of both steps, and the number of tokens. Threads of the tokenizer are those of
 the environment (`TOKENIZERS_PARALLELISM`, `RAYON_NUM_THREADS`).
 """
 
@@ -34,14 +34,14 @@ def main() -> None:
     for tools, chats in batches.items():
         for at in range(0, len(chats), args.batch):
             batch = chats[at : at + args.batch]
-            start = time.perf_counter()
+            start = time.process_time()
             tokenizer.apply_chat_template(batch, tools=json.loads(tools), tokenize=False)
-            rendering += time.perf_counter() - start
-            start = time.perf_counter()
+            rendering += time.process_time() - start
+            start = time.process_time()
             encoded = tokenizer.apply_chat_template(
                 batch, tools=json.loads(tools), tokenize=True, return_dict=True, return_assistant_tokens_mask=args.mask
             )
-            total += time.perf_counter() - start
+            total += time.process_time() - start
             tokens += sum(map(len, encoded["input_ids"]))
             ids += encoded["input_ids"]
             trained += sum(map(sum, encoded.get("assistant_masks", [])))
