@@ -301,6 +301,14 @@ fn lenient_keeps_the_strips_before_damage() {
 }
 
 #[test]
+fn values_beyond_the_file_are_not_taken_for_missing_tags() {
+    let whole = tiff_of((2, 1), 3, 8, &[], &[1, 2, 3, 4, 5, 6]);
+    // The last value is that of the bits per sample, whose default is 1.
+    assert!(whole.ends_with(&[8, 0, 8, 0, 8, 0]));
+    assert_eq!(code(&whole[..whole.len() - 1], &[]), RejectCode::Truncated);
+}
+
+#[test]
 fn what_is_not_supported_is_named() {
     for (tags, bits, expected) in [
         (vec![short(COMPRESSION, &[50_000])], 8, "compression 50000 (Zstandard)"),

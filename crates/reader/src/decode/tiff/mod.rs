@@ -39,6 +39,9 @@ impl<'a> TiffFile<'a> {
     /// Reads the first directory of the TIFF file `bytes`. Rejects everything that the decoder does not support.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Reject> {
         let tags = TiffTags::read(bytes).ok_or_else(|| truncated("its directory"))?;
+        if !tags.has_all_values() {
+            return Err(truncated("its directory"));
+        }
         let layout = Layout::read(&tags)?;
         let converter = ColorConverter::new(&tags, &layout)?;
         Ok(Self { tags, layout, converter })

@@ -42,6 +42,36 @@ pub(super) const REFERENCE_BLACK_WHITE: u16 = 532;
 pub(super) const XMP: u16 = 700;
 pub(super) const ICC_PROFILE: u16 = 34_675;
 
+/// The tags that determine pixels.
+const PIXEL_TAGS: [u16; 26] = [
+    IMAGE_WIDTH,
+    IMAGE_LENGTH,
+    BITS_PER_SAMPLE,
+    COMPRESSION,
+    PHOTOMETRIC,
+    FILL_ORDER,
+    STRIP_OFFSETS,
+    ORIENTATION,
+    SAMPLES_PER_PIXEL,
+    ROWS_PER_STRIP,
+    STRIP_BYTE_COUNTS,
+    PLANAR_CONFIGURATION,
+    T4_OPTIONS,
+    PREDICTOR,
+    COLOR_MAP,
+    TILE_WIDTH,
+    TILE_LENGTH,
+    TILE_OFFSETS,
+    TILE_BYTE_COUNTS,
+    EXTRA_SAMPLES,
+    SAMPLE_FORMAT,
+    JPEG_TABLES,
+    JPEG_INTERCHANGE_FORMAT,
+    YCBCR_COEFFICIENTS,
+    YCBCR_SUBSAMPLING,
+    REFERENCE_BLACK_WHITE,
+];
+
 /// The first directory of a TIFF file. Values are borrowed from the file, so their sizes are bounded by its size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TiffTags<'a> {
@@ -49,7 +79,7 @@ pub(super) struct TiffTags<'a> {
     is_little_endian: bool,
     is_big_tiff: bool,
     /// Position of the first entry.
-    entries: usize,
+    first_entry: usize,
     count: u64,
 }
 
@@ -63,16 +93,22 @@ impl<'a> TiffTags<'a> {
             b"MM\0+" => (false, true),
             _ => return None,
         };
-        let mut tags = Self { bytes, is_little_endian, is_big_tiff, entries: 0, count: 0 };
+        let mut tags = Self { bytes, is_little_endian, is_big_tiff, first_entry: 0, count: 0 };
         let (pointer, sizes) = if is_big_tiff { (8, 8) } else { (4, 2) };
         let directory = usize::try_from(tags.number(pointer, if is_big_tiff { 8 } else { 4 })?).ok()?;
         tags.count = tags.number(directory, sizes)?;
-        tags.entries = directory.checked_add(sizes)?;
+        tags.first_entry = directory.checked_add(sizes)?;
         let (entry_bytes, next_bytes) = if is_big_tiff { (20, 8) } else { (12, 4) };
         let length = tags.count.checked_mul(entry_bytes)?.checked_add(next_bytes)?;
         // The whole directory is in the file, with the position of the next one.
-        bytes.get(tags.entries..)?.get(..usize::try_from(length).ok()?)?;
+        bytes.get(tags.first_entry..)?.get(..usize::try_from(length).ok()?)?;
         Some(tags)
+    }
+
+    /// Returns whether the values of all tags that determine pixels are in the file. A missing value must not be taken for
+    /// a missing tag.
+    pub(super) fn has_all_values(&self) -> bool {
+        self.entries().all(|(tag, _, value)| !PIXEL_TAGS.contains(&tag) || value.is_some())
     }
 
     pub(super) fn bytes(&self) -> &'a [u8] {
@@ -118,22 +154,29 @@ impl<'a> TiffTags<'a> {
 
     /// Returns the type and the bytes of a tag.
     fn value(&self, tag: u16) -> Option<(u16, &'a [u8])> {
+        let (_, kind, value) = self.entries().find(|(found, ..)| *found == tag)?;
+        Some((kind, value?))
+    }
+
+    /// Returns the number, the type and the value of each tag; no value if its type is unknown or it is not in the file.
+    fn entries(&self) -> impl Iterator<Item = (u16, u16, Option<&'a [u8]>)> {
         let (entry_bytes, word) = if self.is_big_tiff { (20, 8) } else { (12, 4) };
-        for entry in 0..self.count {
-            let at = self.entries.checked_add(usize::try_from(entry.checked_mul(entry_bytes)?).ok()?)?;
-            if self.number(at, 2)? != u64::from(tag) {
-                continue;
-            }
+        (0..self.count).map_while(move |entry| {
+            let at = self.first_entry.checked_add(usize::try_from(entry.checked_mul(entry_bytes)?).ok()?)?;
+            let tag = u16::try_from(self.number(at, 2)?).ok()?;
             let kind = u16::try_from(self.number(at + 2, 2)?).ok()?;
-            let count = self.number(at + 4, word)?;
-            let length = count.checked_mul((*TYPE_BYTES.get(usize::from(kind))?).into())?;
-            let length = usize::try_from(length).ok()?;
-            let inline = at + 4 + word;
-            let start =
-                if length <= word { inline } else { usize::try_from(self.number(inline, word)?).ok()? };
-            return Some((kind, self.bytes.get(start..start.checked_add(length)?)?));
-        }
-        None
+            Some((tag, kind, self.entry_value(at, kind, word)))
+        })
+    }
+
+    /// Returns the value of the entry at `at`, of the type `kind`.
+    fn entry_value(&self, at: usize, kind: u16, word: usize) -> Option<&'a [u8]> {
+        let count = self.number(at + 4, word)?;
+        let length = count.checked_mul((*TYPE_BYTES.get(usize::from(kind))?).into())?;
+        let length = usize::try_from(length).ok()?;
+        let inline = at + 4 + word;
+        let start = if length <= word { inline } else { usize::try_from(self.number(inline, word)?).ok()? };
+        self.bytes.get(start..start.checked_add(length)?)
     }
 
     /// Reads a number of `length` bytes.
