@@ -289,7 +289,8 @@ def test_heif_images_are_rejected_by_name(dsconvert, tmp_path):
     dsconvert("images", source, "--out", tmp_path / "out", "--max-rejects", "1")
     (reject,) = [json.loads(line) for line in (tmp_path / "out/rejects.jsonl").read_text().splitlines()]
     assert reject["code"] == "unsupported"
-    assert "HEIF images cannot be read by this build; convert them to PNG or JPEG first" in reject["message"]
+    assert "HEIF images cannot be read by this build; convert them to PNG first" in reject["message"]
+    assert "`heif-convert IN.heic OUT.png`" in reject["message"]
 
 
 STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])

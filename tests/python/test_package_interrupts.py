@@ -9,6 +9,9 @@ import pytest
 
 import dsconvert
 
+# Programs that a shell starts in the background ignore interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 TIMEOUT = 60
 """Seconds after which a batch that a test holds back is released."""
 
