@@ -139,7 +139,14 @@ const TYPES: &[Mistake] = &[
         2,
         &["code/a.rs: unknown type of text file", "add --input-format txt", ".jsonl"],
     ),
-    ("images heics --out o", 3, &["heics/a.heic: HEIF images cannot be read", "convert them to PNG or JPEG"]),
+    (
+        "images heics --out o",
+        3,
+        &[
+            "heics/a.heic: HEIF images cannot be read",
+            "convert them to PNG first, for example with `heif-convert IN.heic OUT.png`",
+        ],
+    ),
     ("images zips --out o", 2, &["zips/a.zip: the zip archive cannot be read", "unzip -t"]),
     ("text zips --out o -t bytes", 2, &["zips/a.zip: the zip archive cannot be read", "unzip -t"]),
     ("text pictures --out o -t bytes", 3, &["1 file was skipped: 1 .jpg", "`dsconvert images`"]),
