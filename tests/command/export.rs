@@ -85,22 +85,26 @@ fn datasets(dir: &Path) -> [(PathBuf, &'static [(&'static str, &'static str)]); 
     ]
 }
 
+/// Checks that the files of an export are the same for 1, 2 and 7 threads.
+pub(super) fn assert_same_for_any_threads(run: impl FnMut(&str) -> Tree) {
+    let [one, two, seven] = ["1", "2", "7"].map(run);
+    assert!(one.contains_key("export.json"), "{:?}", one.keys());
+    assert_same(&one, &two);
+    assert_same(&one, &seven);
+}
+
 #[test]
 fn threads_do_not_change_a_byte() {
     let dir = tempfile::tempdir().unwrap();
     let mut count = 0;
     for (dataset, exports) in datasets(dir.path()) {
         for (format, options) in exports {
-            let run = |threads: &str| {
+            assert_same_for_any_threads(|threads| {
                 count += 1;
                 let out = dir.path().join(format!("out-{count}"));
                 export(&dataset, format, &out, &format!("{options} --quiet --threads {threads}")).exits(0);
                 tree(&out)
-            };
-            let [one, two, seven] = ["1", "2", "7"].map(run);
-            assert!(one.contains_key("export.json"), "{:?}", one.keys());
-            assert_same(&one, &two);
-            assert_same(&one, &seven);
+            });
         }
     }
 }

@@ -60,32 +60,5 @@ fn write_boxes(format: &str, out: &Path) {
 
 #[test]
 fn golden_boxes_are_read_and_still_written() {
-    let digest_path = golden().join("v3/boxes-digest.json");
-    let dir = tempfile::tempdir().unwrap();
-    for format in FORMATS {
-        let path = golden().join("v3").join(format!("boxes-{format}"));
-        if std::env::var_os("DSCONVERT_WRITE_GOLDEN").is_some() {
-            if !path.exists() {
-                write_boxes(format, &path);
-            }
-            if !digest_path.exists() {
-                let digest = serde_json::to_string_pretty(&digest(&path)).unwrap();
-                std::fs::write(&digest_path, digest + "\n").unwrap();
-            }
-        }
-        let expected: Value = serde_json::from_slice(&std::fs::read(&digest_path).unwrap()).unwrap();
-        assert_eq!(digest(&path), expected, "{format}");
-        let report = verify(&Dataset::open(&path).unwrap(), &VerifyOptions::default());
-        assert!(report.is_ok() && report.unlisted.is_empty(), "{format}: {:?}", report.problems);
-        let out = dir.path().join(format);
-        write_boxes(format, &out);
-        let (then, now) = (files(&path), files(&out));
-        assert_eq!(then.keys().collect::<Vec<_>>(), now.keys().collect::<Vec<_>>());
-        assert_eq!(digest(&out), expected, "{format}");
-        for (name, bytes) in &then {
-            let by_byte = [".msgpack", ".pb", ".jsonl"].iter().any(|end| name.ends_with(end));
-            assert!(!by_byte || bytes == &now[name], "{format}: {name} differs");
-        }
-        assert_same_manifest(&then["manifest.json"], &now["manifest.json"]);
-    }
+    check_golden("boxes", write_boxes, digest);
 }

@@ -251,34 +251,7 @@ fn masks_digest(path: &Path) -> Value {
 
 #[test]
 fn golden_masks_are_read_and_still_written() {
-    let digest_path = golden().join("v3/masks-digest.json");
-    let dir = tempfile::tempdir().unwrap();
-    for format in FORMATS {
-        let path = golden().join("v3").join(format!("masks-{format}"));
-        if std::env::var_os("DSCONVERT_WRITE_GOLDEN").is_some() {
-            if !path.exists() {
-                write_masks(format, &path);
-            }
-            if !digest_path.exists() {
-                let digest = serde_json::to_string_pretty(&masks_digest(&path)).unwrap();
-                std::fs::write(&digest_path, digest + "\n").unwrap();
-            }
-        }
-        let expected: Value = serde_json::from_slice(&std::fs::read(&digest_path).unwrap()).unwrap();
-        assert_eq!(masks_digest(&path), expected, "{format}");
-        let report = verify(&Dataset::open(&path).unwrap(), &VerifyOptions::default());
-        assert!(report.is_ok() && report.unlisted.is_empty(), "{format}: {:?}", report.problems);
-        let out = dir.path().join(format);
-        write_masks(format, &out);
-        let (then, now) = (files(&path), files(&out));
-        assert_eq!(then.keys().collect::<Vec<_>>(), now.keys().collect::<Vec<_>>());
-        assert_eq!(masks_digest(&out), expected, "{format}");
-        for (name, bytes) in &then {
-            let by_byte = [".msgpack", ".pb", ".jsonl"].iter().any(|end| name.ends_with(end));
-            assert!(!by_byte || bytes == &now[name], "{format}: {name} differs");
-        }
-        assert_same_manifest(&then["manifest.json"], &now["manifest.json"]);
-    }
+    check_golden("masks", write_masks, masks_digest);
 }
 
 /// Images as planes of luma and chroma, in every format.
@@ -296,13 +269,19 @@ fn golden_planes_are_read_and_still_written() {
 
 /// Checks the golden datasets of a case that only the newest version has.
 fn check_case(case: &Case) {
-    let digest_path = golden().join("v3").join(format!("{}-digest.json", case.name));
+    check_golden(case.name, |format, out| convert(case, format, out), digest);
+}
+
+/// Checks the golden datasets `name` that only the newest version has: `write` still writes what is read, and `digest`
+/// describes what is compared in all formats.
+fn check_golden(name: &str, write: impl Fn(&str, &Path), digest: impl Fn(&Path) -> Value) {
+    let digest_path = golden().join("v3").join(format!("{name}-digest.json"));
     let dir = tempfile::tempdir().unwrap();
     for format in FORMATS {
-        let path = golden().join("v3").join(format!("{}-{format}", case.name));
+        let path = golden().join("v3").join(format!("{name}-{format}"));
         if std::env::var_os("DSCONVERT_WRITE_GOLDEN").is_some() {
             if !path.exists() {
-                convert(case, format, &path);
+                write(format, &path);
             }
             if !digest_path.exists() {
                 let digest = serde_json::to_string_pretty(&digest(&path)).unwrap();
@@ -314,13 +293,13 @@ fn check_case(case: &Case) {
         let report = verify(&Dataset::open(&path).unwrap(), &VerifyOptions::default());
         assert!(report.is_ok() && report.unlisted.is_empty(), "{format}: {:?}", report.problems);
         let out = dir.path().join(format);
-        convert(case, format, &out);
+        write(format, &out);
         let (then, now) = (files(&path), files(&out));
         assert_eq!(then.keys().collect::<Vec<_>>(), now.keys().collect::<Vec<_>>());
         assert_eq!(digest(&out), expected, "{format}");
-        for (name, bytes) in &then {
-            let by_byte = [".msgpack", ".pb", ".jsonl"].iter().any(|end| name.ends_with(end));
-            assert!(!by_byte || bytes == &now[name], "{format}: {name} differs");
+        for (file, bytes) in &then {
+            let by_byte = [".msgpack", ".pb", ".jsonl"].iter().any(|end| file.ends_with(end));
+            assert!(!by_byte || bytes == &now[file], "{format}: {file} differs");
         }
         assert_same_manifest(&then["manifest.json"], &now["manifest.json"]);
     }
