@@ -13,6 +13,8 @@ mod arrow_schema;
 mod check;
 #[cfg(any(feature = "arrow", feature = "parquet"))]
 mod columns;
+#[cfg(test)]
+mod examples;
 #[cfg(any(feature = "msgpack", feature = "protobuf"))]
 mod frames;
 #[cfg(feature = "msgpack")]

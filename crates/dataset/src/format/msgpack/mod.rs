@@ -267,26 +267,13 @@ fn is_str(marker: Marker) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::examples::{self, check_beginnings, check_runs, frame};
     use super::*;
-    use crate::sample::{pack_box_numbers, pack_boxes, pack_pair};
+    use crate::sample::pack_pair;
     use crate::schema::IdWidth;
 
-    /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never
-    /// changes.
     #[test]
     fn the_bytes_of_a_record_never_change() {
-        let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap());
-        let record = Record {
-            values: vec![
-                Value::Text("a".into()),
-                Value::Ids(Ids::pack(IdWidth::U16, &[7, 258]).unwrap()),
-                Value::UInt(2),
-                Value::Text("t.txt".into()),
-            ],
-        };
-        let mut frame = Vec::new();
-        let codec = Msgpack::new(schema).unwrap();
-        codec.encode(&record, &mut frame).unwrap();
         let expected: &[&[u8]] = &[
             &[0x85],
             b"\xa3key\xa1a",
@@ -295,108 +282,41 @@ mod tests {
             b"\xa6length\xce\x00\x00\x00\x02",
             b"\xa6origin\xa5t.txt",
         ];
-        assert_eq!(frame, expected.concat());
-        let frame = Bytes::from(frame);
-        assert_eq!(codec.decode(&frame).unwrap(), (record, frame.len()));
-        for len in 0..frame.len() {
-            assert_eq!(codec.decode(&frame.slice(..len)), Err(Fault::Short), "{len}");
-        }
+        assert_eq!(frame::<Msgpack>(examples::text()), expected.concat());
+        check_beginnings::<Msgpack>(examples::text());
     }
 
-    /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never changes.
     #[test]
     fn the_bytes_of_flags_never_change() {
-        let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap().with_assistant_masks().unwrap());
-        let record = Record {
-            values: vec![
-                Value::Text("a".into()),
-                Value::Ids(Ids::pack(IdWidth::U16, &[7, 258]).unwrap()),
-                Value::UInt(2),
-                Value::Text("t.txt".into()),
-                Value::Bytes(Bytes::from_static(&[0, 1])),
-            ],
-        };
-        let mut frame = Vec::new();
-        let codec = Msgpack::new(schema).unwrap();
-        codec.encode(&record, &mut frame).unwrap();
+        let frame = frame::<Msgpack>(examples::flags());
         let flags = b"\xafassistant_masks\xc4\x08\x01\0\0\0\x01\0\0\0";
         assert_eq!((frame[0], frame.ends_with(flags)), (0x86, true), "{frame:x?}");
-        let whole = Bytes::from(frame.clone());
-        assert_eq!(codec.decode(&whole).unwrap(), (record, frame.len()));
+        let codec = Msgpack::new(examples::flags().0).unwrap();
         assert_eq!(codec.lend(&frame, &mut Vec::new()), None, "flags are not stored as they are returned");
-        for len in 0..frame.len() {
-            assert_eq!(codec.decode(&whole.slice(..len)), Err(Fault::Short), "{len}");
-        }
-        let runs = frame.len() - 8;
-        for (at, byte) in [(4, 2), (4, 0), (0, 0), (0, 2), (3, 0xff), (7, 0xff)] {
-            let mut wrong = frame.clone();
-            wrong[runs + at] = byte;
-            assert!(matches!(codec.decode(&wrong.into()), Err(Fault::Bad { .. })), "{at} {byte}");
-        }
+        check_beginnings::<Msgpack>(examples::flags());
+        check_runs::<Msgpack>();
     }
 
-    /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never changes.
     #[test]
     fn the_bytes_of_boxes_never_change() {
-        let extra = [
-            Field::nullable("boxes", FieldType::Boxes),
-            Field::nullable("labels", FieldType::BoxLabels),
-            Field::nullable("iscrowd", FieldType::BoxInts),
-        ];
-        let schema = Arc::new(Schema::images(None, extra.to_vec()).unwrap());
-        let record = Record {
-            values: vec![
-                Value::Text("a".into()),
-                Value::Bytes(Bytes::from_static(b"x")),
-                Value::UInt(2),
-                Value::UInt(1),
-                Value::Text("a".into()),
-                Value::Bytes(pack_boxes([[0.0, 0.5, 1.0, 1.5]])),
-                Value::Bytes(pack_box_numbers([2])),
-                Value::Bytes(pack_box_numbers([-1])),
-            ],
-        };
-        let mut frame = Vec::new();
-        let codec = Msgpack::new(schema).unwrap();
-        codec.encode(&record, &mut frame).unwrap();
+        let frame = frame::<Msgpack>(examples::boxes());
         let lists: &[&[u8]] = &[
             b"\xa5boxes\xc4\x10\0\0\0\0\0\0\0\x3f\0\0\x80\x3f\0\0\xc0\x3f",
             b"\xa6labels\xc4\x08\x02\0\0\0\0\0\0\0",
             b"\xa7iscrowd\xc4\x08\xff\xff\xff\xff\xff\xff\xff\xff",
         ];
         assert!(frame.ends_with(&lists.concat()), "{frame:x?}");
-        let whole = Bytes::from(frame.clone());
-        assert_eq!(codec.decode(&whole).unwrap(), (record, frame.len()));
     }
 
-    /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never changes.
     #[test]
     fn the_bytes_of_pairs_never_change() {
-        let extra =
-            vec![Field::required("size", FieldType::Int32Pair), Field::nullable("at", FieldType::Int32Pair)];
-        let schema = Arc::new(Schema::images(None, extra).unwrap());
-        let record = |pair: Value| Record {
-            values: vec![
-                Value::Text("a".into()),
-                Value::Bytes(Bytes::from_static(b"x")),
-                Value::UInt(2),
-                Value::UInt(1),
-                Value::Text("a".into()),
-                Value::Bytes(pack_pair([480, 640])),
-                pair,
-            ],
-        };
-        let codec = Msgpack::new(schema).unwrap();
-        for (record, end) in [
-            (record(Value::Bytes(pack_pair([-1, 2]))), &b"\xa2at\xc4\x08\xff\xff\xff\xff\x02\0\0\0"[..]),
-            (record(Value::Null), b"\xa2at\xc0"),
+        for (second, end) in [
+            (Value::Bytes(pack_pair([-1, 2])), &b"\xa2at\xc4\x08\xff\xff\xff\xff\x02\0\0\0"[..]),
+            (Value::Null, b"\xa2at\xc0"),
         ] {
-            let mut frame = Vec::new();
-            codec.encode(&record, &mut frame).unwrap();
+            let frame = frame::<Msgpack>(examples::pairs(second));
             let pairs = [b"\xa4size\xc4\x08\xe0\x01\0\0\x80\x02\0\0", end].concat();
             assert!(frame.ends_with(&pairs), "{frame:x?}");
-            let whole = Bytes::from(frame.clone());
-            assert_eq!(codec.decode(&whole).unwrap(), (record, frame.len()));
         }
     }
 

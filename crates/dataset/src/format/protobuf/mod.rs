@@ -257,118 +257,44 @@ fn varint(bytes: &[u8]) -> Result<(u64, usize), Fault> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::examples::{self, check_beginnings, check_runs, frame};
     use super::*;
-    use crate::sample::{Ids, pack_box_numbers, pack_boxes, pack_pair};
-    use crate::schema::{FieldType, IdWidth};
+    use crate::schema::IdWidth;
 
-    /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never
-    /// changes.
     #[test]
     fn the_bytes_of_a_record_never_change() {
-        let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap());
-        let record = Record {
-            values: vec![
-                Value::Text("a".into()),
-                Value::Ids(Ids::pack(IdWidth::U16, &[7, 258]).unwrap()),
-                Value::UInt(2),
-                Value::Text("t.txt".into()),
-            ],
-        };
-        let mut frame = Vec::new();
-        let codec = Protobuf::new(schema).unwrap();
-        codec.encode(&record, &mut frame).unwrap();
         let expected: &[&[u8]] =
             &[&[22], b"\x0a\x01a", b"\x1a\x0a\x0a\x04\x07\x00\x02\x01\x10\x02\x18\x02", b"\x22\x05t.txt"];
-        assert_eq!(frame, expected.concat());
-        let frame = Bytes::from(frame);
-        assert_eq!(codec.decode(&frame).unwrap(), (record, frame.len()));
-        for len in 0..frame.len() {
-            assert_eq!(codec.decode(&frame.slice(..len)), Err(Fault::Short), "{len}");
-        }
+        assert_eq!(frame::<Protobuf>(examples::text()), expected.concat());
+        check_beginnings::<Protobuf>(examples::text());
     }
 
-    /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never changes.
     #[test]
     fn the_bytes_of_flags_never_change() {
-        let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap().with_assistant_masks().unwrap());
-        let record = Record {
-            values: vec![
-                Value::Text("a".into()),
-                Value::Ids(Ids::pack(IdWidth::U16, &[7, 258]).unwrap()),
-                Value::UInt(2),
-                Value::Text("t.txt".into()),
-                Value::Bytes(Bytes::from_static(&[0, 1])),
-            ],
-        };
-        let mut frame = Vec::new();
-        let codec = Protobuf::new(schema).unwrap();
-        codec.encode(&record, &mut frame).unwrap();
+        let frame = frame::<Protobuf>(examples::flags());
         let flags = b"\x2a\x1b\x0a\x0fassistant_masks\x7a\x08\x01\0\0\0\x01\0\0\0";
         assert_eq!((frame[0], frame.ends_with(flags)), (0x33, true), "{frame:x?}");
-        assert_eq!(codec.decode(&Bytes::from(frame.clone())).unwrap(), (record, frame.len()));
-        let runs = frame.len() - 8;
-        for (at, byte) in [(4, 2), (4, 0), (0, 0), (0, 2), (3, 0xff), (7, 0xff)] {
-            let mut wrong = frame.clone();
-            wrong[runs + at] = byte;
-            assert!(matches!(codec.decode(&wrong.into()), Err(Fault::Bad { .. })), "{at} {byte}");
-        }
+        check_runs::<Protobuf>();
     }
 
-    /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never changes.
     #[test]
     fn the_bytes_of_boxes_never_change() {
-        let extra = [
-            Field::nullable("boxes", FieldType::Boxes),
-            Field::nullable("labels", FieldType::BoxLabels),
-            Field::nullable("iscrowd", FieldType::BoxInts),
-        ];
-        let schema = Arc::new(Schema::images(None, extra.to_vec()).unwrap());
-        let record = Record {
-            values: vec![
-                Value::Text("a".into()),
-                Value::Bytes(Bytes::from_static(b"x")),
-                Value::UInt(2),
-                Value::UInt(1),
-                Value::Text("a".into()),
-                Value::Bytes(pack_boxes([[0.0, 0.5, 1.0, 1.5]])),
-                Value::Bytes(pack_box_numbers([2])),
-                Value::Bytes(pack_box_numbers([-1])),
-            ],
-        };
-        let mut frame = Vec::new();
-        let codec = Protobuf::new(schema).unwrap();
-        codec.encode(&record, &mut frame).unwrap();
+        let frame = frame::<Protobuf>(examples::boxes());
         let lists: &[&[u8]] = &[
             b"\x2a\x1a\x0a\x05boxes\x82\x01\x10\0\0\0\0\0\0\0\x3f\0\0\x80\x3f\0\0\xc0\x3f",
             b"\x2a\x13\x0a\x06labels\x8a\x01\x08\x02\0\0\0\0\0\0\0",
             b"\x2a\x14\x0a\x07iscrowd\x92\x01\x08\xff\xff\xff\xff\xff\xff\xff\xff",
         ];
         assert!(frame.ends_with(&lists.concat()), "{frame:x?}");
-        let whole = Bytes::from(frame.clone());
-        assert_eq!(codec.decode(&whole).unwrap(), (record, frame.len()));
     }
 
-    /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never changes.
     #[test]
     fn the_bytes_of_pairs_never_change() {
-        let extra = vec![Field::required("size", FieldType::Int32Pair)];
-        let schema = Arc::new(Schema::images(None, extra).unwrap());
-        let record = Record {
-            values: vec![
-                Value::Text("a".into()),
-                Value::Bytes(Bytes::from_static(b"x")),
-                Value::UInt(2),
-                Value::UInt(1),
-                Value::Text("a".into()),
-                Value::Bytes(pack_pair([480, 640])),
-            ],
-        };
-        let mut frame = Vec::new();
-        let codec = Protobuf::new(schema).unwrap();
-        codec.encode(&record, &mut frame).unwrap();
-        assert!(frame.ends_with(b"\x2a\x11\x0a\x04size\x9a\x01\x08\xe0\x01\0\0\x80\x02\0\0"), "{frame:x?}");
-        let whole = Bytes::from(frame.clone());
-        assert_eq!(codec.decode(&whole).unwrap(), (record, frame.len()));
+        let frame = frame::<Protobuf>(examples::pairs(Value::Null));
+        assert!(
+            frame.ends_with(b"\x2a\x11\x0a\x04size\x9a\x01\x08\xe0\x01\0\0\x80\x02\0\0\x2a\x04\x0a\x02at"),
+            "{frame:x?}"
+        );
     }
 
     #[test]
