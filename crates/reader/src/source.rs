@@ -134,33 +134,39 @@ pub trait RecordSource: fmt::Debug + Send + Sync {
     /// may hold it.
     fn reopened(&self) -> Arc<dyn RecordSource>;
 
+    /// Returns the source of the records, if this one only orders or selects them. They have the properties below in common,
+    /// unless this source overrides them.
+    fn inner(&self) -> Option<&dyn RecordSource> {
+        None
+    }
+
     /// Returns the number of tokens of a full row, if the records are rows of several documents, whose ends are in the
     /// field [`CU_SEQLENS`](crate::loader::CU_SEQLENS).
     fn packed_length(&self) -> Option<u64> {
-        None
+        self.inner()?.packed_length()
     }
 
     /// Returns whether the records mark the tokens to train on, in the field
     /// [`ASSISTANT_MASKS`](dsconvert_dataset::schema::ASSISTANT_MASKS), even if [`RecordSource::schema`] is a selection
     /// without it.
     fn has_masks(&self) -> bool {
-        self.schema().masks_field().is_some()
+        self.inner().map_or_else(|| self.schema().masks_field().is_some(), RecordSource::has_masks)
     }
 
     /// Returns the samples per pixel, if images are stored as raw samples instead of image files.
     fn raw_channels(&self) -> Option<usize> {
-        None
+        self.inner()?.raw_channels()
     }
 
     /// Returns whether reading a record may wait for the network.
     fn is_remote(&self) -> bool {
-        false
+        self.inner().is_some_and(RecordSource::is_remote)
     }
 
     /// Returns the identifier of the tokenizer that made the token ids, if it is known. Sources with different ones cannot
     /// be read as one.
     fn tokenizer(&self) -> Option<&str> {
-        None
+        self.inner()?.tokenizer()
     }
 
     /// Returns one past the last ordinal of each source that this one consists of ([`Concatenated`]). Empty if it is a

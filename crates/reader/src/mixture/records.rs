@@ -151,28 +151,12 @@ impl RecordSource for MixtureRecords {
         Ok(end)
     }
 
+    fn inner(&self) -> Option<&dyn RecordSource> {
+        Some(&*self.records)
+    }
+
     fn reopened(&self) -> Arc<dyn RecordSource> {
         Arc::new(Self { records: self.records.reopened(), ..self.clone() })
-    }
-
-    fn packed_length(&self) -> Option<u64> {
-        self.records.packed_length()
-    }
-
-    fn has_masks(&self) -> bool {
-        self.records.has_masks()
-    }
-
-    fn raw_channels(&self) -> Option<usize> {
-        self.records.raw_channels()
-    }
-
-    fn is_remote(&self) -> bool {
-        self.records.is_remote()
-    }
-
-    fn tokenizer(&self) -> Option<&str> {
-        self.records.tokenizer()
     }
 
     fn at_record(&self, error: Error, record: u64) -> Error {
