@@ -1,13 +1,19 @@
 """Writes the records of a dataset with `dsconvert export`, and with the peers' own writers.
 
-The peers get the records in memory, one process each: reading them does not count. dsconvert reads, checks and writes,
-with one thread and with all. Prints one table: seconds of the fastest of three runs, and the ratio.
+Columns of the table, in seconds of the fastest of five runs, and in CPU seconds:
+
+* limit: one thread hashes the bytes that dsconvert writes (SHA-256), writes them, and waits until they are on the disk
+* writer: the writer of the peer, which gets the records in memory; no hashes, and the bytes may still be in memory after it
+* peer: the same with reading the records from the dataset with pyarrow, as a program that exports must
+* dsconvert: the whole command, with one thread and with all: it reads, checks, writes, hashes, and waits for the disk
 """
 
 import argparse
+import hashlib
 import io
 import json
 import os
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -15,19 +21,42 @@ import time
 import warnings
 from pathlib import Path
 
-RUNS = 3
+RUNS = 5
+
+
+def cpu():
+    """CPU seconds of this process and of those it waited for."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def fastest(write, out):
-    """The seconds of the fastest run of `write`, which writes into the empty folder `out`."""
-    seconds = []
+    """The least seconds and CPU seconds of runs of `write`, which writes into the folder `out`; it does not exist yet."""
+    seconds, cpu_seconds = [], []
     for _ in range(RUNS):
         shutil.rmtree(out, ignore_errors=True)
         os.sync()
-        started = time.perf_counter()
+        started, cpu_started = time.perf_counter(), cpu()
         write(out)
         seconds.append(time.perf_counter() - started)
-    return min(seconds)
+        cpu_seconds.append(cpu() - cpu_started)
+    return min(seconds), min(cpu_seconds)
+
+
+def limit(files):
+    """Hashes, writes and syncs `files`, by name."""
+
+    def write(out):
+        out.mkdir()
+        for name, content in files.items():
+            digest = hashlib.sha256()
+            with (out / name).open("wb", buffering=0) as file:
+                for start in range(0, len(content), 1 << 20):
+                    part = content[start : start + (1 << 20)]
+                    digest.update(part)
+                    file.write(part)
+                os.fsync(file.fileno())
+
+    return write
 
 
 def size(out):
@@ -140,18 +169,29 @@ def main():
     with tempfile.TemporaryDirectory(dir=args.out) as folder:
         out = Path(folder) / "out"
         records = records_of(args.dataset)
-        print("| format | peer | dsconvert, 1 thread | dsconvert, all threads | ratio of 1 thread |\n|---|---|---|---|---|")
+        threads = (1, os.cpu_count())
+        columns = ["limit", "writer", "peer", *(f"dsconvert, {n}" for n in threads), "of 1 thread: to peer, CPU", "to limit, CPU"]
+        print(f"| format | MB | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 2)}")
         for name in args.to:
             if name == "megatron" and "input_ids" not in records[0]:
                 continue
-            peer = fastest(PEERS[name](records), out)
-            found = []
-            for threads in (1, os.cpu_count()):
-                command = [args.dsconvert, "export", args.dataset, "--split", "train", "--to", name, "--out", out, "--quiet", "--threads", threads]
-                found.append(fastest(lambda _: subprocess.run(list(map(str, command)), check=True), out))
-            megabytes = size(out) / 1e6
-            shown = [f"{seconds:.2f} s ({megabytes / seconds:.0f} MB/s)" for seconds in (peer, *found)]
-            print(f"| {name} | {' | '.join(shown)} | {peer / found[0]:.1f} |", flush=True)
+            own = []
+            for n in threads:
+                command = [args.dsconvert, "export", args.dataset, "--split", "train", "--to", name, "--out", out, "--quiet", "--threads", n]
+                own.append(fastest(lambda _: subprocess.run(list(map(str, command)), check=True), out))
+            files = {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+            write = PEERS[name](records)
+            shown = [
+                fastest(limit(files), out),
+                fastest(write, out),
+                fastest(lambda out: PEERS[name](records_of(args.dataset))(out), out),
+                *own,
+            ]
+            of = {what: [shown[i][k] / own[0][k] for k in (0, 1)] for what, i in (("limit", 0), ("peer", 2))}
+            ratios = [f"{of['peer'][0]:.1f}, {of['peer'][1]:.1f}", f"{1 / of['limit'][0]:.1f}, {1 / of['limit'][1]:.1f}"]
+            cells = [f"{seconds:.2f}, {of_cpu:.2f}" for seconds, of_cpu in shown]
+            megabytes = sum(map(len, files.values())) / 1e6
+            print(f"| {name} | {megabytes:.0f} | {' | '.join(cells + ratios)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,9 @@ use crate::storage::{Blob, briefly};
 
 /// Maximum rows per decoded batch.
 const BATCH_ROWS: usize = 1024;
+/// Decoded bytes of a batch, by the mean of its row group. The decoder grows its buffers as it fills them; small ones stay
+/// in the caches of a core and in the memory that the process has.
+const USUAL_BATCH_BYTES: u64 = 256 << 10;
 /// Maximum bytes of the values in a batch if every value were the largest entry of a dictionary.
 const BATCH_BYTES: u64 = 64 << 20;
 /// Read size where the length of the data is unknown (page headers).
@@ -76,7 +79,8 @@ impl Reader {
         let dictionary =
             guard::check_pages(&self.blob, file, group, ranges_to_check, &columns.mask, &self.checked)
                 .map_err(|e| if is_damage(&e) { self.damaged(group, e) } else { e })?;
-        let batch_rows = (BATCH_BYTES / dictionary.max(1)).clamp(1, BATCH_ROWS as u64) as usize;
+        let batch_rows = (BATCH_BYTES / dictionary.max(1)).min(USUAL_BATCH_BYTES / self.bytes_of_row(group));
+        let batch_rows = batch_rows.clamp(1, BATCH_ROWS as u64) as usize;
         let chunks = BlobChunks::new(self.blob.clone());
         let failure = Arc::clone(&chunks.failure);
         let damaged = move |e| failure.take().unwrap_or_else(|| self.damaged(group, e));
@@ -119,6 +123,13 @@ impl Reader {
 
     fn group_rows(&self, group: usize) -> Option<u64> {
         self.file().row_groups().get(group).and_then(|g| u64::try_from(g.num_rows()).ok())
+    }
+
+    /// Returns the mean number of decoded bytes per row of a row group, at least 1.
+    fn bytes_of_row(&self, group: usize) -> u64 {
+        let group = self.file().row_groups().get(group);
+        let (rows, bytes) = group.map_or((0, 0), |group| (group.num_rows(), group.total_byte_size()));
+        (bytes.cast_unsigned() / rows.cast_unsigned().max(1)).max(1)
     }
 
     /// Iterates over all records of one row group. Ends with an error if it has fewer rows than the footer claims.
@@ -342,5 +353,52 @@ impl Read for BlobReader {
         }
         self.at += len;
         Ok(bytes.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{Format, writer};
+    use crate::sample::Ids;
+    use crate::schema::IdWidth;
+    use crate::storage::{Access, NewFile};
+
+    /// A list page whose rows are all read is decompressed once: only between ranges are its levels checked before.
+    #[test]
+    fn consecutive_pages_are_one_range_and_batches_are_limited_in_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.parquet");
+        let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap());
+        let file = NewFile::create(&path).unwrap();
+        let mut shard = writer(Format::Parquet, Arc::clone(&schema), file).unwrap();
+        let tokens = 20_000u32;
+        let record = |i: u32| Record {
+            values: vec![
+                Value::Text(format!("{i}").into()),
+                Value::Ids(
+                    Ids::pack(IdWidth::U16, &(0..tokens).map(|at| (at * 7 + i) % 50_000).collect::<Vec<_>>())
+                        .unwrap(),
+                ),
+                Value::UInt(tokens.into()),
+                Value::Text("a".into()),
+            ],
+        };
+        let placed: Vec<Placed> = (0..60).map(|i| shard.push(&record(i)).unwrap()).collect();
+        shard.finish().unwrap().commit().unwrap();
+        let reader = Reader::new(schema, Blob::open(&path, Access::Map, None).unwrap()).unwrap();
+
+        let ranges = |rows: &[u32]| guard::ranges(reader.file(), 0, rows, &reader.all.mask);
+        assert_eq!(ranges(&(0..60).collect::<Vec<_>>()), [0..60]);
+        let apart = ranges(&[0, 1, 58, 59]);
+        assert_eq!((apart.len(), apart[0].start, apart[1].end), (2, 0, 60));
+
+        let batches = reader.batches(0, None, &reader.all).unwrap();
+        let rows: Vec<usize> = batches.map(|batch| batch.unwrap().len()).collect();
+        assert_eq!(rows.iter().sum::<usize>(), 60);
+        // 80 kB per row.
+        assert!(rows.iter().all(|&rows| rows <= 3), "{rows:?}");
+        let read = reader.get_many(&placed).unwrap();
+        assert!(read.iter().zip(0..).all(|(read, i)| *read == record(i)));
     }
 }

@@ -113,7 +113,7 @@ fn are_contiguous(
 }
 
 /// Returns the row ranges to decode in order to read `rows` (ascending) of row group `number`. No range splits a page
-/// of a list column in `columns`.
+/// of a list column in `columns`, and rows are skipped between any two ranges.
 ///
 /// Skipping rows in a list page with fewer levels than its header claims never returns, but reading them reports the
 /// damage.
@@ -146,7 +146,10 @@ pub(super) fn ranges(
                 break;
             }
         }
-        ranges.push(range);
+        match ranges.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => ranges.push(range),
+        }
     }
     ranges
 }
