@@ -4,12 +4,17 @@
     python benches/python/scale_measure.py merge target/release/dsconvert 10000 100000
     python benches/python/scale_measure.py slow target/release/dsconvert 2000
     python benches/python/scale_measure.py records target/release/dsconvert 1000000 10000000 100000000
+    python benches/python/scale_measure.py threads target/release/dsconvert 1 2 8 32 64
 
 `plan` makes hard links of up to 100,000 small images whose names, sizes and times are random, 1,000 per folder. It
 measures `plan` of the folders, `status` and `run --units 0`, which converts one unit of the plan. `merge` makes units
 of one image each and measures `run`, `status` before and after the units are converted, `merge`, and `--resume` of the
 finished dataset. `slow` does the same, but delays file system calls by a millisecond with a preloaded library that it
 compiles with `cc`. `records` converts documents of one byte in files of 10,000,000, and measures `merge` per record.
+`threads` converts DSCONVERT_BENCH_IMAGES, a folder, and DSCONVERT_BENCH_CORPUS, JSON Lines, with the tokenizer
+DSCONVERT_BENCH_TOKENIZER, in rounds of all numbers of threads (medians of DSCONVERT_BENCH_ROUNDS, 3); each variable that
+is not set is left out. It counts calls of futex with `strace` in a run of its own, and prints the stages of the run
+reports for the first number of threads.
 Figures are CPU seconds (user and system) and peak resident memory of each process; elapsed time depends on the disk and
 on other load.
 
@@ -18,8 +23,11 @@ for the folders and 2 GB for the plan. With 100,000,000 documents, `records` nee
 for the dataset and its units.
 """
 
+import json
 import os
 import random
+import shutil
+import statistics
 import struct
 import subprocess
 import sys
@@ -214,7 +222,65 @@ def records(binary, counts):
             )
 
 
+def of_threads(binary, counts):
+    """Converts images and text with each number of threads."""
+    sources = {
+        "images": ("DSCONVERT_BENCH_IMAGES", ["--resize", "shorter:256", "--encode", "jpeg:90"]),
+        "text": ("DSCONVERT_BENCH_CORPUS", ["--tokenizer", os.environ.get("DSCONVERT_BENCH_TOKENIZER", "")]),
+    }
+    for kind, (variable, options) in sources.items():
+        if not (source := os.environ.get(variable)):
+            continue
+        with tempfile.TemporaryDirectory(dir=os.environ.get("DSCONVERT_BENCH_DIR")) as folder:
+            convert = partial(one_conversion, binary, kind, source, options, Path(folder))
+            results = {count: [] for count in counts}
+            for _ in range(int(os.environ.get("DSCONVERT_BENCH_ROUNDS", "3"))):
+                for count in counts:
+                    results[count].append(convert(count))
+            print(f"| {kind}: threads | CPU time | relative | of it system | futex calls | switches: waiting, preempted | peak memory |")
+            print("|---|---|---|---|---|---|---|")
+            first = statistics.median(used.ru_utime + used.ru_stime for used, _ in results[counts[0]])
+            for count, runs in results.items():
+                column = lambda value: [value(used) for used, _ in runs]  # noqa: E731
+                cpu = column(lambda used: used.ru_utime + used.ru_stime)
+                system, waits, preempted, memory = (
+                    statistics.median(column(value))
+                    for value in (
+                        lambda used: used.ru_stime,
+                        lambda used: used.ru_nvcsw,
+                        lambda used: used.ru_nivcsw,
+                        lambda used: used.ru_maxrss / 1024,
+                    )
+                )
+                print(
+                    f"| {count} | {statistics.median(cpu):.2f} s ({min(cpu):.2f} to {max(cpu):.2f}) | "
+                    f"{statistics.median(cpu) / first:.3f} | {system:.2f} s | {convert(count, counts_futex=True):,} | "
+                    f"{waits:,.0f}, {preempted:,.0f} | {memory:.0f} MiB |",
+                    flush=True,
+                )
+            report = results[counts[0]][-1][1]
+            stages = {**report["seconds"], **report["thread_seconds"]}
+            print(f"stages with {counts[0]} threads, of {report['bytes_in']:,} bytes and {report['records']:,} records:")
+            print(", ".join(f"{name} {seconds:.3f} s" for name, seconds in stages.items()), flush=True)
+
+
+def one_conversion(binary, kind, source, options, folder, threads, counts_futex=False):
+    """Converts `source`. Returns the usage of the process and its run report, or the number of calls of futex."""
+    out, report, calls = folder / "out", folder / "report.json", folder / "calls.txt"
+    command = [binary, kind, source, "--out", out, "--threads", threads, "--report", report, "--quiet", *options]
+    if counts_futex:
+        command = ["strace", "-f", "-c", "-e", "trace=futex", "-o", calls, *command]
+    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    assert status == 0, f"{command}: exit status {os.waitstatus_to_exitcode(status)}"
+    shutil.rmtree(out)
+    if counts_futex:
+        lines = [line.split() for line in calls.read_text().splitlines()]
+        return next((int(line[3]) for line in lines if line[-1:] == ["futex"]), 0)
+    return used, json.loads(report.read_text())
+
+
 if __name__ == "__main__":
     what, binary, *counts = sys.argv[1:]
-    modes = {"plan": plan, "merge": merge, "slow": partial(merge, slow=True), "records": records}
+    modes = {"plan": plan, "merge": merge, "slow": partial(merge, slow=True), "records": records, "threads": of_threads}
     modes[what](Path(binary).resolve(strict=True), [int(count) for count in counts])
