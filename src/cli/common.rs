@@ -10,8 +10,8 @@ use super::verbosity::VerbosityArgs;
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::options::{
-    DEFAULT_MEMORY_BYTES, Existing, MIN_MEMORY_BYTES, MaxRejects, OutputOptions, ResumeCheck, RunOptions,
-    SourceSpec,
+    Existing, MIN_MEMORY_BYTES, MaxRejects, OutputOptions, ResumeCheck, RunOptions, SourceSpec,
+    default_memory_bytes,
 };
 use crate::printable::printable_path;
 
@@ -19,8 +19,6 @@ use crate::printable::printable_path;
 pub(super) const STDIN: &str = "-";
 /// Default of `--max-rejects`.
 pub(super) const DEFAULT_MAX_REJECTS: &str = "10%";
-/// Default of `--memory`.
-const DEFAULT_MEMORY: &str = "1GiB";
 
 /// What is done although something after it failed, in warnings.
 pub(super) const COMMITTED: &str = "the dataset is committed";
@@ -94,9 +92,9 @@ pub(super) struct RunArgs {
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<usize>,
 
-    /// Memory limit for all work in progress
-    #[arg(long, value_name = "SIZE", default_value = DEFAULT_MEMORY)]
-    memory: String,
+    /// Memory limit for all work in progress [default: 1GiB, or 32MiB per thread if that is more]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
 
     /// Commit nothing if more than this number or share of items are rejected
     #[arg(long, value_name = "N|P%", default_value = DEFAULT_MAX_REJECTS, allow_negative_numbers = true)]
@@ -190,7 +188,7 @@ impl RunArgs {
             resume: Some(ResumeArg::Repair),
             overwrite: false,
             threads,
-            memory: DEFAULT_MEMORY.to_owned(),
+            memory: None,
             max_rejects: DEFAULT_MAX_REJECTS.to_owned(),
             strict: false,
             report: RunReportArgs::default(),
@@ -203,12 +201,13 @@ impl RunArgs {
 
     /// Returns the operational options of a run into `out`.
     pub(super) fn options(&self, out: Option<&Path>) -> Result<RunOptions> {
+        let threads = threads(self.threads)?;
         Ok(RunOptions {
             // Only a dry run has no output, and it writes nothing.
             out: out.map(Path::to_owned).unwrap_or_default(),
             scratch: self.scratch.clone(),
-            threads: threads(self.threads)?,
-            memory_bytes: size("memory", &self.memory, MIN_MEMORY_BYTES)?,
+            threads,
+            memory_bytes: memory_bytes(self.memory.as_deref(), threads)?,
             existing: match (self.resume, self.overwrite) {
                 (Some(check), _) => Existing::Resume(check.into()),
                 (None, true) => Existing::Overwrite,
@@ -234,5 +233,8 @@ impl RunArgs {
     }
 }
 
-/// The default in the help text of `--memory` must equal that of the library.
-const _: () = assert!(DEFAULT_MEMORY_BYTES == 1 << 30);
+/// Returns the value of `--memory` of a run with `threads`. The help texts state the default.
+pub(super) fn memory_bytes(memory: Option<&str>, threads: usize) -> Result<u64> {
+    memory
+        .map_or_else(|| Ok(default_memory_bytes(threads)), |memory| size("memory", memory, MIN_MEMORY_BYTES))
+}

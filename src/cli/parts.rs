@@ -6,15 +6,15 @@ use std::time::Instant;
 use clap::Subcommand;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 
-use super::common::{COMMITTED, DEFAULT_MAX_REJECTS};
+use super::common::{COMMITTED, DEFAULT_MAX_REJECTS, memory_bytes};
 use super::progress::with_progress;
 use super::run_report::RunReportArgs;
-use super::values::{parse, size, source_of, threads};
+use super::values::{parse, source_of, threads};
 use super::verbosity::VerbosityArgs;
 use super::{Ending, examples, images, print, signals, summary, text};
 use crate::error::{Error, Result};
 use crate::numbers::{count, plural};
-use crate::options::{DEFAULT_MEMORY_BYTES, Existing, MIN_MEMORY_BYTES, MaxRejects, ResumeCheck, RunOptions};
+use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions, default_memory_bytes};
 use crate::pipeline::{PartOutcome, Selection, Status, merge, ranges, run_units, status};
 use crate::printable::{printable_path, shell_word};
 use crate::report::RunReport;
@@ -71,9 +71,9 @@ pub(super) struct RunArgs {
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<usize>,
 
-    /// Memory limit for all work in progress
-    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
-    memory: String,
+    /// Memory limit for all work in progress [default: 1GiB, or 32MiB per thread if that is more]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
 
     #[command(flatten)]
     report: RunReportArgs,
@@ -167,11 +167,12 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
         (None, Some(units)) => parse::<Selection>("units", units)?,
         (None, None) => Selection::All,
     };
+    let threads = threads(args.threads)?;
     let options = RunOptions {
         out: args.out.clone(),
         scratch: args.scratch.clone(),
-        threads: threads(args.threads)?,
-        memory_bytes: size("memory", &args.memory, MIN_MEMORY_BYTES)?,
+        threads,
+        memory_bytes: memory_bytes(args.memory.as_deref(), threads)?,
         existing: Existing::Resume(resume_check(args.verify)),
         max_rejects: MaxRejects::default(),
     };
@@ -207,12 +208,13 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
 /// Commits a plan whose units are all converted.
 pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
     let watch = signals::watch()?;
+    let threads = threads(args.threads)?;
     let options = RunOptions {
         out: args.out.clone(),
         scratch: args.scratch.clone(),
-        threads: threads(args.threads)?,
+        threads,
         // A merge does not convert.
-        memory_bytes: DEFAULT_MEMORY_BYTES,
+        memory_bytes: default_memory_bytes(threads),
         existing: Existing::Resume(resume_check(args.verify)),
         max_rejects: parse("max_rejects", &args.max_rejects)?,
     };

@@ -40,8 +40,10 @@ pub const MIN_SHARD_BYTES: u64 = 4096;
 /// Minimum of `--unit-bytes`.
 pub const MIN_UNIT_BYTES: u64 = 4096;
 
-/// Default of `--memory`: total bytes in flight.
-pub const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
+/// Default of `--memory` for up to 32 threads.
+const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
+/// Default of `--memory` per thread, for more threads.
+const DEFAULT_MEMORY_PER_THREAD: u64 = 32 << 20;
 /// Maximum number of threads: each takes memory for its stack and for a task.
 pub const MAX_THREADS: usize = 1024;
 
@@ -126,6 +128,12 @@ pub struct RunOptions {
     pub existing: Existing,
     /// Limit on rejects; a run that exceeds it commits nothing.
     pub max_rejects: MaxRejects,
+}
+
+/// Returns the default of `--memory`, total bytes in flight, for `threads` threads. With less per thread, the buffers of
+/// common photographs would not be kept, and threads would wait for memory.
+pub fn default_memory_bytes(threads: usize) -> u64 {
+    DEFAULT_MEMORY_BYTES.max(DEFAULT_MEMORY_PER_THREAD * threads as u64)
 }
 
 /// Returns the default number of threads: the cores that this process may use.

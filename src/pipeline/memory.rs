@@ -109,6 +109,7 @@ impl Drop for Reservation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::default_memory_bytes;
     use crate::pipeline::predict::testing::run_options;
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -144,6 +145,17 @@ mod tests {
         assert!(pool.has_room(10) && pool.has_room(25));
         let _held = pool.hold(2).at_least(6).at_least(5);
         assert!(pool.has_room(4) && !pool.has_room(5));
+    }
+
+    #[test]
+    fn by_default_any_number_of_threads_keeps_the_buffers_of_a_photograph() {
+        for threads in [1, 32, 64, 1024] {
+            let memory_bytes = default_memory_bytes(threads);
+            let shares = Shares::of(&RunOptions { memory_bytes, ..run_options("out".as_ref(), threads) });
+            // A photograph of 500×375 pixels takes 5 MiB.
+            assert!(shares.kept_by_thread >= 8 << 20, "{threads}");
+            assert!(memory_bytes == 1 << 30 || threads > 32);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Tests of wrong tokenizer output, and of refused URLs.
 
 use super::*;
-use crate::options::{DEFAULT_MEMORY_BYTES, Existing, MaxRejects, OutputOptions, RunOptions, SourceSpec};
+use crate::options::{Existing, MaxRejects, OutputOptions, RunOptions, SourceSpec, default_memory_bytes};
 use crate::pipeline::{ImageInput, ImagesJob, ImagesOptions, Progress};
 use crate::recipe::ImagesRecipe;
 use crate::source::files_from::FilesFrom;
@@ -37,7 +37,7 @@ fn a_unit_with_wrong_tokens_is_redone_by_the_reference_and_counted() {
             out: dir.path().join(format!("out-{threads}")),
             scratch: None,
             threads,
-            memory_bytes: DEFAULT_MEMORY_BYTES,
+            memory_bytes: default_memory_bytes(1),
             existing: Existing::Overwrite,
             max_rejects: MaxRejects::Count(0),
         };
@@ -82,7 +82,7 @@ fn urls_are_refused_before_anything_is_created() {
         out: "hf://bucket/x".into(),
         scratch: None,
         threads: 1,
-        memory_bytes: DEFAULT_MEMORY_BYTES,
+        memory_bytes: default_memory_bytes(1),
         existing: Existing::Refuse,
         max_rejects: MaxRejects::Count(0),
     };
