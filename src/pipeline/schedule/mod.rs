@@ -4,7 +4,8 @@
 //! priority ([`state`]):
 //!
 //! 1. write the outcomes that are next in order;
-//! 2. feed a task, if the oldest unit with room has fewer tasks waiting than there are threads;
+//! 2. feed a task, if the oldest unit with room has fewer tasks waiting than there are threads; a unit with many unwritten
+//!    tasks only if no other unit can be fed or opened;
 //! 3. convert a waiting task;
 //! 4. open another unit, unless enough are open.
 //!

@@ -18,6 +18,10 @@ const WINDOW_PER_THREAD: usize = 16;
 /// Threads per additional unit that is open at the same time.
 const THREADS_PER_UNIT: usize = 4;
 
+/// Tasks that a unit may have in progress or waiting to be written while another unit can be read or opened. More would
+/// take the memory that other units need, and the single writer of a unit would limit the speed of all threads.
+const SHARE_OF_UNIT: usize = 4 * THREADS_PER_UNIT;
+
 /// Units that may be open in addition to twice as many as are read at the same time, because all of their tasks are
 /// fed and some are slow.
 const EXHAUSTED_UNITS: usize = 2;
@@ -171,9 +175,21 @@ impl<'c, T> SchedulerState<'c, T> {
             }
         }
         let (threads, window) = (self.threads, self.threads * WINDOW_PER_THREAD);
+        // Units that are read to the end, but not written, have open files too. Many small units would otherwise pile up
+        // while the disk is slow.
+        let most = 1 + threads / THREADS_PER_UNIT;
+        let active = self.opening + self.open.iter().filter(|u| !u.exhausted).count();
+        let may_open = active < most
+            && self.opening + self.open.len() < 2 * most + EXHAUSTED_UNITS
+            && !self.todo.is_empty();
+        let has_share = |open: &OpenUnit<'c, T>| open.in_progress() >= SHARE_OF_UNIT;
+        let others_suffice = may_open
+            || self.opening > 0
+            || self.open.iter().any(|u| !u.exhausted && u.failure.is_none() && !has_share(u));
         for open in self.open.iter_mut().filter(|open| open.failure.is_none()) {
             if open.waiting.len() < threads
                 && open.in_progress() < window
+                && !(others_suffice && has_share(open))
                 && let Some(feed) = open.feed.take_if(|feed| memory.has_room(feed.next_bytes()))
             {
                 return Some(WorkerAction::Feed { unit: open.unit, feed });
@@ -182,11 +198,7 @@ impl<'c, T> SchedulerState<'c, T> {
                 return Some(WorkerAction::Convert { unit: open.unit, engine: open.engine, task });
             }
         }
-        // Units that are read to the end, but not written, have open files too. Many small units would otherwise pile up
-        // while the disk is slow.
-        let most = 1 + threads / THREADS_PER_UNIT;
-        let active = self.opening + self.open.iter().filter(|u| !u.exhausted).count();
-        if active < most && self.opening + self.open.len() < 2 * most + EXHAUSTED_UNITS {
+        if may_open {
             let unit = self.todo.pop_front()?;
             self.opening += 1;
             return Some(WorkerAction::Open { unit, engine: EngineUse::Selected });

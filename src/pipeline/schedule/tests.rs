@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use dsconvert_writer::{DatasetWriter, WriterOptions};
@@ -18,7 +20,7 @@ use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::predict::testing::run_options;
 use crate::pipeline::predict::{Prediction, SampleRun};
-use crate::pipeline::stage::Stages;
+use crate::pipeline::stage::{Finished, NextStage, Stage, Stages};
 use crate::pipeline::unit::UnitSink;
 use crate::sample::{Ids, Record, Value};
 use crate::schema::{IdWidth, Schema};
@@ -26,7 +28,9 @@ use crate::source::file_list::FileList;
 use crate::source::splits::Splits;
 
 /// Number of tasks per unit.
-const TASKS: u64 = 20;
+const TASKS: u64 = 100;
+/// Memory of a task: at least that of its outcome.
+const TASK_BYTES: u64 = 4 << 10;
 
 /// Where the test conversion fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,13 +60,13 @@ struct NumberFeed {
 
 impl Feed<u64> for NumberFeed {
     fn next_bytes(&self) -> u64 {
-        1
+        TASK_BYTES
     }
 
     fn next(&mut self) -> Result<Option<(u64, u64)>> {
         assert!(self.fails != Fails::InFeed || self.next < 5, "the feed fails");
         self.next += 1;
-        Ok((self.next <= TASKS).then_some((self.next, 1)))
+        Ok((self.next <= TASKS).then_some((self.next, TASK_BYTES)))
     }
 }
 
@@ -133,10 +137,47 @@ impl Conversion for FaultyConversion<'_> {
 }
 
 fn run_with(fails: Fails, threads: usize) -> (Result<FailedUnits>, u64) {
+    run_units(fails, threads, 3, 100, None)
+}
+
+/// A stage that takes a millisecond per record, and counts the writers that are in it at the same time.
+#[derive(Default, Clone)]
+struct SlowWrite(Arc<WriterCounts>);
+
+#[derive(Default)]
+struct WriterCounts {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Stage for SlowWrite {
+    fn push(&mut self, converted: ConvertedRecord, next: &mut NextStage<'_>) -> Result<()> {
+        let WriterCounts { now, most } = &*self.0;
+        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(1));
+        now.fetch_sub(1, Ordering::SeqCst);
+        next(converted)
+    }
+
+    fn finish(&mut self, _: &mut NextStage<'_>) -> Result<Finished> {
+        Ok(Finished::Yes)
+    }
+}
+
+/// Runs `units` with memory for so many tasks.
+fn run_units(
+    fails: Fails,
+    threads: usize,
+    units: u32,
+    memory_tasks: u64,
+    slow: Option<&SlowWrite>,
+) -> (Result<FailedUnits>, u64) {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let schema = Schema::text(IdWidth::U16, vec![]).unwrap();
-    let options = WriterOptions { format: Format::Msgpack, shard_bytes: 100, ..WriterOptions::new(3, "x") };
+    // Many small shards, unless writing is slow: each is synced to disk.
+    let shard_bytes = if slow.is_some() { 1 << 20 } else { 100 };
+    let options = WriterOptions { format: Format::Msgpack, shard_bytes, ..WriterOptions::new(units, "x") };
     let writer = DatasetWriter::open(&out, &schema, &options).unwrap();
     let (stop, progress) = (Stop::default(), Progress::default());
     let job = Job::new(
@@ -148,18 +189,21 @@ fn run_with(fails: Fails, threads: usize) -> (Result<FailedUnits>, u64) {
         FaultyConversion { fails, stop: &stop },
     );
     let written = writer.start();
-    let sink = |unit| UnitSink::create(unit, &written, Stages::default());
+    let sink = |unit| UnitSink::create(unit, &written, Stages::default().and(slow.cloned()));
     let context = SchedulerContext {
         job: &job,
         duplicates: &(),
         workers: &Workers::start(threads).unwrap(),
-        memory: Shares::of(&RunOptions { memory_bytes: 400, ..run_options(dir.path(), threads) }),
+        memory: Shares::of(&RunOptions {
+            memory_bytes: 4 * memory_tasks * TASK_BYTES,
+            ..run_options(dir.path(), threads)
+        }),
         progress: &progress,
         stop: &stop,
         sink: &sink,
         uploads: None,
     };
-    let result = run(&context, vec![0, 1, 2]);
+    let result = run(&context, (0..units).collect());
     (result, progress.snapshot().records)
 }
 
@@ -195,4 +239,14 @@ fn invalid_results_are_internal_errors() {
     let (failed, records) = run_with(Fails::Never, 2);
     assert!(failed.unwrap().is_empty());
     assert_eq!(records, 3 * TASKS);
+}
+
+/// A unit has one writer. If its outcomes took all memory, the writer would limit the speed of all threads.
+#[test]
+fn units_are_written_at_the_same_time_if_writing_is_slow() {
+    let slow = SlowWrite::default();
+    let (failed, records) = run_units(Fails::Never, 16, 6, 64, Some(&slow));
+    assert!(failed.unwrap().is_empty());
+    assert_eq!(records, 6 * TASKS);
+    assert!(slow.0.most.load(Ordering::SeqCst) >= 3, "{:?}", slow.0.most);
 }
