@@ -10,6 +10,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 use serde_json::Value;
 use tokenizers::{NormalizedString, Normalizer as _, PostProcessorWrapper, Tokenizer};
 
+use crate::engine::fast::normalizer::forms::NfcText;
 use crate::error::EncodeError;
 use crate::options::SpecialInText;
 use crate::outline::type_of;
@@ -56,9 +57,17 @@ impl Content<'_> {
 pub(crate) struct AddedTokenMatcher {
     raw: Stage,
     normalized: Stage,
-    has_normalizer: bool,
+    normalizer: NormalizerKind,
     /// The treatment of the ranges of tokens by the post-processor.
     pub(crate) trim: Trim,
+}
+
+/// The normalizer, as far as it decides where tokens of the normalized text are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NormalizerKind {
+    None,
+    Nfc,
+    Other,
 }
 
 /// Tokens that are searched for in the same text.
@@ -104,10 +113,15 @@ impl AddedTokenMatcher {
                 stage.push((content.get().to_owned(), written));
             }
         }
+        let normalizer = match tokenizer.get_normalizer() {
+            None => NormalizerKind::None,
+            Some(normalizer) if NfcText::is_result_of(normalizer) => NormalizerKind::Nfc,
+            Some(_) => NormalizerKind::Other,
+        };
         Ok(Self {
             raw: Stage::new(raw).map_err(unsupported)?,
             normalized: Stage::new(normalized).map_err(unsupported)?,
-            has_normalizer: tokenizer.get_normalizer().is_some(),
+            normalizer,
             trim: Trim::of(tokenizer.get_post_processor()),
         })
     }
@@ -122,28 +136,70 @@ impl AddedTokenMatcher {
     ) -> Vec<Cut> {
         let mut cuts = Vec::new();
         self.raw.find(text, content.special, &|part| content.overlaps(&part), &mut cuts, in_content);
-        if self.has_normalizer || self.normalized.automaton.is_none() {
-            return cuts;
+        match self.normalizer {
+            NormalizerKind::None => self.with_normalized(text, content, cuts, in_content).unwrap_or_default(),
+            NormalizerKind::Nfc | NormalizerKind::Other => cuts,
+        }
+    }
+
+    /// Returns whether [`all_cuts`](Self::all_cuts) finds tokens in the normalized text, too.
+    pub(crate) fn finds_normalized(&self) -> bool {
+        self.normalizer != NormalizerKind::Other || self.normalized.automaton.is_none()
+    }
+
+    /// Adds the tokens in the normalized text to `cuts`, if the normalizer is NFC. The parts between them may then be
+    /// normalized one by one. Returns `None` if a token in the normalized text comes from other characters.
+    pub(crate) fn all_cuts(
+        &self,
+        text: &str,
+        content: Content<'_>,
+        cuts: Vec<Cut>,
+        in_content: &mut Vec<Range<usize>>,
+    ) -> Option<Vec<Cut>> {
+        match self.normalizer {
+            NormalizerKind::Nfc => self.with_normalized(text, content, cuts, in_content),
+            NormalizerKind::None | NormalizerKind::Other => Some(cuts),
+        }
+    }
+
+    fn with_normalized(
+        &self,
+        text: &str,
+        content: Content<'_>,
+        cuts: Vec<Cut>,
+        in_content: &mut Vec<Range<usize>>,
+    ) -> Option<Vec<Cut>> {
+        if self.normalized.automaton.is_none() {
+            return Some(cuts);
         }
         let (mut all, mut start) = (Vec::with_capacity(cuts.len()), 0);
+        let (mut tokens, mut found) = (Vec::new(), Vec::new());
         for cut in cuts.into_iter().map(Some).chain([None]) {
             let end = cut.map_or(text.len(), |cut| cut.start);
-            let (first, first_found) = (all.len(), in_content.len());
-            let is_content = |part: Range<usize>| content.overlaps(&(start + part.start..start + part.end));
-            if let Some(part) = text.get(start..end) {
-                self.normalized.find(part, content.special, &is_content, &mut all, in_content);
+            let part = text.get(start..end).unwrap_or_default();
+            let part = match self.normalizer {
+                NormalizerKind::Nfc => NfcText::new(part),
+                NormalizerKind::None | NormalizerKind::Other => NfcText::unchanged(part),
+            };
+            let original = |range: Range<usize>| {
+                let range = part.original(range);
+                start + range.start..start + range.end
+            };
+            let is_content = |range| content.overlaps(&original(range));
+            self.normalized.find(part.as_str(), content.special, &is_content, &mut tokens, &mut found);
+            for token in tokens.drain(..) {
+                let range = token.start..token.end;
+                if part.is_changed(&range) {
+                    return None;
+                }
+                let range = original(range);
+                all.push(Cut { id: token.id, start: range.start, end: range.end });
             }
-            for cut in all.iter_mut().skip(first) {
-                (cut.start, cut.end) = (cut.start + start, cut.end + start);
-            }
-            for found in in_content.iter_mut().skip(first_found) {
-                *found = found.start + start..found.end + start;
-            }
+            in_content.extend(found.drain(..).map(original));
             all.extend(cut);
             start = cut.map_or(text.len(), |cut| cut.end);
         }
-        in_content.sort_unstable_by_key(|found| found.start);
-        all
+        Some(all)
     }
 
     /// Returns the tokens in a part of the normalized text, which comes from a text that starts at byte `base`. Appends
@@ -157,7 +213,7 @@ impl AddedTokenMatcher {
         in_content: &mut Vec<Range<usize>>,
     ) -> Vec<Cut> {
         let (mut cuts, mut found) = (Vec::new(), Vec::new());
-        if !self.has_normalizer {
+        if self.normalizer == NormalizerKind::None {
             return cuts;
         }
         let shift = base + part.offsets_original().0;

@@ -243,12 +243,22 @@ impl Tokenizer {
         let (first_id, first_special) = out.counts();
         let mut in_content = Vec::new();
         let cuts = matcher.cuts(text, content, &mut in_content);
+        let fast = fast.filter(|_| matcher.trim != Trim::Unknown);
+        let fast = fast.and_then(|engine| {
+            let found = in_content.len();
+            let cuts = matcher.all_cuts(text, content, cuts.clone(), &mut in_content);
+            if cuts.is_none() {
+                in_content.truncate(found);
+            }
+            Some((engine, cuts?))
+        });
         out.special_in_content.extend(in_content.iter().map(|found| found.start as u32..found.end as u32));
-        let mut marking = Marking { text, content, matcher, reference, scratch, out };
-        let fast = fast.filter(|_| matcher.trim != Trim::Unknown && !self.may_have_normalized_special(text));
+        let finder = if matcher.finds_normalized() { &SpecialTokenFinder::Nothing } else { &self.finder };
+        let mut marking = Marking { text, content, matcher, finder, reference, scratch, out };
+        let by_reference = fast.is_none();
         match fast {
-            Some(engine) => marking.pieces(engine, &cuts)?,
-            None => reference.encode_cut(text, 0, (matcher, &cuts), content, marking.out)?,
+            Some((engine, cuts)) => marking.pieces(engine, &cuts)?,
+            None => reference.encode_cut(text, 0, (Some(matcher), &cuts), content, marking.out)?,
         }
         let special = out.special_in_content.get_mut(first_special..).unwrap_or_default();
         special.sort_unstable_by_key(|found| found.start);
@@ -268,16 +278,7 @@ impl Tokenizer {
                 return Err(EncodeError::HiddenName);
             }
         }
-        Ok(EncodeStats { special_in_text, by_reference: fast.is_none(), ..Default::default() })
-    }
-
-    /// Returns whether the text may contain a special token that is found only in the normalized text.
-    fn may_have_normalized_special(&self, text: &str) -> bool {
-        match &self.finder {
-            SpecialTokenFinder::Normalized { cores: Some(cores), .. } => cores.is_match(text),
-            SpecialTokenFinder::Normalized { cores: None, .. } => true,
-            SpecialTokenFinder::Nothing | SpecialTokenFinder::Strings(..) => false,
-        }
+        Ok(EncodeStats { special_in_text, by_reference, ..Default::default() })
     }
 }
 
@@ -295,6 +296,8 @@ struct Marking<'a, 's> {
     text: &'a str,
     content: Content<'a>,
     matcher: &'a AddedTokenMatcher,
+    /// Finds special tokens that the matcher finds only in the text that the reference normalizes.
+    finder: &'a SpecialTokenFinder,
     reference: &'a Reference,
     scratch: &'s mut Scratch,
     out: &'s mut MarkedIds,
@@ -327,8 +330,11 @@ impl Marking<'_, '_> {
         before: Option<&Cut>,
         range: Range<usize>,
     ) -> Result<(), EncodeError> {
+        let piece = self.text.get(range.clone()).unwrap_or_default();
+        if self.may_have_normalized_special(piece)? {
+            return self.by_reference(None, before, range);
+        }
         let Self { text, scratch, out, .. } = self;
-        let piece = text.get(range.clone()).unwrap_or_default();
         let (first, is_first) = (out.ids.len(), range.start == 0);
         let is_done = if piece.len() <= SEGMENT_BYTES {
             engine.encode_piece(piece, is_first, scratch, &mut out.ids)? == Outcome::Done
@@ -342,15 +348,25 @@ impl Marking<'_, '_> {
             return Ok(());
         }
         out.ids.truncate(first);
-        self.by_reference(engine, before, range)
+        self.by_reference(Some(engine), before, range)
     }
 
-    /// Like [`piece`](Self::piece), by the reference. A long piece is encoded in windows, where the engine can divide
-    /// it. As the start of a window may look like the start of a text, the reference also encodes what precedes it: the
+    /// Returns whether a piece may contain a special token that is found only in the normalized text.
+    fn may_have_normalized_special(&self, piece: &str) -> Result<bool, EncodeError> {
+        let SpecialTokenFinder::Normalized { cores, finder, .. } = self.finder else { return Ok(false) };
+        if cores.as_ref().is_some_and(|cores| !cores.is_match(piece)) {
+            return Ok(false);
+        }
+        let found =
+            finder.as_ref().map(|finder| finder.find(self.reference.max_bytes(), piece)).transpose()?;
+        Ok(found.flatten().is_none_or(|found| !found.is_empty()))
+    }
+
+    /// Like [`piece`](Self::piece), by the reference. A long piece is encoded in windows, where `engine` can divide it. As the start of a window may look like the start of a text, the reference also encodes what precedes it: the
     /// added token, or a few words.
     fn by_reference(
         &mut self,
-        engine: &dyn Engine,
+        engine: Option<&dyn Engine>,
         before: Option<&Cut>,
         piece: Range<usize>,
     ) -> Result<(), EncodeError> {
@@ -359,11 +375,14 @@ impl Marking<'_, '_> {
         let (mut from, mut skip) = before.map_or((piece.start, 0), |cut| (cut.start, 1));
         let mut cuts: Vec<Cut> = before.map(|cut| cut.relative_to(from)).into_iter().collect();
         loop {
-            let next = self.next_window(engine, from.max(piece.start)..piece.end);
+            let next = engine.and_then(|engine| self.next_window(engine, from.max(piece.start)..piece.end));
             let end = next.as_ref().map_or(piece.end, |next| next.end);
             self.encode_window(from..end, &cuts, &mut window)?;
             self.out.ids.extend(window.ids.iter().skip(skip));
             self.out.ranges.extend(window.ranges.iter().skip(skip).cloned());
+            if engine.is_none() {
+                self.out.special_in_content.append(&mut window.special_in_content);
+            }
             let Some(context) = next else { return Ok(()) };
             cuts.clear();
             from = context.start;
@@ -395,7 +414,8 @@ impl Marking<'_, '_> {
     ) -> Result<(), EncodeError> {
         window.clear();
         let text = self.text.get(part.clone()).unwrap_or_default();
-        self.reference.encode_cut(text, part.start, (self.matcher, cuts), self.content, window)
+        let matcher = (!self.matcher.finds_normalized()).then_some(self.matcher);
+        self.reference.encode_cut(text, part.start, (matcher, cuts), self.content, window)
     }
 }
 
@@ -483,8 +503,15 @@ mod tests {
         };
         let normalized = |value: &Value| {
             let value = flagged(value, "<end>", &["normalized", "rstrip"]);
+            let value = flagged(&value, "<mask>", &["normalized", "lstrip"]);
+            let value = flagged(&value, "<word>", &["normalized", "single_word"]);
+            let value = flagged(&value, "a\u{301}K>", &["normalized"]);
             flagged(&value, "<dog>", &["normalized", "ordinary"])
         };
+        let mut prefixed_nfc = level(true, true);
+        prefixed_nfc["normalizer"] = json!({"type": "NFC"});
+        let mut lowercase = bpe();
+        lowercase["normalizer"] = json!({"type": "Lowercase"});
         vec![
             ("trimmed", level(true, false)),
             ("trimmed after a space", level(true, true)),
@@ -499,6 +526,8 @@ mod tests {
             ("all tokens, words", all(&wordpiece())),
             ("normalized tokens, bytes", normalized(&bpe())),
             ("normalized tokens, nfc", normalized(&nfc)),
+            ("normalized tokens, prefixed nfc", normalized(&prefixed_nfc)),
+            ("normalized tokens, lowercase", normalized(&lowercase)),
             ("normalized tokens, characters", normalized(&char_bpe(false))),
             ("normalized tokens, words", normalized(&wordpiece())),
         ]
@@ -563,6 +592,10 @@ mod tests {
             "text|>",
             "<e",
             "é",
+            "a\u{301}K>",
+            "\u{e1}\u{212a}>",
+            "<END>",
+            "\u{338}",
         ]);
         let part = prop_oneof![2 => tokens.prop_map(str::to_owned), 1 => tricky()];
         prop::collection::vec(part, 0..10).prop_map(|parts| {
@@ -720,6 +753,49 @@ mod tests {
         }
         assert_eq!(count(&of(&t, text, &[9..11]).0.ids, end), 0);
         assert_eq!(count(&of(&t, text, &[0..0, 4..4, 10..10, 20..20]).0.ids, end), 2);
+    }
+
+    #[test]
+    fn texts_with_normalized_special_tokens_are_encoded_fast() {
+        let mut value = bpe();
+        value["normalizer"] = json!({"type": "NFC"});
+        let end = add_token(&mut value, "<|im_end|>", true, true);
+        let t = with(&value, SpecialInText::Text);
+        let by_reference = |text: &str, content: Range<usize>| {
+            let content = [content];
+            let (mut scratch, mut out) = (t.scratch(), MarkedIds::default());
+            let stats = t.encode_marked(text, &content, &mut scratch, &mut out).unwrap();
+            assert_eq!(out, marked(&t, text, &content, true).unwrap());
+            let found = out.ids.iter().filter(|id| **id == end).count();
+            (stats.by_reference, found, out.special_in_content.len())
+        };
+        let text = "the e\u{301}<|im_end|>dog<|im_end|>";
+        assert_eq!(by_reference(text, 0..0), (false, 2, 0));
+        assert_eq!(by_reference(text, 0..text.len() - 10), (false, 1, 1));
+        // The last character of the token is composed with the next one; it is no token.
+        assert_eq!(by_reference("dog<|im_end|>\u{338}", 0..0), (false, 0, 0));
+        // The normalizer writes it.
+        let mut value = bpe();
+        value["normalizer"] = json!({"type": "NFC"});
+        let end = add_token(&mut value, "<K>", true, true);
+        let t = with(&value, SpecialInText::Text);
+        let (mut scratch, mut out) = (t.scratch(), MarkedIds::default());
+        let stats = t.encode_marked("<\u{212a}>", &[], &mut scratch, &mut out).unwrap();
+        assert_eq!((stats.by_reference, out.ids), (true, vec![end]));
+        // Other normalizers: pieces without such tokens, and those with them.
+        let mut value = bpe();
+        value["normalizer"] = json!({"type": "Lowercase"});
+        add_token(&mut value, "<|start|>", true, false);
+        let end = add_token(&mut value, "<END>", true, true);
+        let t = with(&value, SpecialInText::Text);
+        let text = "The<|start|>dog<end><|start|>DOG <End>";
+        let content = [0..3, text.len() - 5..text.len()];
+        let (mut scratch, mut out) = (t.scratch(), MarkedIds::default());
+        let stats = t.encode_marked(text, &content, &mut scratch, &mut out).unwrap();
+        assert!(!stats.by_reference);
+        assert_eq!(out, marked(&t, text, &content, true).unwrap());
+        assert_eq!(out.ids.iter().filter(|id| **id == end).count(), 1);
+        assert_eq!(out.special_in_content.len(), 1);
     }
 
     #[test]

@@ -35,8 +35,8 @@ pub(crate) trait Engine: Send + Sync {
     fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, EncodeError>;
 
     /// Appends the ids of a part of a text between added tokens. It has none of those that are searched for in the raw
-    /// text, nor, if the tokenizer has no normalizer, any others. `is_first`: whether it is at the start of the text. As
-    /// [`encode`](Self::encode) otherwise.
+    /// text, nor, if the tokenizer has no normalizer or only NFC, any others. `is_first`: whether it is at the start of
+    /// the text. As [`encode`](Self::encode) otherwise.
     fn encode_piece(
         &self,
         piece: &str,

@@ -153,14 +153,14 @@ impl Reference {
         append_ids(&self.tokenizer, text, out)
     }
 
-    /// Appends the ids of `text`, and their ranges, with `base` added. `cuts` are the added tokens that
-    /// [`AddedTokenMatcher::cuts`] found in it. The steps are those of the reference, which itself cannot treat special
-    /// tokens by their position.
+    /// Appends the ids of `text`, and their ranges, with `base` added. `cuts` are the added tokens that were found in it;
+    /// `matcher` finds others in the normalized text. The steps are those of the reference, which itself cannot treat
+    /// special tokens by their position.
     pub(crate) fn encode_cut(
         &self,
         text: &str,
         base: usize,
-        (matcher, cuts): (&AddedTokenMatcher, &[Cut]),
+        (matcher, cuts): (Option<&AddedTokenMatcher>, &[Cut]),
         content: Content<'_>,
         out: &mut MarkedIds,
     ) -> Result<(), EncodeError> {
@@ -175,8 +175,9 @@ impl Reference {
                     // The reference ignores the error.
                     let _ = normalizer.normalize(&mut part);
                 }
-                let cuts = matcher.normalized_cuts(&part, base, content, &mut in_content);
-                at_cuts(&part, &cuts)
+                let cuts =
+                    matcher.map(|matcher| matcher.normalized_cuts(&part, base, content, &mut in_content));
+                at_cuts(&part, &cuts.unwrap_or_default())
             })?;
             if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
                 pre_tokenizer.pre_tokenize(&mut parts)?;

@@ -174,8 +174,10 @@ impl Engine for ByteLevel {
     ) -> Result<Outcome, EncodeError> {
         let before = out.len();
         let buffers = scratch.buffers();
-        let result = if self.normalizer.is_empty() {
-            self.between_tokens(piece, &mut buffers.words, &mut buffers.prefixed, out)
+        let result = if self.normalizer.is_nfc() {
+            let Buffers { words, normalizer, prefixed, .. } = &mut *buffers;
+            let piece = self.normalizer.normalize(piece, normalizer)?;
+            self.between_tokens(piece, words, prefixed, out)
         } else {
             self.piece(piece, buffers, out)
         };
@@ -194,7 +196,7 @@ impl Engine for ByteLevel {
         let piece = text.get(range.clone()).unwrap_or_default();
         // A space may be prepended after each added token in the normalized piece.
         let may_add_spaces = self.pre_tokenizer.add_prefix_space && !self.normalized.is_empty();
-        if may_add_spaces && !self.normalizer.is_empty() {
+        if may_add_spaces && !self.normalizer.is_nfc() {
             return false;
         }
         let Some(changes) = self.normalizer.changes(piece, &mut scratch.buffers().normalizer) else {

@@ -37,7 +37,7 @@ mod merges;
 mod metaspace;
 mod metaspace_bpe;
 pub(crate) mod normalized_finder;
-mod normalizer;
+pub(crate) mod normalizer;
 mod pair_table;
 mod pre_tokenizer;
 mod regex;

@@ -3,11 +3,14 @@
 //! The tables come from the same version of the crate that the reference uses. They are old (Unicode 9.0), and newer
 //! tables would give different characters. This module only finds the parts that need them.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use tokenizers::normalizers::NormalizerWrapper;
 use unicode_normalization_alignments::{IsNormalized, UnicodeNormalization, char as table, is_nfc_quick};
 
+use super::Normalizer;
 use crate::engine::fast::classes::decode;
 
 /// No character below this one changes or composes with the one before it.
@@ -175,6 +178,57 @@ pub(in crate::engine::fast) fn origin(parts: &[ComposedPart], at: usize) -> Byte
     match part.origins.get(at - part.start) {
         Some(char) => ByteOrigin::Char(char.clone()),
         None => ByteOrigin::Byte(at - part.start - part.origins.len() + part.original.end),
+    }
+}
+
+/// A text in NFC, with the origin of its bytes.
+pub(crate) struct NfcText<'a> {
+    text: Cow<'a, str>,
+    parts: Vec<ComposedPart>,
+}
+
+impl<'a> NfcText<'a> {
+    /// Returns whether `normalizer` does nothing but NFC.
+    pub(crate) fn is_result_of(normalizer: &NormalizerWrapper) -> bool {
+        Normalizer::new(Some(normalizer)).is_nfc()
+    }
+
+    /// Normalizes `text`.
+    pub(crate) fn new(text: &'a str) -> Self {
+        let parts = composed_parts(text);
+        let mut out = String::new();
+        let text = if write_nfc(text, &mut out) { out.into() } else { text.into() };
+        Self { text, parts }
+    }
+
+    /// Returns `text` as it is.
+    pub(crate) fn unchanged(text: &'a str) -> Self {
+        Self { text: text.into(), parts: Vec::new() }
+    }
+
+    /// Returns the normalized text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the range of the original text that the reference aligns with a range of characters.
+    pub(crate) fn original(&self, range: Range<usize>) -> Range<usize> {
+        let Some(last) = range.end.checked_sub(1).filter(|last| *last >= range.start) else { return 0..0 };
+        let start = match origin(&self.parts, range.start) {
+            ByteOrigin::Byte(at) => at,
+            ByteOrigin::Char(char) => char.start,
+        };
+        let end = match origin(&self.parts, last) {
+            ByteOrigin::Byte(at) => at + 1,
+            ByteOrigin::Char(char) => char.end,
+        };
+        start..end
+    }
+
+    /// Returns whether NFC may have changed a character in a range, or have joined it with one outside.
+    pub(crate) fn is_changed(&self, range: &Range<usize>) -> bool {
+        let first = self.parts.partition_point(|part| part.start + part.origins.len() <= range.start);
+        self.parts.get(first).is_some_and(|part| part.start < range.end)
     }
 }
 

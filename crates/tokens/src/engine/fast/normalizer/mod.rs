@@ -5,7 +5,7 @@
 //! implement.
 
 mod bert;
-pub(super) mod forms;
+pub(crate) mod forms;
 mod precompiled;
 
 use serde_json::Value;
