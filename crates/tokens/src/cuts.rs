@@ -15,8 +15,8 @@ use crate::error::EncodeError;
 use crate::options::SpecialInText;
 use crate::outline::type_of;
 
-/// Maximum total size in bytes of tokens that are searched for with a DFA.
-const MAX_DFA_BYTES: usize = 4 << 10;
+/// Maximum total size in bytes of tokens that are searched for with a DFA. The 256 tokens of Llama 3 have 7.4 KiB.
+const MAX_DFA_BYTES: usize = 8 << 10;
 
 /// The character that byte-level vocabularies write for a space.
 pub(crate) const BYTE_LEVEL_SPACE: char = 'Ġ';
