@@ -1,14 +1,21 @@
 //! The evaluator: runs the syntax tree of a template and collects marked text.
 
-use std::cmp::Ordering;
+mod operators;
+mod peek;
+mod slices;
+
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
+pub(crate) use self::operators::{Number, as_int, number, order};
+use self::operators::{negate, operand_error};
+use self::peek::Peeked;
+use self::slices::{char_at, position, slice_bound};
 use crate::ast::*;
 use crate::value::{
     Function as Builtin, Kind, List, Map, Mark, Missing, NO_TURN, TEMPLATE, Text, TextBuilder, Value, View,
-    compare_int_float, equal, range_len, view_items,
+    equal, range_len, view_items,
 };
 use crate::{ErrorKind, Piece, RenderOptions, Rendered, TemplateError};
 
@@ -19,6 +26,8 @@ const MAX_EVAL_DEPTH: u32 = 400;
 
 /// Bytes that are allocated for the output before there is any.
 const FIRST_OUTPUT: usize = 4 << 10;
+/// The same for a text inside of the output.
+const FIRST_TEXT: usize = 1 << 10;
 
 /// The sandbox of Jinja2 refuses longer ranges.
 const MAX_RANGE: usize = 100_000;
@@ -168,7 +177,7 @@ impl<'t> Evaluator<'t> {
             macros: Vec::new(),
             loops: Vec::new(),
             serial: 0,
-            out: vec![TextBuilder { text: String::with_capacity(FIRST_OUTPUT), runs: Vec::new() }],
+            out: vec![TextBuilder::with_capacity(FIRST_OUTPUT)],
             spare: Vec::new(),
             turn: NO_TURN,
             index_var: None,
@@ -316,6 +325,28 @@ impl<'t> Evaluator<'t> {
         self.emit_with(text.len(), |out, turn| out.push_in_turn(text, turn))
     }
 
+    /// Emits a string that exists already. Returns false if the value of `expr` is none.
+    fn emit_peeked(&mut self, expr: &'t Expr) -> Result<bool> {
+        let Some(mut out) = self.out.pop() else { return Ok(false) };
+        let (turn, limit) = (self.turn, self.options.max_output);
+        let emitted = match self.peek(expr) {
+            Some(Peeked::Literal(text)) if out.len() + text.len() <= limit => {
+                out.push(text, Mark { source: TEMPLATE, turn });
+                Some(text.len())
+            }
+            Some(Peeked::Value(Value(Kind::Str(text)))) if out.len() + text.len() <= limit => {
+                out.push_in_turn(text, turn);
+                Some(text.len())
+            }
+            _ => None,
+        };
+        self.out.push(out);
+        match emitted {
+            Some(len) => self.charge(1 + len / 16).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
     fn emit_built(&mut self, text: TextBuilder) -> Result<()> {
         self.emit_with(text.len(), |out, turn| out.append_in_turn(&text, turn))?;
         self.reuse(text);
@@ -336,6 +367,10 @@ impl<'t> Evaluator<'t> {
         Ok(())
     }
 
+    fn buffer(&mut self) -> TextBuilder {
+        self.spare.pop().unwrap_or_else(|| TextBuilder::with_capacity(FIRST_TEXT))
+    }
+
     fn reuse(&mut self, mut text: TextBuilder) {
         text.clear();
         self.spare.push(text);
@@ -343,7 +378,7 @@ impl<'t> Evaluator<'t> {
 
     /// Runs `body` with a buffer of its own.
     fn capture(&mut self, body: impl FnOnce(&mut Self) -> Result<Flow>) -> Result<(Text, Flow)> {
-        let buffer = self.spare.pop().unwrap_or_default();
+        let buffer = self.buffer();
         self.out.push(buffer);
         let flow = body(self);
         let text = self.out.pop().unwrap_or_default();
@@ -360,6 +395,9 @@ impl<'t> Evaluator<'t> {
         match &stmt.kind {
             StmtKind::Raw(text) => self.emit_raw(text)?,
             StmtKind::Print(expr) => {
+                if self.emit_peeked(expr)? {
+                    return Ok(Flow::Next);
+                }
                 let value = match self.eval_joined(expr)? {
                     Joined::Text(text) => {
                         self.emit_built(text)?;
@@ -625,11 +663,6 @@ impl<'t> Evaluator<'t> {
 
     // Expressions
 
-    fn test_expr(&mut self, expr: &'t Expr) -> Result<bool> {
-        let value = self.eval(expr)?;
-        self.truth(&value)
-    }
-
     pub(crate) fn truth(&self, value: &Value) -> Result<bool> {
         Ok(match &value.0 {
             Kind::Undefined(_) | Kind::None(_) => false,
@@ -666,6 +699,13 @@ impl<'t> Evaluator<'t> {
                 Some(value) => value.clone(),
                 None => Kind::Undefined(Missing::Name(name.name.clone())).into(),
             }),
+            ExprKind::Attribute(..) | ExprKind::Item(..)
+                if let Some(Peeked::Value(value)) = self.peek(expr) =>
+            {
+                let value = value.clone();
+                self.charge(1)?;
+                Ok(value)
+            }
             ExprKind::Binary(..) | ExprKind::Concat(_) => Ok(match self.eval_joined(expr)? {
                 Joined::Value(value) => value,
                 Joined::Text(text) => self.text(text).into(),
@@ -698,29 +738,28 @@ impl<'t> Evaluator<'t> {
 
     /// Applies operators from left to right. Strings that are added one after the other are joined in one buffer.
     fn chain(&mut self, first: &'t Expr, rest: &'t [(BinaryOp, Expr)]) -> Result<Joined> {
-        let mut left = Joined::Value(self.eval(first)?);
-        for (operator, right) in rest {
+        let (joined, count, next) = self.join(first, rest)?;
+        let (mut left, mut at) = match (count, next) {
+            (0, next) => {
+                self.reuse(joined);
+                (Joined::Value(next.unwrap_or_else(Value::none)), 0)
+            }
+            // The next operand is no string: an error, unless the operator is another one.
+            (count, Some(right)) => {
+                let left = self.text(joined).into();
+                (Joined::Value(self.binary(BinaryOp::Add, left, right)?), count)
+            }
+            (count, None) => (Joined::Text(joined), count - 1),
+        };
+        while let Some((operator, right)) = rest.get(at) {
+            at += 1;
             let right = self.eval(right)?;
-            left = match (left, operator, &right.0) {
-                (Joined::Text(mut text), BinaryOp::Add, Kind::Str(right)) => {
-                    self.charge_text(text.len() + right.len())?;
-                    text.push_text(right);
-                    Joined::Text(text)
-                }
-                (Joined::Text(text), ..) => {
+            left = match left {
+                Joined::Text(text) => {
                     let left = self.text(text).into();
                     Joined::Value(self.binary(*operator, left, right)?)
                 }
-                (Joined::Value(Value(Kind::Str(left))), BinaryOp::Add, Kind::Str(right))
-                    if !left.is_empty() && !right.is_empty() =>
-                {
-                    self.charge_text(left.len() + right.len())?;
-                    let mut text = self.spare.pop().unwrap_or_default();
-                    text.push_text(&left);
-                    text.push_text(right);
-                    Joined::Text(text)
-                }
-                (Joined::Value(left), ..) => Joined::Value(self.binary(*operator, left, right)?),
+                Joined::Value(left) => Joined::Value(self.binary(*operator, left, right)?),
             };
         }
         Ok(left)
@@ -863,12 +902,14 @@ impl<'t> Evaluator<'t> {
     }
 
     fn concat(&mut self, items: &'t [Expr]) -> Result<TextBuilder> {
-        let mut out = self.spare.pop().unwrap_or_default();
+        let mut out = self.buffer();
         for item in items {
-            let value = self.eval(item)?;
-            let text = self.printed(&value)?;
-            self.charge_text(out.len() + text.len())?;
-            out.push_text(&text);
+            if !self.peek(item).is_some_and(|peeked| peeked.push_to(&mut out)) {
+                let value = self.eval(item)?;
+                let text = self.printed(&value)?;
+                out.push_text(&text);
+            }
+            self.charge_text(out.len())?;
         }
         Ok(out)
     }
@@ -1008,58 +1049,6 @@ impl<'t> Evaluator<'t> {
             }
             _ => return Ok(None),
         }))
-    }
-
-    fn slice(&mut self, object: &Value, [start, stop, step]: [Option<i64>; 3]) -> Result<Value> {
-        let step = step.unwrap_or(1);
-        if step == 0 {
-            return error(ErrorKind::Value, "the step of a slice is zero");
-        }
-        match &object.0 {
-            Kind::Undefined(missing) => error(ErrorKind::Undefined, missing.to_string()),
-            Kind::List(list) | Kind::Tuple(list) => {
-                let bounds = slice_bounds(list.items.len(), start, stop, step);
-                self.charge(list.items.len())?;
-                let items: Vec<Value> = match bounds {
-                    Bounds::Forward(range) if step == 1 => list.items[range].to_vec(),
-                    Bounds::Forward(range) => {
-                        list.items[range].iter().step_by(step_size(step)).cloned().collect()
-                    }
-                    Bounds::Backward(range) => {
-                        list.items[range].iter().rev().step_by(step_size(step)).cloned().collect()
-                    }
-                };
-                let list = Rc::new(List::new(items, list.source));
-                Ok(if matches!(object.0, Kind::Tuple(_)) { Kind::Tuple(list) } else { Kind::List(list) }
-                    .into())
-            }
-            Kind::Str(text) => {
-                self.charge(1)?;
-                if step == 1 {
-                    return Ok(slice_text(text, start, stop).into());
-                }
-                self.charge(text.len() * 2)?;
-                let chars: Vec<(usize, char)> = text.as_str().char_indices().collect();
-                let mut out = TextBuilder::default();
-                let mut push = |(at, c): &(usize, char)| out.push_text(&text.slice(*at..*at + c.len_utf8()));
-                match slice_bounds(chars.len(), start, stop, step) {
-                    Bounds::Forward(range) => {
-                        chars[range].iter().step_by(step_size(step)).for_each(&mut push)
-                    }
-                    Bounds::Backward(range) => {
-                        chars[range].iter().rev().step_by(step_size(step)).for_each(&mut push)
-                    }
-                }
-                Ok(out.finish().into())
-            }
-            Kind::Range(first, last, width) => {
-                let length = range_len(*first, *last, *width);
-                let (from, to) = slice_indices(length, start, stop, step);
-                let at = |index: i64| first.saturating_add(index.saturating_mul(*width));
-                Ok(Kind::Range(at(from), at(to), width.saturating_mul(step)).into())
-            }
-            _ => type_error(format!("a value of type {} has no slices", object.type_name())),
-        }
     }
 
     // Calls
@@ -1354,149 +1343,6 @@ impl<'t> Evaluator<'t> {
             None => error(ErrorKind::Unknown, format!("unknown filter `{}`", call.name)),
         }
     }
-
-    // Operators
-
-    pub(crate) fn binary(&mut self, operator: BinaryOp, left: Value, right: Value) -> Result<Value> {
-        use BinaryOp::{Add, Div, FloorDiv, Mul, Pow, Rem, Sub};
-        let symbol = match operator {
-            Add => "+",
-            Sub => "-",
-            Mul => "*",
-            Div => "/",
-            FloorDiv => "//",
-            Rem => "%",
-            Pow => "**",
-        };
-        match (operator, &left.0, &right.0) {
-            (_, Kind::Undefined(missing), _) => return error(ErrorKind::Undefined, missing.to_string()),
-            (Rem, Kind::Str(format), _) => return self.percent_format(format, &right),
-            (_, _, Kind::Undefined(missing)) => return error(ErrorKind::Undefined, missing.to_string()),
-            (_, Kind::Safe(_), _) | (_, _, Kind::Safe(_)) => {
-                return unsupported(format!(
-                    "`{symbol}` with a string from `safe` or `escape` is not supported"
-                ));
-            }
-            (Add, Kind::Str(a), Kind::Str(b)) => {
-                if b.is_empty() {
-                    return Ok(left);
-                }
-                if a.is_empty() {
-                    return Ok(right);
-                }
-                self.charge_text(a.len() + b.len())?;
-                let mut out = TextBuilder::default();
-                out.text.reserve_exact(a.len() + b.len());
-                out.push_text(a);
-                out.push_text(b);
-                return Ok(out.finish().into());
-            }
-            (Add, Kind::List(a), Kind::List(b)) | (Add, Kind::Tuple(a), Kind::Tuple(b)) => {
-                let items: Vec<Value> = a.items.iter().chain(&b.items).cloned().collect();
-                return self.new_list(items, matches!(left.0, Kind::Tuple(_)));
-            }
-            (Mul, Kind::Str(text), Kind::Int(..) | Kind::Bool(..)) => return self.repeat_text(text, &right),
-            (Mul, Kind::Int(..) | Kind::Bool(..), Kind::Str(text)) => return self.repeat_text(text, &left),
-            (Mul, Kind::List(list) | Kind::Tuple(list), Kind::Int(..) | Kind::Bool(..)) => {
-                return self.repeat_list(list, &right, matches!(left.0, Kind::Tuple(_)));
-            }
-            (Mul, Kind::Int(..) | Kind::Bool(..), Kind::List(list) | Kind::Tuple(list)) => {
-                return self.repeat_list(list, &left, matches!(right.0, Kind::Tuple(_)));
-            }
-            _ => {}
-        }
-        let (Some(a), Some(b)) = (number(&left), number(&right)) else {
-            return operand_error(symbol, &left, &right);
-        };
-        let mut result = arithmetic(operator, a, b)?;
-        let source = if left.source() == TEMPLATE { right.source() } else { left.source() };
-        result.mark(source);
-        Ok(result)
-    }
-
-    fn repeat_text(&mut self, text: &Text, times: &Value) -> Result<Value> {
-        let times = repetitions(times);
-        self.charge_text(text.len().saturating_mul(times))?;
-        let mut out = TextBuilder::default();
-        for _ in 0..if text.is_empty() { 0 } else { times } {
-            out.push_text(text);
-        }
-        Ok(out.finish().into())
-    }
-
-    fn repeat_list(&mut self, list: &Rc<List>, times: &Value, tuple: bool) -> Result<Value> {
-        let times = repetitions(times);
-        self.charge(list.items.len().saturating_mul(times))?;
-        let mut items = Vec::new();
-        for _ in 0..if list.items.is_empty() { 0 } else { times } {
-            items.extend(list.items.iter().cloned());
-        }
-        self.new_list(items, tuple)
-    }
-
-    pub(crate) fn compare(&mut self, operator: CompareOp, left: &Value, right: &Value) -> Result<bool> {
-        match operator {
-            CompareOp::Eq => return Ok(equal(left, right)),
-            CompareOp::Ne => return Ok(!equal(left, right)),
-            CompareOp::In => return self.contains(right, left),
-            CompareOp::NotIn => return Ok(!self.contains(right, left)?),
-            _ => {}
-        }
-        for value in [left, right] {
-            if let Kind::Undefined(missing) = &value.0 {
-                return error(ErrorKind::Undefined, missing.to_string());
-            }
-        }
-        if let (Some(a), Some(b)) = (number(left), number(right)) {
-            let order = compare_numbers(a, b);
-            return Ok(matches!(
-                (operator, order),
-                (CompareOp::Lt | CompareOp::Le, Some(Ordering::Less))
-                    | (CompareOp::Gt | CompareOp::Ge, Some(Ordering::Greater))
-                    | (CompareOp::Le | CompareOp::Ge, Some(Ordering::Equal))
-            ));
-        }
-        let symbol = match operator {
-            CompareOp::Lt => "<",
-            CompareOp::Le => "<=",
-            CompareOp::Gt => ">",
-            _ => ">=",
-        };
-        match order(left, right) {
-            Some(order) => Ok(match operator {
-                CompareOp::Lt => order.is_lt(),
-                CompareOp::Le => order.is_le(),
-                CompareOp::Gt => order.is_gt(),
-                _ => order.is_ge(),
-            }),
-            None => operand_error(symbol, left, right),
-        }
-    }
-
-    pub(crate) fn contains(&mut self, container: &Value, item: &Value) -> Result<bool> {
-        Ok(match &container.0 {
-            Kind::Str(text) | Kind::Safe(text) => match &item.0 {
-                Kind::Str(part) | Kind::Safe(part) => {
-                    self.charge(text.len() / 16)?;
-                    text.as_str().contains(part.as_str())
-                }
-                _ => return type_error(format!("`in` a string needs a string, not {}", item.type_name())),
-            },
-            Kind::List(list) | Kind::Tuple(list) => {
-                self.charge(list.items.len())?;
-                list.items.iter().any(|other| equal(other, item))
-            }
-            Kind::Map(map) | Kind::View(View::Keys, map) => {
-                hashable(item)?;
-                map.get_value(item).is_some()
-            }
-            Kind::Undefined(_) => false,
-            _ => {
-                let items = self.iterate(container)?;
-                items.iter().any(|other| equal(other, item))
-            }
-        })
-    }
 }
 
 fn generation_range(text: &str, (start, bytes, chars): (usize, usize, Option<usize>)) -> Range<usize> {
@@ -1543,249 +1389,4 @@ pub(crate) fn hashable(value: &Value) -> Result<()> {
         Kind::Tuple(list) => list.items.iter().try_for_each(hashable),
         _ => Ok(()),
     }
-}
-
-/// A number for arithmetic. Booleans are numbers in Python.
-#[derive(Clone, Copy)]
-pub(crate) enum Number {
-    Int(i64),
-    Float(f64),
-}
-
-pub(crate) fn number(value: &Value) -> Option<Number> {
-    match value.0 {
-        Kind::Int(value, _) => Some(Number::Int(value)),
-        Kind::Bool(value, _) => Some(Number::Int(i64::from(value))),
-        Kind::Float(value, _) => Some(Number::Float(value)),
-        _ => None,
-    }
-}
-
-pub(crate) fn as_int(value: &Value) -> Option<i64> {
-    match number(value) {
-        Some(Number::Int(value)) => Some(value),
-        _ => None,
-    }
-}
-
-fn compare_numbers(a: Number, b: Number) -> Option<Ordering> {
-    match (a, b) {
-        (Number::Int(a), Number::Int(b)) => Some(a.cmp(&b)),
-        (Number::Float(a), Number::Float(b)) => a.partial_cmp(&b),
-        (Number::Int(a), Number::Float(b)) => compare_int_float(a, b),
-        (Number::Float(a), Number::Int(b)) => compare_int_float(b, a).map(Ordering::reverse),
-    }
-}
-
-/// The order of two values in `sorted`; none if Python cannot compare them.
-pub(crate) fn order(left: &Value, right: &Value) -> Option<Ordering> {
-    if let (Some(a), Some(b)) = (number(left), number(right)) {
-        return Some(compare_numbers(a, b).unwrap_or(Ordering::Equal));
-    }
-    match (&left.0, &right.0) {
-        (Kind::Str(a) | Kind::Safe(a), Kind::Str(b) | Kind::Safe(b)) => Some(a.as_str().cmp(b.as_str())),
-        (Kind::List(a), Kind::List(b)) | (Kind::Tuple(a), Kind::Tuple(b)) => {
-            for (a, b) in a.items.iter().zip(&b.items) {
-                if !equal(a, b) {
-                    return order(a, b);
-                }
-            }
-            Some(a.items.len().cmp(&b.items.len()))
-        }
-        _ => None,
-    }
-}
-
-fn operand_error<T>(symbol: &str, left: &Value, right: &Value) -> Result<T> {
-    for value in [left, right] {
-        if let Kind::Undefined(missing) = &value.0 {
-            return error(ErrorKind::Undefined, missing.to_string());
-        }
-        if let Kind::Big(..) = value.0 {
-            return unsupported(format!("`{symbol}` with integers of more than 64 bits is not supported"));
-        }
-    }
-    type_error(format!("`{symbol}` is not defined for {} and {}", left.type_name(), right.type_name()))
-}
-
-fn overflow<T>() -> Result<T> {
-    unsupported("integers of more than 64 bits are not supported in arithmetic")
-}
-
-fn negate(value: &Value) -> Result<Value> {
-    let source = value.source();
-    let mut result: Value = match number(value) {
-        Some(Number::Int(value)) => match value.checked_neg() {
-            Some(value) => value.into(),
-            None => return overflow(),
-        },
-        Some(Number::Float(value)) => (-value).into(),
-        None => return operand_error("-", value, value),
-    };
-    result.mark(source);
-    Ok(result)
-}
-
-fn arithmetic(operator: BinaryOp, a: Number, b: Number) -> Result<Value> {
-    if let (Number::Int(a), Number::Int(b)) = (a, b) {
-        let zero = b == 0;
-        let result = match operator {
-            BinaryOp::Add => a.checked_add(b),
-            BinaryOp::Sub => a.checked_sub(b),
-            BinaryOp::Mul => a.checked_mul(b),
-            BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::Rem if zero => {
-                return error(ErrorKind::Value, "division by zero");
-            }
-            BinaryOp::Div => {
-                const EXACT: i64 = 1 << 53;
-                if a.abs() > EXACT || b.abs() > EXACT {
-                    return overflow();
-                }
-                return Ok((a as f64 / b as f64).into());
-            }
-            BinaryOp::FloorDiv => {
-                a.checked_div(b).map(|quotient| quotient - i64::from(a % b != 0 && (a < 0) != (b < 0)))
-            }
-            BinaryOp::Rem => {
-                a.checked_rem(b).map(|rest| if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest })
-            }
-            BinaryOp::Pow if b < 0 => return float_arithmetic(operator, a as f64, b as f64),
-            BinaryOp::Pow => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
-        };
-        return match result {
-            Some(result) => Ok(result.into()),
-            None => overflow(),
-        };
-    }
-    let float = |number| match number {
-        Number::Int(value) => value as f64,
-        Number::Float(value) => value,
-    };
-    float_arithmetic(operator, float(a), float(b))
-}
-
-fn float_arithmetic(operator: BinaryOp, a: f64, b: f64) -> Result<Value> {
-    Ok(match operator {
-        BinaryOp::Add => a + b,
-        BinaryOp::Sub => a - b,
-        BinaryOp::Mul => a * b,
-        BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::Rem if b == 0.0 => {
-            return error(ErrorKind::Value, "division by zero");
-        }
-        BinaryOp::Div => a / b,
-        BinaryOp::FloorDiv | BinaryOp::Rem => {
-            // As `float.__divmod__`.
-            let mut rest = a % b;
-            let mut quotient = (a - rest) / b;
-            if rest != 0.0 {
-                if (b < 0.0) != (rest < 0.0) {
-                    rest += b;
-                    quotient -= 1.0;
-                }
-            } else {
-                rest = 0.0f64.copysign(b);
-            }
-            if operator == BinaryOp::Rem {
-                rest
-            } else if quotient == 0.0 {
-                0.0f64.copysign(a / b)
-            } else {
-                let floor = quotient.floor();
-                if quotient - floor > 0.5 { floor + 1.0 } else { floor }
-            }
-        }
-        BinaryOp::Pow => {
-            if a == 0.0 && b < 0.0 || a < 0.0 && b.fract() != 0.0 && a.is_finite() && b.is_finite() {
-                return error(ErrorKind::Value, "this power is not a real number");
-            }
-            let result = a.powf(b);
-            if result.is_infinite() && a.is_finite() && b.is_finite() {
-                return error(ErrorKind::Value, "the result of a power is too large");
-            }
-            result
-        }
-    }
-    .into())
-}
-
-fn repetitions(times: &Value) -> usize {
-    usize::try_from(as_int(times).unwrap_or(0)).unwrap_or(0)
-}
-
-/// The position that a Python index stands for.
-fn position(index: &Value, length: usize) -> Option<usize> {
-    let index = as_int(index)?;
-    let length = i64::try_from(length).ok()?;
-    let at = if index < 0 { index.checked_add(length)? } else { index };
-    (0..length).contains(&at).then(|| usize::try_from(at).ok()).flatten()
-}
-
-fn char_at(text: &Text, index: &Value) -> Option<Text> {
-    let index = as_int(index)?;
-    let chars = text.as_str().char_indices();
-    let found = if index < 0 {
-        let back = usize::try_from(index.checked_neg()? - 1).ok()?;
-        chars.rev().nth(back)
-    } else {
-        let mut chars = chars;
-        chars.nth(usize::try_from(index).ok()?)
-    };
-    found.map(|(at, c)| text.slice(at..at + c.len_utf8()))
-}
-
-fn slice_bound(value: &Value) -> Result<Option<i64>> {
-    match as_int(value) {
-        Some(bound) => Ok(Some(bound)),
-        None if value.is_none() => Ok(None),
-        None => type_error(format!("a slice needs integers, not {}", value.type_name())),
-    }
-}
-
-enum Bounds {
-    Forward(Range<usize>),
-    /// To be read from the end to the start.
-    Backward(Range<usize>),
-}
-
-fn step_size(step: i64) -> usize {
-    usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX)
-}
-
-/// The first index of a slice, and the one after its last in the direction of the step.
-fn slice_indices(length: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> (i64, i64) {
-    let length = i64::try_from(length).unwrap_or(i64::MAX);
-    let (low, high) = if step > 0 { (0, length) } else { (-1, length - 1) };
-    let (first, last) = if step > 0 { (low, high) } else { (high, low) };
-    let clamp = |bound: i64| {
-        let bound = if bound < 0 { bound.saturating_add(length) } else { bound };
-        bound.clamp(low, high)
-    };
-    (start.map_or(first, clamp), stop.map_or(last, clamp))
-}
-
-fn slice_bounds(length: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> Bounds {
-    let (start, stop) = slice_indices(length, start, stop, step);
-    let index = |bound: i64| usize::try_from(bound).unwrap_or(0);
-    if step > 0 {
-        Bounds::Forward(index(start)..index(stop.max(start)))
-    } else {
-        Bounds::Backward(index(stop.min(start) + 1)..index(start + 1))
-    }
-}
-
-/// `text[start:stop]` without reading more characters than needed.
-fn slice_text(text: &Text, start: Option<i64>, stop: Option<i64>) -> Text {
-    let string = text.as_str();
-    let offset = |bound: i64| -> usize {
-        if bound >= 0 {
-            let count = usize::try_from(bound).unwrap_or(usize::MAX);
-            string.char_indices().nth(count).map_or(string.len(), |(at, _)| at)
-        } else {
-            let back = usize::try_from(bound.unsigned_abs()).unwrap_or(usize::MAX);
-            string.char_indices().rev().nth(back - 1).map_or(0, |(at, _)| at)
-        }
-    };
-    let start = start.map_or(0, offset);
-    let stop = stop.map_or(string.len(), offset);
-    text.slice(start..stop.max(start))
 }

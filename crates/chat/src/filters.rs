@@ -901,49 +901,10 @@ impl Evaluator<'_> {
             _ => {}
         }
         let [] = args.bind(name, [], 0)?;
+        if let Some(found) = is_of_type(test, value) {
+            return Ok(found);
+        }
         Ok(match test {
-            Test::Defined => !matches!(value.0, Kind::Undefined(_)),
-            Test::Undefined => matches!(value.0, Kind::Undefined(_)),
-            Test::None => value.is_none(),
-            Test::Boolean => matches!(value.0, Kind::Bool(..)),
-            Test::True => value.as_bool() == Some(true),
-            Test::False => value.as_bool() == Some(false),
-            Test::Integer => matches!(value.0, Kind::Int(..) | Kind::Big(..)),
-            Test::Float => matches!(value.0, Kind::Float(..)),
-            Test::Number => {
-                matches!(value.0, Kind::Int(..) | Kind::Big(..) | Kind::Float(..) | Kind::Bool(..))
-            }
-            Test::String => matches!(value.0, Kind::Str(_) | Kind::Safe(_)),
-            Test::Mapping => matches!(value.0, Kind::Map(_)),
-            Test::Sequence => matches!(
-                value.0,
-                Kind::Str(_)
-                    | Kind::Safe(_)
-                    | Kind::List(_)
-                    | Kind::Tuple(_)
-                    | Kind::Map(_)
-                    | Kind::Range(..)
-                    | Kind::Undefined(_)
-            ),
-            Test::Iterable => matches!(
-                value.0,
-                Kind::Str(_)
-                    | Kind::Safe(_)
-                    | Kind::List(_)
-                    | Kind::Tuple(_)
-                    | Kind::Map(_)
-                    | Kind::Range(..)
-                    | Kind::View(..)
-                    | Kind::Iterator(_)
-                    | Kind::Loop(..)
-                    | Kind::Undefined(_)
-            ),
-            // An undefined value has a method `__call__`, which raises.
-            Test::Callable => matches!(
-                value.0,
-                Kind::Macro(_) | Kind::Function(_) | Kind::Method(_) | Kind::Loop(..) | Kind::Undefined(_)
-            ),
-            Test::Escaped => matches!(value.0, Kind::Safe(_)),
             Test::Lower => is_lower(self.printed(value)?.as_str()),
             Test::Upper => is_upper(self.printed(value)?.as_str()),
             Test::Odd | Test::Even => {
@@ -955,6 +916,55 @@ impl Evaluator<'_> {
             _ => return unsupported(format!("the test `{name}` is not supported")),
         })
     }
+}
+
+/// The result of a test that depends only on the type of a value, or on a constant; `None` for another test.
+pub(crate) fn is_of_type(test: Test, value: &Value) -> Option<bool> {
+    Some(match test {
+        Test::Defined => !matches!(value.0, Kind::Undefined(_)),
+        Test::Undefined => matches!(value.0, Kind::Undefined(_)),
+        Test::None => value.is_none(),
+        Test::Boolean => matches!(value.0, Kind::Bool(..)),
+        Test::True => value.as_bool() == Some(true),
+        Test::False => value.as_bool() == Some(false),
+        Test::Integer => matches!(value.0, Kind::Int(..) | Kind::Big(..)),
+        Test::Float => matches!(value.0, Kind::Float(..)),
+        Test::Number => {
+            matches!(value.0, Kind::Int(..) | Kind::Big(..) | Kind::Float(..) | Kind::Bool(..))
+        }
+        Test::String => matches!(value.0, Kind::Str(_) | Kind::Safe(_)),
+        Test::Mapping => matches!(value.0, Kind::Map(_)),
+        Test::Sequence => matches!(
+            value.0,
+            Kind::Str(_)
+                | Kind::Safe(_)
+                | Kind::List(_)
+                | Kind::Tuple(_)
+                | Kind::Map(_)
+                | Kind::Range(..)
+                | Kind::Undefined(_)
+        ),
+        Test::Iterable => matches!(
+            value.0,
+            Kind::Str(_)
+                | Kind::Safe(_)
+                | Kind::List(_)
+                | Kind::Tuple(_)
+                | Kind::Map(_)
+                | Kind::Range(..)
+                | Kind::View(..)
+                | Kind::Iterator(_)
+                | Kind::Loop(..)
+                | Kind::Undefined(_)
+        ),
+        // An undefined value has a method `__call__`, which raises.
+        Test::Callable => matches!(
+            value.0,
+            Kind::Macro(_) | Kind::Function(_) | Kind::Method(_) | Kind::Loop(..) | Kind::Undefined(_)
+        ),
+        Test::Escaped => matches!(value.0, Kind::Safe(_)),
+        _ => return None,
+    })
 }
 
 /// Words start with upper case, and end at spaces, hyphens and opening brackets.

@@ -96,13 +96,20 @@ const DUNDER: [&str; 25] = [
     "__str__",
 ];
 
+/// What `getattr` finds on a mapping.
+pub(crate) fn map_attribute(name: &str) -> Attribute {
+    match name {
+        "copy" | "fromkeys" | "get" | "items" | "keys" | "values" => Attribute::Method,
+        "clear" | "pop" | "popitem" | "setdefault" | "update" => Attribute::Unsafe,
+        _ if name.starts_with("__") && DUNDER.contains(&name) => Attribute::Unsafe,
+        _ => Attribute::None,
+    }
+}
+
 pub(crate) fn attribute_kind(object: &Value, name: &str) -> Attribute {
     let (methods, changing): (&[&str], &[&str]) = match &object.0 {
         Kind::Str(_) | Kind::Safe(_) => (&STR, &[]),
-        Kind::Map(_) => (
-            &["copy", "fromkeys", "get", "items", "keys", "values"],
-            &["clear", "pop", "popitem", "setdefault", "update"],
-        ),
+        Kind::Map(_) => return map_attribute(name),
         Kind::List(_) => (
             &["copy", "count", "index"],
             &["append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"],

@@ -284,6 +284,39 @@ mod tests {
         }
     }
 
+    /// What transformers 5.23 with Jinja2 3.1.6 renders.
+    #[test]
+    fn members_and_joined_strings_have_the_values_of_python() {
+        let set = "{% set m = messages[0] %}{% set n = namespace(a='x') %}";
+        for (template, expected) in [
+            (
+                "{{ m.no is defined }} {{ m['no'] is none }} {{ not m.no }} {{ m.no == y }} {{ m.no }}|",
+                "False False True True |",
+            ),
+            ("{% if m.no %}a{% elif m.no is string %}b{% elif m.role is string %}c{% endif %}", "c"),
+            (
+                "{% if m.items %}a{% endif %}{% if m['items'] is callable %}b{% endif %}{% if m.get is mapping %}c{% endif %}",
+                "ab",
+            ),
+            ("{% if m.role == 'system' and not (m.role != 'system' or m.no) %}a{% endif %}", "a"),
+            ("{% if 'x' == n.a %}a{% endif %}{% if n.b %}b{% endif %}{{ n.a + n.a }}", "axx"),
+            ("{{ '<' + m.role + '>' + m['content'] + '' }}", "<system> Be é kind "),
+            ("{{ '' + '' }}|{{ 'a' * 2 + 'b' }} {{ '%s' % 1 + 'x' }} {{ 'a' + 'b' * 2 }}", "|aab 1x abb"),
+            ("{{ '<' ~ m.role ~ 1 ~ m.no ~ n.a }}", "<system1x"),
+            ("{{ 'a' + m.role + 1 }}", "Type"),
+            ("{{ 'a' + m.role - 'b' }}", "Type"),
+            ("{{ 'a' + m.no }}", "Undefined"),
+            ("{{ m.no + 'a' }}", "Undefined"),
+            ("{{ m.no.a }}", "Undefined"),
+            (
+                "{{ [1] + ['a'] }} {{ 1 + 2 }} {{ messages[9] is defined }} {{ messages[0]['role'][0] }}",
+                "[1, 'a'] 3 False s",
+            ),
+        ] {
+            assert_eq!(text(&format!("{set}{template}")), expected, "{template}");
+        }
+    }
+
     #[test]
     fn statements_and_scopes_are_those_of_jinja() {
         for (template, expected) in [

@@ -1,10 +1,15 @@
 //! Values of a template: the types of Python that a chat template can see, with a mark on every character.
 
+mod json;
+
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
+
+pub use self::json::JsonError;
+pub(crate) use self::json::{JsonStyle, to_json};
 
 /// Who wrote a character: [`TEMPLATE`], or a number that the caller gave to a part of the input with [`Value::mark`].
 pub type Source = u32;
@@ -67,6 +72,11 @@ impl Text {
 
     pub(crate) fn len(&self) -> usize {
         (self.end - self.start) as usize
+    }
+
+    /// Whether these are the characters `text`. Most names differ in length.
+    fn is(&self, text: &str) -> bool {
+        self.len() == text.len() && self.as_str() == text
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -164,6 +174,12 @@ pub(crate) struct TextBuilder {
 }
 
 impl TextBuilder {
+    /// Creates a buffer for about so many bytes.
+    pub(crate) fn with_capacity(bytes: usize) -> TextBuilder {
+        const BYTES_PER_RUN: usize = 64;
+        TextBuilder { text: String::with_capacity(bytes), runs: Vec::with_capacity(bytes / BYTES_PER_RUN) }
+    }
+
     pub(crate) fn push(&mut self, text: &str, mark: Mark) {
         if text.is_empty() {
             return;
@@ -189,8 +205,12 @@ impl TextBuilder {
 
     /// As `push_text`; characters that were not captured in an iteration over the messages belong to `turn`.
     pub(crate) fn push_in_turn(&mut self, text: &Text, turn: u32) {
+        let of = |mark: Mark| if mark.turn == NO_TURN { Mark { turn, ..mark } } else { mark };
+        if let Some(mark) = text.uniform() {
+            return self.push(text.as_str(), of(mark));
+        }
         for (piece, mark) in text.pieces() {
-            self.push(piece, if mark.turn == NO_TURN { Mark { turn, ..mark } } else { mark });
+            self.push(piece, of(mark));
         }
     }
 
@@ -369,7 +389,7 @@ impl Map {
     fn position(&self, key: &str) -> Option<usize> {
         match &self.index {
             Some(index) => index.get(key).map(|at| *at as usize),
-            None => self.entries.iter().position(|(name, _)| name.as_str() == Some(key)),
+            None => self.entries.iter().position(|(name, _)| name.as_text().is_some_and(|name| name.is(key))),
         }
     }
 
@@ -905,420 +925,5 @@ pub(crate) fn float_repr(value: f64) -> String {
     } else {
         let sign = if exponent < 0 { '-' } else { '+' };
         format!("{digits}e{sign}{:02}", exponent.abs())
-    }
-}
-
-/// Options of `tojson`.
-#[derive(Default)]
-pub(crate) struct JsonStyle<'a> {
-    pub(crate) ascii: bool,
-    pub(crate) indent: Option<&'a str>,
-    pub(crate) separators: Option<(Text, Text)>,
-    pub(crate) sort_keys: bool,
-}
-
-/// `json.dumps`. The error names a type that it cannot write.
-pub(crate) fn to_json(value: &Value, style: &JsonStyle<'_>) -> Result<Text, String> {
-    let item: Text = if style.indent.is_some() { "," } else { ", " }.into();
-    let (item, key) = style.separators.clone().unwrap_or((item, ": ".into()));
-    let writer = JsonWriter { style, item: item.as_str(), key: key.as_str() };
-    let mut out = TextBuilder::default();
-    writer.write(value, &mut out, TEMPLATE, 1)?;
-    Ok(out.finish())
-}
-
-struct JsonWriter<'a> {
-    style: &'a JsonStyle<'a>,
-    item: &'a str,
-    key: &'a str,
-}
-
-impl JsonWriter<'_> {
-    fn write(&self, value: &Value, out: &mut TextBuilder, outer: Source, level: usize) -> Result<(), String> {
-        let within = |source: Source| Mark::of(if source == TEMPLATE { outer } else { source });
-        match &value.0 {
-            Kind::Str(text) | Kind::Safe(text) => json_string(text, self.style.ascii, out),
-            Kind::None(source) => out.push("null", within(*source)),
-            Kind::Bool(value, source) => out.push(if *value { "true" } else { "false" }, within(*source)),
-            Kind::Int(value, source) => out.push(&value.to_string(), within(*source)),
-            Kind::Big(digits, source) => out.push(digits, within(*source)),
-            Kind::Float(value, source) => out.push(&json_float(*value), within(*source)),
-            Kind::List(list) | Kind::Tuple(list) => {
-                let mark = within(list.source);
-                if list.items.is_empty() {
-                    out.push("[]", mark);
-                    return Ok(());
-                }
-                out.push("[", mark);
-                for (at, item) in list.items.iter().enumerate() {
-                    self.separate(at, level, out, mark);
-                    self.write(item, out, mark.source, level + 1)?;
-                }
-                self.newline(level - 1, out, mark);
-                out.push("]", mark);
-            }
-            Kind::Map(map) => {
-                let mark = within(map.source);
-                if map.is_empty() {
-                    out.push("{}", mark);
-                    return Ok(());
-                }
-                out.push("{", mark);
-                let mut entries: Vec<(Text, &Value)> = Vec::with_capacity(map.len());
-                if self.style.sort_keys {
-                    let mut sorted: Vec<_> = map.entries.iter().collect();
-                    let mut fault = false;
-                    sorted.sort_by(|(a, _), (b, _)| {
-                        crate::eval::order(a, b).unwrap_or_else(|| {
-                            fault = true;
-                            std::cmp::Ordering::Equal
-                        })
-                    });
-                    if fault {
-                        return Err("keys of different types cannot be sorted".to_owned());
-                    }
-                    for (key, value) in sorted {
-                        entries.push((json_key(key)?, value));
-                    }
-                } else {
-                    for (key, value) in &map.entries {
-                        entries.push((json_key(key)?, value));
-                    }
-                }
-                for (at, (key, value)) in entries.iter().enumerate() {
-                    self.separate(at, level, out, mark);
-                    json_string(key, self.style.ascii, out);
-                    out.push(self.key, mark);
-                    self.write(value, out, mark.source, level + 1)?;
-                }
-                self.newline(level - 1, out, mark);
-                out.push("}", mark);
-            }
-            _ => return Err(format!("a value of type {} cannot be written as JSON", value.type_name())),
-        }
-        Ok(())
-    }
-
-    fn separate(&self, at: usize, level: usize, out: &mut TextBuilder, mark: Mark) {
-        if at > 0 {
-            out.push(self.item, mark);
-        }
-        self.newline(level, out, mark);
-    }
-
-    fn newline(&self, level: usize, out: &mut TextBuilder, mark: Mark) {
-        if let Some(indent) = self.style.indent {
-            out.push("\n", mark);
-            for _ in 0..level {
-                out.push(indent, mark);
-            }
-        }
-    }
-}
-
-fn json_key(key: &Value) -> Result<Text, String> {
-    let mark = Mark::of(key.source());
-    let text = match &key.0 {
-        Kind::Str(text) => return Ok(text.clone()),
-        Kind::None(_) => "null".to_owned(),
-        Kind::Bool(value, _) => value.to_string(),
-        Kind::Int(value, _) => value.to_string(),
-        Kind::Big(digits, _) => digits.to_string(),
-        Kind::Float(value, _) => json_float(*value),
-        _ => return Err(format!("keys of JSON must be strings, not {}", key.type_name())),
-    };
-    Ok(Text::marked(text.into(), mark))
-}
-
-fn json_float(value: f64) -> String {
-    match float_repr(value).as_str() {
-        "nan" => "NaN".to_owned(),
-        "inf" => "Infinity".to_owned(),
-        "-inf" => "-Infinity".to_owned(),
-        text => text.to_owned(),
-    }
-}
-
-fn json_string(text: &Text, ascii: bool, out: &mut TextBuilder) {
-    let mark = text.first_mark();
-    out.push("\"", mark);
-    let mut last = mark;
-    for (piece, mark) in text.pieces() {
-        last = mark;
-        let mut plain = 0;
-        let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\' || ascii && byte >= 0x7f;
-        while let Some(found) = piece.as_bytes()[plain..].iter().position(|byte| special(*byte)) {
-            let at = plain + found;
-            out.push(&piece[plain..at], mark);
-            let Some(c) = piece[at..].chars().next() else { break };
-            plain = at + c.len_utf8();
-            match c {
-                '"' => out.push("\\\"", mark),
-                '\\' => out.push("\\\\", mark),
-                '\n' => out.push("\\n", mark),
-                '\r' => out.push("\\r", mark),
-                '\t' => out.push("\\t", mark),
-                '\u{8}' => out.push("\\b", mark),
-                '\u{c}' => out.push("\\f", mark),
-                c => {
-                    for unit in c.encode_utf16(&mut [0; 2]) {
-                        out.push(&format!("\\u{unit:04x}"), mark);
-                    }
-                }
-            }
-        }
-        out.push(&piece[plain..], mark);
-    }
-    out.push("\"", last);
-}
-
-/// Why a text is not JSON.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JsonError {
-    /// The byte at which reading stopped.
-    pub offset: usize,
-    /// What is wrong.
-    pub message: &'static str,
-}
-
-impl fmt::Display for JsonError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at byte {} of the JSON", self.message, self.offset)
-    }
-}
-
-impl std::error::Error for JsonError {}
-
-impl Value {
-    /// Reads JSON as Python's `json` does: keys keep their order, the last of several equal keys decides, integers of any
-    /// size are exact, `NaN` and `Infinity` are read. Everything is marked as [`TEMPLATE`] until [`Value::mark`].
-    pub fn from_json(text: &str) -> Result<Value, JsonError> {
-        let mut reader = JsonReader { text, at: 0 };
-        if u32::try_from(text.len()).is_err() {
-            return Err(reader.error("more than 4 GiB of text"));
-        }
-        let value = reader.value(0)?;
-        reader.skip_space();
-        if reader.at < text.len() { Err(reader.error("unexpected text after the value")) } else { Ok(value) }
-    }
-}
-
-/// Returns the position of the first byte that is not plain text of a JSON string.
-fn end_of_plain(bytes: &[u8]) -> Option<usize> {
-    let is_end = |byte: u8| (byte == b'"') | (byte == b'\\') | (byte < 0x20);
-    // Blocks without branches are vectorized.
-    let is_plain = |block: &&[u8]| !block.iter().fold(false, |found, byte| found | is_end(*byte));
-    let plain = bytes.chunks_exact(32).take_while(is_plain).count() * 32;
-    bytes.get(plain..)?.iter().position(|byte| is_end(*byte)).map(|at| plain + at)
-}
-
-struct JsonReader<'a> {
-    text: &'a str,
-    at: usize,
-}
-
-impl JsonReader<'_> {
-    fn error(&self, message: &'static str) -> JsonError {
-        JsonError { offset: self.at, message }
-    }
-
-    fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    fn skip_space(&mut self) {
-        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
-            self.at += 1;
-        }
-    }
-
-    fn literal(&mut self, literal: &str) -> bool {
-        let found = self.text[self.at..].starts_with(literal);
-        if found {
-            self.at += literal.len();
-        }
-        found
-    }
-
-    fn value(&mut self, depth: u16) -> Result<Value, JsonError> {
-        if depth > MAX_DEPTH {
-            return Err(self.error("lists and objects are nested too deeply"));
-        }
-        self.skip_space();
-        match self.peek() {
-            Some(b'"') => Ok(Value::str(self.string()?, TEMPLATE)),
-            Some(b'{') => {
-                self.at += 1;
-                let mut map = Map::new();
-                self.skip_space();
-                if self.literal("}") {
-                    return Ok(map.into());
-                }
-                loop {
-                    self.skip_space();
-                    if self.peek() != Some(b'"') {
-                        return Err(self.error("expected a key in quotes"));
-                    }
-                    let key = self.string()?;
-                    self.skip_space();
-                    if !self.literal(":") {
-                        return Err(self.error("expected `:`"));
-                    }
-                    let value = self.value(depth + 1)?;
-                    map.insert_value(Value::str(key, TEMPLATE), value);
-                    self.skip_space();
-                    if self.literal("}") {
-                        return Ok(map.into());
-                    }
-                    if !self.literal(",") {
-                        return Err(self.error("expected `,` or `}`"));
-                    }
-                }
-            }
-            Some(b'[') => {
-                self.at += 1;
-                let mut items = Vec::new();
-                self.skip_space();
-                if self.literal("]") {
-                    return Ok(Value::list(items));
-                }
-                loop {
-                    items.push(self.value(depth + 1)?);
-                    self.skip_space();
-                    if self.literal("]") {
-                        return Ok(Value::list(items));
-                    }
-                    if !self.literal(",") {
-                        return Err(self.error("expected `,` or `]`"));
-                    }
-                }
-            }
-            Some(b'-' | b'0'..=b'9') if !self.text[self.at..].starts_with("-I") => self.number(),
-            _ if self.literal("null") => Ok(Value::none()),
-            _ if self.literal("true") => Ok(true.into()),
-            _ if self.literal("false") => Ok(false.into()),
-            _ if self.literal("NaN") => Ok(f64::NAN.into()),
-            _ if self.literal("Infinity") => Ok(f64::INFINITY.into()),
-            _ if self.literal("-Infinity") => Ok(f64::NEG_INFINITY.into()),
-            None => Err(self.error("the text ends early")),
-            _ => Err(self.error("expected a value")),
-        }
-    }
-
-    fn digits(&mut self) -> usize {
-        let digits = self.text.as_bytes()[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-        self.at += digits;
-        digits
-    }
-
-    fn number(&mut self) -> Result<Value, JsonError> {
-        let start = self.at;
-        self.literal("-");
-        if !self.literal("0") && self.digits() == 0 {
-            return Err(self.error("expected a digit"));
-        }
-        let mut float = false;
-        if self.peek() == Some(b'.') {
-            self.at += 1;
-            float = true;
-            if self.digits() == 0 {
-                return Err(self.error("expected a digit"));
-            }
-        }
-        if let Some(b'e' | b'E') = self.peek() {
-            self.at += 1;
-            float = true;
-            if let Some(b'+' | b'-') = self.peek() {
-                self.at += 1;
-            }
-            if self.digits() == 0 {
-                return Err(self.error("expected a digit"));
-            }
-        }
-        let text = &self.text[start..self.at];
-        if float {
-            return text.parse().map(|value: f64| value.into()).map_err(|_| self.error("invalid number"));
-        }
-        match text.parse::<i64>() {
-            Ok(value) => Ok(value.into()),
-            // `int()` of Python reads at most this many digits.
-            Err(_) if text.trim_start_matches('-').len() > 4300 => {
-                Err(self.error("integer of more than 4,300 digits"))
-            }
-            Err(_) => Ok(Kind::Big(text.into(), TEMPLATE).into()),
-        }
-    }
-
-    fn string(&mut self) -> Result<Arc<str>, JsonError> {
-        self.at += 1;
-        let mut owned: Option<String> = None;
-        loop {
-            let rest = &self.text[self.at..];
-            let Some(end) = end_of_plain(rest.as_bytes()) else {
-                self.at = self.text.len();
-                return Err(self.error("a string has no end"));
-            };
-            let plain = &rest[..end];
-            self.at += end;
-            match self.peek() {
-                Some(b'"') => {
-                    self.at += 1;
-                    return Ok(match owned {
-                        Some(mut text) => {
-                            text.push_str(plain);
-                            text.into()
-                        }
-                        None => plain.into(),
-                    });
-                }
-                Some(b'\\') => {
-                    let text = owned.get_or_insert_default();
-                    text.push_str(plain);
-                    self.at += 1;
-                    let escape = self.peek();
-                    self.at += 1;
-                    let c = match escape {
-                        Some(b'n') => '\n',
-                        Some(b't') => '\t',
-                        Some(b'r') => '\r',
-                        Some(b'b') => '\u{8}',
-                        Some(b'f') => '\u{c}',
-                        Some(byte @ (b'"' | b'\\' | b'/')) => char::from(byte),
-                        Some(b'u') => self.unicode()?,
-                        _ => {
-                            self.at = self.text.len().min(self.at - 1);
-                            return Err(self.error("invalid escape"));
-                        }
-                    };
-                    owned.get_or_insert_default().push(c);
-                }
-                _ => return Err(self.error("a control character in a string")),
-            }
-        }
-    }
-
-    fn unit(&mut self) -> Result<u32, JsonError> {
-        let digits = self
-            .text
-            .get(self.at..self.at + 4)
-            .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
-        let unit = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
-        let unit = unit.ok_or_else(|| self.error("invalid `\\u` escape"))?;
-        self.at += 4;
-        Ok(unit)
-    }
-
-    fn unicode(&mut self) -> Result<char, JsonError> {
-        let first = self.unit()?;
-        if let 0xD800..=0xDBFF = first
-            && self.literal("\\u")
-        {
-            let second = self.unit()?;
-            if let 0xDC00..=0xDFFF = second {
-                let code = 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
-                return char::from_u32(code).ok_or_else(|| self.error("invalid surrogate pair"));
-            }
-        }
-        char::from_u32(first).ok_or_else(|| self.error("half of a surrogate pair"))
     }
 }

@@ -1,0 +1,319 @@
+//! Operators and numbers.
+
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+use super::{Evaluator, Result, error, hashable, type_error, unsupported};
+use crate::ErrorKind;
+use crate::ast::{BinaryOp, CompareOp};
+use crate::value::{Kind, List, TEMPLATE, Text, TextBuilder, Value, View, compare_int_float, equal};
+
+impl Evaluator<'_> {
+    pub(crate) fn binary(&mut self, operator: BinaryOp, left: Value, right: Value) -> Result<Value> {
+        use BinaryOp::{Add, Div, FloorDiv, Mul, Pow, Rem, Sub};
+        let symbol = match operator {
+            Add => "+",
+            Sub => "-",
+            Mul => "*",
+            Div => "/",
+            FloorDiv => "//",
+            Rem => "%",
+            Pow => "**",
+        };
+        match (operator, &left.0, &right.0) {
+            (_, Kind::Undefined(missing), _) => return error(ErrorKind::Undefined, missing.to_string()),
+            (Rem, Kind::Str(format), _) => return self.percent_format(format, &right),
+            (_, _, Kind::Undefined(missing)) => return error(ErrorKind::Undefined, missing.to_string()),
+            (_, Kind::Safe(_), _) | (_, _, Kind::Safe(_)) => {
+                return unsupported(format!(
+                    "`{symbol}` with a string from `safe` or `escape` is not supported"
+                ));
+            }
+            (Add, Kind::Str(a), Kind::Str(b)) => {
+                if b.is_empty() {
+                    return Ok(left);
+                }
+                if a.is_empty() {
+                    return Ok(right);
+                }
+                self.charge_text(a.len() + b.len())?;
+                let mut out = TextBuilder::default();
+                out.text.reserve_exact(a.len() + b.len());
+                out.push_text(a);
+                out.push_text(b);
+                return Ok(out.finish().into());
+            }
+            (Add, Kind::List(a), Kind::List(b)) | (Add, Kind::Tuple(a), Kind::Tuple(b)) => {
+                let items: Vec<Value> = a.items.iter().chain(&b.items).cloned().collect();
+                return self.new_list(items, matches!(left.0, Kind::Tuple(_)));
+            }
+            (Mul, Kind::Str(text), Kind::Int(..) | Kind::Bool(..)) => return self.repeat_text(text, &right),
+            (Mul, Kind::Int(..) | Kind::Bool(..), Kind::Str(text)) => return self.repeat_text(text, &left),
+            (Mul, Kind::List(list) | Kind::Tuple(list), Kind::Int(..) | Kind::Bool(..)) => {
+                return self.repeat_list(list, &right, matches!(left.0, Kind::Tuple(_)));
+            }
+            (Mul, Kind::Int(..) | Kind::Bool(..), Kind::List(list) | Kind::Tuple(list)) => {
+                return self.repeat_list(list, &left, matches!(right.0, Kind::Tuple(_)));
+            }
+            _ => {}
+        }
+        let (Some(a), Some(b)) = (number(&left), number(&right)) else {
+            return operand_error(symbol, &left, &right);
+        };
+        let mut result = arithmetic(operator, a, b)?;
+        let source = if left.source() == TEMPLATE { right.source() } else { left.source() };
+        result.mark(source);
+        Ok(result)
+    }
+
+    fn repeat_text(&mut self, text: &Text, times: &Value) -> Result<Value> {
+        let times = repetitions(times);
+        self.charge_text(text.len().saturating_mul(times))?;
+        let mut out = TextBuilder::default();
+        for _ in 0..if text.is_empty() { 0 } else { times } {
+            out.push_text(text);
+        }
+        Ok(out.finish().into())
+    }
+
+    fn repeat_list(&mut self, list: &Rc<List>, times: &Value, tuple: bool) -> Result<Value> {
+        let times = repetitions(times);
+        self.charge(list.items.len().saturating_mul(times))?;
+        let mut items = Vec::new();
+        for _ in 0..if list.items.is_empty() { 0 } else { times } {
+            items.extend(list.items.iter().cloned());
+        }
+        self.new_list(items, tuple)
+    }
+
+    pub(crate) fn compare(&mut self, operator: CompareOp, left: &Value, right: &Value) -> Result<bool> {
+        match operator {
+            CompareOp::Eq => return Ok(equal(left, right)),
+            CompareOp::Ne => return Ok(!equal(left, right)),
+            CompareOp::In => return self.contains(right, left),
+            CompareOp::NotIn => return Ok(!self.contains(right, left)?),
+            _ => {}
+        }
+        for value in [left, right] {
+            if let Kind::Undefined(missing) = &value.0 {
+                return error(ErrorKind::Undefined, missing.to_string());
+            }
+        }
+        if let (Some(a), Some(b)) = (number(left), number(right)) {
+            let order = compare_numbers(a, b);
+            return Ok(matches!(
+                (operator, order),
+                (CompareOp::Lt | CompareOp::Le, Some(Ordering::Less))
+                    | (CompareOp::Gt | CompareOp::Ge, Some(Ordering::Greater))
+                    | (CompareOp::Le | CompareOp::Ge, Some(Ordering::Equal))
+            ));
+        }
+        let symbol = match operator {
+            CompareOp::Lt => "<",
+            CompareOp::Le => "<=",
+            CompareOp::Gt => ">",
+            _ => ">=",
+        };
+        match order(left, right) {
+            Some(order) => Ok(match operator {
+                CompareOp::Lt => order.is_lt(),
+                CompareOp::Le => order.is_le(),
+                CompareOp::Gt => order.is_gt(),
+                _ => order.is_ge(),
+            }),
+            None => operand_error(symbol, left, right),
+        }
+    }
+
+    pub(crate) fn contains(&mut self, container: &Value, item: &Value) -> Result<bool> {
+        Ok(match &container.0 {
+            Kind::Str(text) | Kind::Safe(text) => match &item.0 {
+                Kind::Str(part) | Kind::Safe(part) => {
+                    self.charge(text.len() / 16)?;
+                    text.as_str().contains(part.as_str())
+                }
+                _ => return type_error(format!("`in` a string needs a string, not {}", item.type_name())),
+            },
+            Kind::List(list) | Kind::Tuple(list) => {
+                self.charge(list.items.len())?;
+                list.items.iter().any(|other| equal(other, item))
+            }
+            Kind::Map(map) | Kind::View(View::Keys, map) => {
+                hashable(item)?;
+                map.get_value(item).is_some()
+            }
+            Kind::Undefined(_) => false,
+            _ => {
+                let items = self.iterate(container)?;
+                items.iter().any(|other| equal(other, item))
+            }
+        })
+    }
+}
+
+/// A number for arithmetic. Booleans are numbers in Python.
+#[derive(Clone, Copy)]
+pub(crate) enum Number {
+    Int(i64),
+    Float(f64),
+}
+
+pub(crate) fn number(value: &Value) -> Option<Number> {
+    match value.0 {
+        Kind::Int(value, _) => Some(Number::Int(value)),
+        Kind::Bool(value, _) => Some(Number::Int(i64::from(value))),
+        Kind::Float(value, _) => Some(Number::Float(value)),
+        _ => None,
+    }
+}
+
+pub(crate) fn as_int(value: &Value) -> Option<i64> {
+    match number(value) {
+        Some(Number::Int(value)) => Some(value),
+        _ => None,
+    }
+}
+
+fn compare_numbers(a: Number, b: Number) -> Option<Ordering> {
+    match (a, b) {
+        (Number::Int(a), Number::Int(b)) => Some(a.cmp(&b)),
+        (Number::Float(a), Number::Float(b)) => a.partial_cmp(&b),
+        (Number::Int(a), Number::Float(b)) => compare_int_float(a, b),
+        (Number::Float(a), Number::Int(b)) => compare_int_float(b, a).map(Ordering::reverse),
+    }
+}
+
+/// The order of two values in `sorted`; none if Python cannot compare them.
+pub(crate) fn order(left: &Value, right: &Value) -> Option<Ordering> {
+    if let (Some(a), Some(b)) = (number(left), number(right)) {
+        return Some(compare_numbers(a, b).unwrap_or(Ordering::Equal));
+    }
+    match (&left.0, &right.0) {
+        (Kind::Str(a) | Kind::Safe(a), Kind::Str(b) | Kind::Safe(b)) => Some(a.as_str().cmp(b.as_str())),
+        (Kind::List(a), Kind::List(b)) | (Kind::Tuple(a), Kind::Tuple(b)) => {
+            for (a, b) in a.items.iter().zip(&b.items) {
+                if !equal(a, b) {
+                    return order(a, b);
+                }
+            }
+            Some(a.items.len().cmp(&b.items.len()))
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn operand_error<T>(symbol: &str, left: &Value, right: &Value) -> Result<T> {
+    for value in [left, right] {
+        if let Kind::Undefined(missing) = &value.0 {
+            return error(ErrorKind::Undefined, missing.to_string());
+        }
+        if let Kind::Big(..) = value.0 {
+            return unsupported(format!("`{symbol}` with integers of more than 64 bits is not supported"));
+        }
+    }
+    type_error(format!("`{symbol}` is not defined for {} and {}", left.type_name(), right.type_name()))
+}
+
+fn overflow<T>() -> Result<T> {
+    unsupported("integers of more than 64 bits are not supported in arithmetic")
+}
+
+pub(super) fn negate(value: &Value) -> Result<Value> {
+    let source = value.source();
+    let mut result: Value = match number(value) {
+        Some(Number::Int(value)) => match value.checked_neg() {
+            Some(value) => value.into(),
+            None => return overflow(),
+        },
+        Some(Number::Float(value)) => (-value).into(),
+        None => return operand_error("-", value, value),
+    };
+    result.mark(source);
+    Ok(result)
+}
+
+fn arithmetic(operator: BinaryOp, a: Number, b: Number) -> Result<Value> {
+    if let (Number::Int(a), Number::Int(b)) = (a, b) {
+        let zero = b == 0;
+        let result = match operator {
+            BinaryOp::Add => a.checked_add(b),
+            BinaryOp::Sub => a.checked_sub(b),
+            BinaryOp::Mul => a.checked_mul(b),
+            BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::Rem if zero => {
+                return error(ErrorKind::Value, "division by zero");
+            }
+            BinaryOp::Div => {
+                const EXACT: i64 = 1 << 53;
+                if a.abs() > EXACT || b.abs() > EXACT {
+                    return overflow();
+                }
+                return Ok((a as f64 / b as f64).into());
+            }
+            BinaryOp::FloorDiv => {
+                a.checked_div(b).map(|quotient| quotient - i64::from(a % b != 0 && (a < 0) != (b < 0)))
+            }
+            BinaryOp::Rem => {
+                a.checked_rem(b).map(|rest| if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest })
+            }
+            BinaryOp::Pow if b < 0 => return float_arithmetic(operator, a as f64, b as f64),
+            BinaryOp::Pow => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
+        };
+        return match result {
+            Some(result) => Ok(result.into()),
+            None => overflow(),
+        };
+    }
+    let float = |number| match number {
+        Number::Int(value) => value as f64,
+        Number::Float(value) => value,
+    };
+    float_arithmetic(operator, float(a), float(b))
+}
+
+fn float_arithmetic(operator: BinaryOp, a: f64, b: f64) -> Result<Value> {
+    Ok(match operator {
+        BinaryOp::Add => a + b,
+        BinaryOp::Sub => a - b,
+        BinaryOp::Mul => a * b,
+        BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::Rem if b == 0.0 => {
+            return error(ErrorKind::Value, "division by zero");
+        }
+        BinaryOp::Div => a / b,
+        BinaryOp::FloorDiv | BinaryOp::Rem => {
+            // As `float.__divmod__`.
+            let mut rest = a % b;
+            let mut quotient = (a - rest) / b;
+            if rest != 0.0 {
+                if (b < 0.0) != (rest < 0.0) {
+                    rest += b;
+                    quotient -= 1.0;
+                }
+            } else {
+                rest = 0.0f64.copysign(b);
+            }
+            if operator == BinaryOp::Rem {
+                rest
+            } else if quotient == 0.0 {
+                0.0f64.copysign(a / b)
+            } else {
+                let floor = quotient.floor();
+                if quotient - floor > 0.5 { floor + 1.0 } else { floor }
+            }
+        }
+        BinaryOp::Pow => {
+            if a == 0.0 && b < 0.0 || a < 0.0 && b.fract() != 0.0 && a.is_finite() && b.is_finite() {
+                return error(ErrorKind::Value, "this power is not a real number");
+            }
+            let result = a.powf(b);
+            if result.is_infinite() && a.is_finite() && b.is_finite() {
+                return error(ErrorKind::Value, "the result of a power is too large");
+            }
+            result
+        }
+    }
+    .into())
+}
+
+fn repetitions(times: &Value) -> usize {
+    usize::try_from(as_int(times).unwrap_or(0)).unwrap_or(0)
+}

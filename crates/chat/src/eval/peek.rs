@@ -1,0 +1,181 @@
+//! Values of an expression that exist already, such as `message.role`: they are read where they are, and not copied.
+//!
+//! Most expressions of a chat template are of this kind. Everything here agrees with [`Evaluator::eval`], which decides
+//! all other cases.
+
+use super::{Evaluator, Result, TextBuilder};
+use crate::ast::{BinaryOp, CompareOp, Const, Expr, ExprKind};
+use crate::filters::is_of_type;
+use crate::methods::{Attribute, map_attribute};
+use crate::value::{Kind, Mark, Value, equal};
+
+/// Longest path that is read, so that a long one is not read again for each of its parts.
+const MAX_PATH: u32 = 8;
+
+/// A value that is not copied.
+#[derive(Clone, Copy)]
+pub(super) enum Peeked<'a> {
+    Value(&'a Value),
+    /// A string of the template.
+    Literal(&'a str),
+    /// A member that a mapping does not have.
+    Missing,
+}
+
+impl<'a> Peeked<'a> {
+    fn as_str(self) -> Option<&'a str> {
+        match self {
+            Peeked::Value(value) => value.as_str(),
+            Peeked::Literal(text) => Some(text),
+            Peeked::Missing => None,
+        }
+    }
+
+    /// Appends a string. Returns false if this is none.
+    pub(super) fn push_to(self, out: &mut TextBuilder) -> bool {
+        match self {
+            Peeked::Literal(text) => out.push(text, Mark::TEMPLATE),
+            Peeked::Value(Value(Kind::Str(text))) => out.push_text(text),
+            Peeked::Value(_) | Peeked::Missing => return false,
+        }
+        true
+    }
+}
+
+impl<'t> Evaluator<'t> {
+    /// Returns the value of an expression if it exists already, and reading it has no effect.
+    pub(super) fn peek(&self, expr: &'t Expr) -> Option<Peeked<'_>> {
+        self.peek_path(expr, MAX_PATH)
+    }
+
+    fn peek_path(&self, expr: &'t Expr, most: u32) -> Option<Peeked<'_>> {
+        let object = |object: &'t Expr| match self.peek_path(object, most.checked_sub(1)?)? {
+            Peeked::Value(object) => Some(object),
+            Peeked::Literal(_) | Peeked::Missing => None,
+        };
+        match &expr.kind {
+            ExprKind::Const(Const::Str(text)) => Some(Peeked::Literal(text)),
+            ExprKind::Name(name) => self.var(name.var).as_ref().map(Peeked::Value),
+            ExprKind::Attribute(value, name) => match &object(value)?.0 {
+                Kind::Map(map) if matches!(map_attribute(name), Attribute::None) => {
+                    Some(map.get(name).map_or(Peeked::Missing, Peeked::Value))
+                }
+                Kind::Namespace(at) => {
+                    let entries = self.namespaces.get(*at)?;
+                    let found = entries.iter().find(|(known, _)| known == name);
+                    found.map(|(_, value)| Peeked::Value(value))
+                }
+                _ => None,
+            },
+            ExprKind::Item(value, index) => match (&object(value)?.0, &index.kind) {
+                (Kind::Map(map), ExprKind::Const(Const::Str(name))) => match map.get(name) {
+                    Some(value) => Some(Peeked::Value(value)),
+                    None if matches!(map_attribute(name), Attribute::None) => Some(Peeked::Missing),
+                    None => None,
+                },
+                (Kind::List(list) | Kind::Tuple(list), ExprKind::Const(Const::Int(at))) => {
+                    list.items.get(usize::try_from(*at).ok()?).map(Peeked::Value)
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The truth of an expression.
+    pub(super) fn test_expr(&mut self, expr: &'t Expr) -> Result<bool> {
+        let known = match &expr.kind {
+            ExprKind::Not(_) | ExprKind::And(_) | ExprKind::Or(_) => {
+                self.deeper()?;
+                let result = self.logic(expr).map_err(|error| error.or_line(expr.line));
+                self.depth -= 1;
+                return result;
+            }
+            ExprKind::Compare(first, rest) => match &rest[..] {
+                [(operator, second)] => self.peek_compare(first, *operator, second),
+                _ => None,
+            },
+            ExprKind::Test(call) if call.args.exprs().next().is_none() => {
+                call.test.zip(self.peek(&call.value)).and_then(|(test, value)| match value {
+                    Peeked::Value(value) => is_of_type(test, value),
+                    Peeked::Missing => is_of_type(test, &super::undefined("")),
+                    Peeked::Literal(_) => None,
+                })
+            }
+            _ => match self.peek(expr) {
+                Some(Peeked::Value(value)) => Some(self.truth(value)?),
+                Some(Peeked::Missing) => Some(false),
+                Some(Peeked::Literal(text)) => Some(!text.is_empty()),
+                None => None,
+            },
+        };
+        match known {
+            Some(known) => {
+                self.charge(1)?;
+                Ok(known)
+            }
+            None => {
+                let value = self.eval(expr)?;
+                self.truth(&value)
+            }
+        }
+    }
+
+    fn logic(&mut self, expr: &'t Expr) -> Result<bool> {
+        let (items, stop) = match &expr.kind {
+            ExprKind::Not(value) => return Ok(!self.test_expr(value)?),
+            ExprKind::And(items) => (items, false),
+            ExprKind::Or(items) => (items, true),
+            _ => return self.test_expr(expr),
+        };
+        for item in items {
+            if self.test_expr(item)? == stop {
+                return Ok(stop);
+            }
+        }
+        Ok(!stop)
+    }
+
+    /// Compares values of constant size, and short strings.
+    fn peek_compare(&self, first: &'t Expr, operator: CompareOp, second: &'t Expr) -> Option<bool> {
+        let is_equal = match operator {
+            CompareOp::Eq => true,
+            CompareOp::Ne => false,
+            _ => return None,
+        };
+        let (left, right) = (self.peek(first)?, self.peek(second)?);
+        let found = match (left, right) {
+            (Peeked::Value(left), Peeked::Value(right)) => equal(left, right),
+            (Peeked::Missing, _) | (_, Peeked::Missing) => return None,
+            _ => match (left.as_str(), right.as_str()) {
+                (Some(left), Some(right)) => left == right,
+                _ => return None,
+            },
+        };
+        Some(found == is_equal)
+    }
+
+    /// Joins strings that are added one after the other. Returns them, and the number of the operands that were joined:
+    /// the next one is no string, or not added.
+    pub(super) fn join(
+        &mut self,
+        first: &'t Expr,
+        rest: &'t [(BinaryOp, Expr)],
+    ) -> Result<(TextBuilder, usize, Option<Value>)> {
+        let mut out = self.buffer();
+        let operands = std::iter::once((BinaryOp::Add, first));
+        let operands = operands.chain(rest.iter().map(|(operator, operand)| (*operator, operand)));
+        for (at, (operator, operand)) in operands.enumerate() {
+            if operator != BinaryOp::Add {
+                return Ok((out, at, None));
+            }
+            if !self.peek(operand).is_some_and(|peeked| peeked.push_to(&mut out)) {
+                let value = self.eval(operand)?;
+                let Kind::Str(text) = &value.0 else { return Ok((out, at, Some(value))) };
+                out.push_text(text);
+            }
+            self.charge_text(out.len())?;
+        }
+        Ok((out, 1 + rest.len(), None))
+    }
+}

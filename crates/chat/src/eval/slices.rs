@@ -1,0 +1,140 @@
+//! Elements and slices of sequences.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::{Evaluator, Result, as_int, error, type_error};
+use crate::ErrorKind;
+use crate::value::{Kind, List, Text, TextBuilder, Value, range_len};
+
+impl Evaluator<'_> {
+    pub(super) fn slice(&mut self, object: &Value, [start, stop, step]: [Option<i64>; 3]) -> Result<Value> {
+        let step = step.unwrap_or(1);
+        if step == 0 {
+            return error(ErrorKind::Value, "the step of a slice is zero");
+        }
+        match &object.0 {
+            Kind::Undefined(missing) => error(ErrorKind::Undefined, missing.to_string()),
+            Kind::List(list) | Kind::Tuple(list) => {
+                let bounds = slice_bounds(list.items.len(), start, stop, step);
+                self.charge(list.items.len())?;
+                let items: Vec<Value> = match bounds {
+                    Bounds::Forward(range) if step == 1 => list.items[range].to_vec(),
+                    Bounds::Forward(range) => {
+                        list.items[range].iter().step_by(step_size(step)).cloned().collect()
+                    }
+                    Bounds::Backward(range) => {
+                        list.items[range].iter().rev().step_by(step_size(step)).cloned().collect()
+                    }
+                };
+                let list = Rc::new(List::new(items, list.source));
+                Ok(if matches!(object.0, Kind::Tuple(_)) { Kind::Tuple(list) } else { Kind::List(list) }
+                    .into())
+            }
+            Kind::Str(text) => {
+                self.charge(1)?;
+                if step == 1 {
+                    return Ok(slice_text(text, start, stop).into());
+                }
+                self.charge(text.len() * 2)?;
+                let chars: Vec<(usize, char)> = text.as_str().char_indices().collect();
+                let mut out = TextBuilder::default();
+                let mut push = |(at, c): &(usize, char)| out.push_text(&text.slice(*at..*at + c.len_utf8()));
+                match slice_bounds(chars.len(), start, stop, step) {
+                    Bounds::Forward(range) => {
+                        chars[range].iter().step_by(step_size(step)).for_each(&mut push)
+                    }
+                    Bounds::Backward(range) => {
+                        chars[range].iter().rev().step_by(step_size(step)).for_each(&mut push)
+                    }
+                }
+                Ok(out.finish().into())
+            }
+            Kind::Range(first, last, width) => {
+                let length = range_len(*first, *last, *width);
+                let (from, to) = slice_indices(length, start, stop, step);
+                let at = |index: i64| first.saturating_add(index.saturating_mul(*width));
+                Ok(Kind::Range(at(from), at(to), width.saturating_mul(step)).into())
+            }
+            _ => type_error(format!("a value of type {} has no slices", object.type_name())),
+        }
+    }
+}
+
+/// The position that a Python index stands for.
+pub(super) fn position(index: &Value, length: usize) -> Option<usize> {
+    let index = as_int(index)?;
+    let length = i64::try_from(length).ok()?;
+    let at = if index < 0 { index.checked_add(length)? } else { index };
+    (0..length).contains(&at).then(|| usize::try_from(at).ok()).flatten()
+}
+
+pub(super) fn char_at(text: &Text, index: &Value) -> Option<Text> {
+    let index = as_int(index)?;
+    let chars = text.as_str().char_indices();
+    let found = if index < 0 {
+        let back = usize::try_from(index.checked_neg()? - 1).ok()?;
+        chars.rev().nth(back)
+    } else {
+        let mut chars = chars;
+        chars.nth(usize::try_from(index).ok()?)
+    };
+    found.map(|(at, c)| text.slice(at..at + c.len_utf8()))
+}
+
+pub(super) fn slice_bound(value: &Value) -> Result<Option<i64>> {
+    match as_int(value) {
+        Some(bound) => Ok(Some(bound)),
+        None if value.is_none() => Ok(None),
+        None => type_error(format!("a slice needs integers, not {}", value.type_name())),
+    }
+}
+
+enum Bounds {
+    Forward(Range<usize>),
+    /// To be read from the end to the start.
+    Backward(Range<usize>),
+}
+
+fn step_size(step: i64) -> usize {
+    usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX)
+}
+
+/// The first index of a slice, and the one after its last in the direction of the step.
+fn slice_indices(length: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> (i64, i64) {
+    let length = i64::try_from(length).unwrap_or(i64::MAX);
+    let (low, high) = if step > 0 { (0, length) } else { (-1, length - 1) };
+    let (first, last) = if step > 0 { (low, high) } else { (high, low) };
+    let clamp = |bound: i64| {
+        let bound = if bound < 0 { bound.saturating_add(length) } else { bound };
+        bound.clamp(low, high)
+    };
+    (start.map_or(first, clamp), stop.map_or(last, clamp))
+}
+
+fn slice_bounds(length: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> Bounds {
+    let (start, stop) = slice_indices(length, start, stop, step);
+    let index = |bound: i64| usize::try_from(bound).unwrap_or(0);
+    if step > 0 {
+        Bounds::Forward(index(start)..index(stop.max(start)))
+    } else {
+        Bounds::Backward(index(stop.min(start) + 1)..index(start + 1))
+    }
+}
+
+/// `text[start:stop]` without reading more characters than needed.
+fn slice_text(text: &Text, start: Option<i64>, stop: Option<i64>) -> Text {
+    let string = text.as_str();
+    let offset = |bound: i64| -> usize {
+        if bound >= 0 {
+            let count = usize::try_from(bound).unwrap_or(usize::MAX);
+            string.char_indices().nth(count).map_or(string.len(), |(at, _)| at)
+        } else {
+            let back = usize::try_from(bound.unsigned_abs()).unwrap_or(usize::MAX);
+            string.char_indices().rev().nth(back - 1).map_or(0, |(at, _)| at)
+        }
+    };
+    let start = start.map_or(0, offset);
+    let stop = stop.map_or(string.len(), offset);
+    text.slice(start..stop.max(start))
+}
