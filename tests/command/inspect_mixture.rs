@@ -83,11 +83,15 @@ fn mixtures_that_cannot_be_predicted_are_refused() {
         (
             &[&a, &b],
             "--mixture 1,1 --max-tokens 2",
-            &["the dataset", "are longer than the 2 that max_tokens allows"],
+            &["the dataset", "are longer than the 2 that --max-tokens allows", "--oversize"],
         ),
         (&[&a, &b], "--mixture 1,1 --max-tokens 90 --batch-size 2", &["cannot be used with"]),
-        (&[&a, &b], "--mixture 1,1 --mix record --max-tokens 4096", &["mix \"record\" does not apply"]),
-        (&[&a, &b], "--mixture 1,1 --seq-len 0", &["seq_len is 0"]),
+        (
+            &[&a, &b],
+            "--mixture 1,1 --mix record --max-tokens 4096",
+            &["--mix \"record\" does not apply", "set --bucket to"],
+        ),
+        (&[&a, &b], "--mixture 1,1 --seq-len 0", &["--seq-len is 0, not between 1 and"]),
         (&[&a], "--unit records", &["--mixture"]),
         (&[&a], "--max-tokens 9", &["--mixture"]),
         (&[&a, &b], "--mixture 1,1 --head 3", &["--mixture does not apply with --head"]),

@@ -72,7 +72,7 @@ def test_a_budget_below_the_shortest_record_of_a_dataset(pool, oversize, budget)
     options = {**budget, "oversize": oversize, "rank": 0, "world_size": 1}
     refusals = {"error": 'the dataset "books": ', "drop": 'the dataset "books" fills no micro-batch'}
     if "bucket" in budget:
-        refusals["alone"] = 'oversize "alone" needs buckets by length'
+        refusals["alone"] = '`oversize "alone"` needs buckets by length'
     if oversize in refusals:
         message = refusals[oversize]
         with pytest.raises(dsconvert.UsageError) as caught:

@@ -196,7 +196,7 @@ def test_the_example_of_the_readme_runs_on_documents_of_any_length(long_document
     (example,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     path = long_documents
     assert dsconvert.open(path, "train").lengths().max() > 16_384, "some documents are longer than the budget"
-    with pytest.raises(dsconvert.UsageError, match="1 of 201 records are longer than the 16384 that max_tokens allows"):
+    with pytest.raises(dsconvert.UsageError, match="1 of 201 records are longer than the 16384 that `max_tokens` allows"):
         dsconvert.Loader(path, max_tokens=16_384)
     (tmp_path / "tokens").symlink_to(path)
     monkeypatch.chdir(tmp_path)

@@ -168,7 +168,7 @@ def test_packed_rows_of_a_dataset_keep_their_documents_in_other_layouts(packed_p
 
 
 def test_packed_rows_of_a_dataset_are_repacked_only_on_request(packed_path):
-    with pytest.raises(dsconvert.UsageError, match="seq_len does not apply.*packed already") as caught:
+    with pytest.raises(dsconvert.UsageError, match="`seq_len` does not apply.*packed already") as caught:
         dsconvert.Loader(packed_path, seq_len=ROW, batch_size=4)
     assert "stored_packing" in caught.value.remedy
     with pytest.raises(dsconvert.UsageError, match="pad_side"):

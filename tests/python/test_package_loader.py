@@ -169,11 +169,11 @@ def test_options_of_text_are_refused_for_images(pictures, name):
 
 
 def test_images_over_the_budget_are_not_cut(pictures):
-    with pytest.raises(dsconvert.UsageError, match='^oversize "truncate" does not apply: images cannot be cut'):
+    with pytest.raises(dsconvert.UsageError, match='^`oversize "truncate"` does not apply: images cannot be cut'):
         dsconvert.Loader(pictures, max_tokens=10_000, oversize="truncate")
     with pytest.raises(dsconvert.UsageError, match="longer than the 100") as caught:
         dsconvert.Loader(pictures, max_tokens=100)
-    assert caught.value.remedy.startswith('set oversize to "alone" or "drop", or raise max_tokens to')
+    assert caught.value.remedy.startswith('set `oversize` to "alone" or "drop", or raise `max_tokens` to')
 
 
 @pytest.mark.parametrize(("fields", "options", "reason"), [
@@ -262,9 +262,9 @@ def test_the_error_about_a_record_over_the_budget_has_length_key_and_remedy(arro
     with pytest.raises(dsconvert.UsageError) as caught:
         dsconvert.Loader(arrow_text, **{name: 512})
     message = str(caught.value)
-    assert f"{(lengths > 512).sum()} of {len(lengths)} records are longer than the 512 that {name} allows" in message
+    assert f"{(lengths > 512).sum()} of {len(lengths)} records are longer than the 512 that `{name}` allows" in message
     assert str(lengths.max()) in message and arrow_text[longest]["key"] in message and caught.value.place.row == longest
-    for part in ("oversize", "truncate", "alone", "drop", f"{name} to {lengths.max()}", "seq_len"):
+    for part in ("oversize", "truncate", "alone", "drop", f"`{name}` to {lengths.max()}", "seq_len"):
         assert part in caught.value.remedy
 
 

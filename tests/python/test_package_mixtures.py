@@ -427,7 +427,7 @@ def test_states_of_other_mixtures_are_refused(pool, two):
     ({"mix": "rows"}, "mix cannot be \"rows\""),
     ({"exhausted": "sometimes"}, "exhausted cannot be \"sometimes\""),
     ({"epoch_steps": None}, "the length of an epoch is not set"),
-    ({"epoch_steps": 0}, "epoch_steps is 0, not between 1 and"),
+    ({"epoch_steps": 0}, "`epoch_steps` is 0, not between 1 and"),
     ({"epoch_steps": -1}, "epoch_steps cannot be -1"),
     ({"epoch_tokens": 5}, "give epoch_tokens or epoch_steps, not both"),
     ({"exhausted": "all_exhausted"}, "`epoch_steps` does not apply"),

@@ -298,7 +298,7 @@ def test_states_of_other_sources_are_refused(make, corpus_in):
     [
         ({"max_tokens": None}, "one of batch_size"),
         ({"batch_size": 3}, "one of batch_size"),
-        ({"max_tokens": 0}, "max_tokens is 0"),
+        ({"max_tokens": 0}, "`max_tokens` is 0"),
         ({"max_tokens": -1}, "max_tokens cannot be -1"),
         ({"max_tokens": "many"}, "max_tokens cannot be"),
         ({"bucket": "size"}, 'bucket cannot be "size": expected "none", "length"'),

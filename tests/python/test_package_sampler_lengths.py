@@ -32,9 +32,9 @@ def test_a_state_is_refused_for_lengths_in_another_order():
 
 
 @pytest.mark.parametrize(("options", "remedy"), [
-    ({}, 'set oversize to "alone" or "drop", or raise max_tokens to 9 or more'),
-    ({"bucket": "none"}, 'set oversize to "drop", or raise max_tokens to 9 or more'),
-    ({"bucket": "none", "shuffle": False}, "raise max_tokens to 9 or more"),
+    ({}, 'set `oversize` to "alone" or "drop", or raise `max_tokens` to 9 or more'),
+    ({"bucket": "none"}, 'set `oversize` to "drop", or raise `max_tokens` to 9 or more'),
+    ({"bucket": "none", "shuffle": False}, "raise `max_tokens` to 9 or more"),
 ])
 def test_remedies_for_long_records_apply(options, remedy):
     with pytest.raises(dsconvert.UsageError, match="longer than the 4") as caught:

@@ -479,7 +479,7 @@ fn check_compatible(
         };
         let (own, others) = (rows(source.packed_length()), rows(other.packed_length()));
         let what = format!("{name} holds {own}, but {other_name} holds {others}");
-        return Err(Error::usage(what).help("convert all without pack, and pack them with seq_len"));
+        return Err(Error::usage(what).help("convert all without `pack`, and pack them with `seq_len`"));
     }
     if source.raw_channels() != other.raw_channels() {
         let stored = |channels: Option<usize>| {
@@ -571,7 +571,7 @@ fn merged_classes(sources: &[(String, Arc<dyn RecordSource>)], classes: ClassNam
                 shown(own, at)
             );
             return Err(Error::usage(what)
-                .help("merge the classes by their names (merge_classes=True; in Rust, ClassNames::Merged)"));
+                .help("merge the classes by their names (`merge_classes`; in Rust, ClassNames::Merged)"));
         }
         for class in own {
             if !names.contains(class) {

@@ -113,21 +113,21 @@ pub(super) fn too_long<L: Lengths>(lengths: &L, options: &BatchOptions, first: L
     let longest = lengths.record_at(all.saturating_sub(1)).and_then(|at| Ok((at, lengths.length_of(at)?)));
     let Ok((record, length)) = longest else {
         return Error::usage(format!(
-            "{longer} of {all} records are longer than the {cap} that {name} allows"
+            "{longer} of {all} records are longer than the {cap} that `{name}` allows"
         ));
     };
     let key = lengths.key_of(record).map(|key| format!(" with the key {key:?}")).unwrap_or_default();
     let what = format!(
-        "{longer} of {all} records are longer than the {cap} that {name} allows; the longest{key} has {length}"
+        "{longer} of {all} records are longer than the {cap} that `{name}` allows; the longest{key} has {length}"
     );
     let mut remedies = Vec::new();
     let policies = options.applicable_policies(lengths.can_be_cut());
     if !policies.is_empty() {
-        remedies.push(format!("set oversize to {}", policies.join(" or ")));
+        remedies.push(format!("set `oversize` to {}", policies.join(" or ")));
     }
-    remedies.push(format!("raise {name} to {} or more", options.width(length)));
+    remedies.push(format!("raise `{name}` to {} or more", options.width(length)));
     if lengths.can_be_cut() {
-        remedies.push("pack documents with seq_len".to_owned());
+        remedies.push("pack documents with `seq_len`".to_owned());
     }
     Error::usage(what).at_row(record).help(remedies.join(", or "))
 }

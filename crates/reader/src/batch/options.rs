@@ -225,7 +225,7 @@ impl BatchOptions {
         check_in_range("pad_to_multiple_of", self.pad_to_multiple_of, 1..=MAX_BATCH_TOKENS)?;
         if self.cap() == Some(0) {
             let what = format!(
-                "max_tokens {size} is less than pad_to_multiple_of {}, so no record fits",
+                "`max_tokens {size}` is less than `pad_to_multiple_of {}`, so no record fits",
                 self.pad_to_multiple_of
             );
             return Err(Error::usage(what));
@@ -278,12 +278,12 @@ impl BatchOptions {
         }
         match self.oversize {
             Oversize::Alone if !self.has_sorted_buckets() => Err(Error::usage(
-                "oversize \"alone\" needs buckets by length: otherwise one record over the budget reduces every batch \
+                "`oversize \"alone\"` needs buckets by length: otherwise one record over the budget reduces every batch \
                  to one record",
             )
             .help("use buckets by length or another oversize policy")),
             Oversize::Drop if !self.can_drop() => {
-                Err(Error::usage("oversize \"drop\" cannot leave records out of the stored order")
+                Err(Error::usage("`oversize \"drop\"` cannot leave records out of the stored order")
                     .help("use a full shuffle, buckets by length or another oversize policy"))
             }
             _ => Ok(()),

@@ -94,7 +94,7 @@ impl LoaderOptions {
             && batches.oversize == Oversize::Truncate
             && !source.can_be_cut()
         {
-            return Err(Error::usage("oversize \"truncate\" does not apply: images cannot be cut")
+            return Err(Error::usage("`oversize \"truncate\"` does not apply: images cannot be cut")
                 .help("use another oversize policy"));
         }
         let (Some(length), StoredPacking::Keep) = (source.packed_length(), self.text.stored_packing) else {
@@ -104,10 +104,10 @@ impl LoaderOptions {
             Batching::Records(batches) => Batching::Records(batches.for_records_of(&**source)),
             Batching::Packed(_) => {
                 let what = format!(
-                    "seq_len does not apply: the records are packed already, in rows of up to {length} tokens"
+                    "`seq_len` does not apply: the records are packed already, in rows of up to {length} tokens"
                 );
                 return Err(Error::usage(what).help(
-                    "leave out seq_len to load the rows as they are stored, with position_ids and cu_seqlens; or set \
+                    "leave out `seq_len` to load the rows as they are stored, with position_ids and cu_seqlens; or set \
                      stored_packing to \"ignore\" to pack each row as if it were one document",
                 ));
             }

@@ -666,11 +666,11 @@ impl Units {
     fn new(source: &Arc<dyn RecordSource>, batching: &Batching, mix: Option<Mix>, seed: u64) -> Result<Self> {
         let (dataset, records) = (source.fingerprint(), Arc::clone(source));
         let refused = |mix: &str, why: &str, help: &str| {
-            Err(Error::usage(format!("mix {mix:?} does not apply: {why}")).help(help.to_owned()))
+            Err(Error::usage(format!("`mix {mix:?}` does not apply: {why}")).help(help.to_owned()))
         };
         match batching {
             Batching::Packed(_) if mix == Some(Mix::Batch) => {
-                refused("batch", "packed rows are mixed one by one", "leave it out, or leave out seq_len")
+                refused("batch", "packed rows are mixed one by one", "leave it out, or leave out `seq_len`")
             }
             Batching::Packed(packed) => {
                 let one = PackOptions { batch_size: 1, ..packed.clone() };
@@ -682,7 +682,7 @@ impl Units {
                     (Some(Mix::Record), false) => refused(
                         "record",
                         "records that are drawn one by one have no buckets",
-                        "set bucket to \"none\", pack documents with seq_len, or set mix to \"batch\"",
+                        "set `bucket` to \"none\", pack documents with `seq_len`, or set `mix` to \"batch\"",
                     ),
                     (Some(Mix::Record) | None, true) => Ok(Units::Records(plan)),
                     (Some(Mix::Batch), _) | (None, false) => Ok(Units::Batches(plan)),

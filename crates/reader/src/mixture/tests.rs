@@ -314,7 +314,7 @@ fn bad_input_is_refused_by_name() {
         ),
         (
             of(MixtureOptions { epoch: Some(MixtureEpoch::Tokens(0)), ..weights_of(&all) }),
-            "epoch_tokens is 0, not between 1 and",
+            "`epoch_tokens` is 0, not between 1 and",
         ),
         (scheduled(&[5, 5]), "not strictly ascending"),
         (scheduled(&[0, 4, 3]), "not strictly ascending"),
@@ -347,8 +347,8 @@ fn options_that_no_source_can_follow_are_refused() {
     let of = |mix, batching: Batching| plan(MixtureOptions { mix, ..weights() }, batching, 2).map(drop);
     for (result, message) in [
         (of(None, budget(Oversize::Error, 18).into()), "the dataset \"a\": "),
-        (of(Some(Mix::Record), budget(Oversize::Drop, 30).into()), "mix \"record\" does not apply"),
-        (of(Some(Mix::Batch), PackOptions::new(8, 2).into()), "mix \"batch\" does not apply"),
+        (of(Some(Mix::Record), budget(Oversize::Drop, 30).into()), "`mix \"record\"` does not apply"),
+        (of(Some(Mix::Batch), PackOptions::new(8, 2).into()), "`mix \"batch\"` does not apply"),
     ] {
         let error = result.unwrap_err();
         assert!(error.to_string().contains(message) && error.remedy().is_some(), "{error}");

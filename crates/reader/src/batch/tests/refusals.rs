@@ -98,10 +98,10 @@ fn a_record_over_the_budget_is_named() {
     let error = plan(&[5, 2000, 700, 7], &BatchOptions::new(BatchSize::MaxTokens(100)), 1).unwrap_err();
     assert_eq!((error.kind(), error.place().row), (ErrorKind::Usage, Some(1)));
     let said = error.to_string();
-    assert!(said.contains("2 of 4 records are longer than the 100 that max_tokens allows"), "{said}");
+    assert!(said.contains("2 of 4 records are longer than the 100 that `max_tokens` allows"), "{said}");
     assert!(said.contains("the longest has 2000"), "{said}");
     let help = error.remedy().unwrap();
-    assert!(help.contains("oversize") && help.contains("max_tokens to 2000 or more"), "{help}");
+    assert!(help.contains("oversize") && help.contains("`max_tokens` to 2000 or more"), "{help}");
 }
 
 #[test]

@@ -188,7 +188,7 @@ fn images_over_the_budget_follow_the_policy() {
     };
     let refused = with(Oversize::Error).unwrap_err();
     assert!(
-        refused.to_string().contains("3 of 8 records are longer than the 200 that max_pixels allows"),
+        refused.to_string().contains("3 of 8 records are longer than the 200 that `max_pixels` allows"),
         "{refused}"
     );
     let dropped = with(Oversize::Drop).unwrap();

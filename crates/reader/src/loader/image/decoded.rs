@@ -208,8 +208,8 @@ impl ImageRows<'_> {
                 _ => "",
             };
             let help = format!(
-                "set center_crop or random_resized_crop, use batches of 1, or convert to one size with resize and \
-                 crop{leave_out}"
+                "set center_crop or random_resized_crop, batch images of one size with bucket=\"shape\", use batches of \
+                 1, or convert to one size with resize and crop{leave_out}"
             );
             return Err(Error::usage(what).at_row(record.ordinal()).help(help));
         }
