@@ -362,7 +362,8 @@ impl Marking<'_, '_> {
         Ok(found.flatten().is_none_or(|found| !found.is_empty()))
     }
 
-    /// Like [`piece`](Self::piece), by the reference. A long piece is encoded in windows, where `engine` can divide it. As the start of a window may look like the start of a text, the reference also encodes what precedes it: the
+    /// Like [`piece`](Self::piece), by the reference. A long piece is encoded in windows, where `engine` can divide it.
+    /// As the start of a window may look like the start of a text, the reference also encodes what precedes it: the
     /// added token, or a few words.
     fn by_reference(
         &mut self,
