@@ -46,10 +46,10 @@ pub(crate) struct QuantTable(pub(crate) DctBlock);
 
 impl QuantTable {
     /// Creates a table from values in zigzag order. Values that do not fit in 15 bits wrap, as in libjpeg-turbo.
-    pub(crate) fn new<V: Copy + Into<u16>>(stored: &[V; 64]) -> Self {
+    pub(crate) fn new(stored: &[u16; 64]) -> Self {
         let mut table = [0; 64];
         for (&index, &stored) in ZIGZAG_INDEX.iter().zip(stored) {
-            table[usize::from(index)] = stored.into().cast_signed();
+            table[usize::from(index)] = stored.cast_signed();
         }
         Self(table)
     }

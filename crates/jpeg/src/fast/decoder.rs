@@ -12,7 +12,7 @@ use super::step_table::StepTables;
 use super::upsample::{PixelSink, WritePixels};
 use crate::idct::{Backend, Portable};
 use crate::options::PixelFormat;
-use crate::structure::JpegLayout;
+use crate::structure::{JpegLayout, Process};
 
 /// The fast decoder of common JPEGs. It keeps buffers and tables from one image to the next.
 ///
@@ -94,11 +94,8 @@ impl FastDecoder {
     /// Returns the width and height of the image and whether it is grayscale, if its headers are of a kind that this
     /// decoder supports.
     pub(crate) fn size(&mut self, bytes: &[u8]) -> Result<(usize, usize, bool), Declined> {
-        let read = |frame: Frame<'_>| (frame.width, frame.height, frame.sampling.is_gray);
-        match Frame::read(bytes, &mut self.tables) {
-            Ok(frame) => Ok(read(frame)),
-            Err(Declined) => Frame::of_progressive(&layout_of(bytes)?).map(read),
-        }
+        let frame = Frame::of(&headers(bytes)?, &mut self.tables)?;
+        Ok((frame.width, frame.height, frame.sampling.is_gray))
     }
 
     /// Implements [`Self::decode_into`] with the code for one kind of processor.
@@ -145,15 +142,21 @@ impl FastDecoder {
         needs: Needs,
         reads_to_end: bool,
     ) -> Result<bool, Declined> {
-        let Self { tables, steps, scan, planes, .. } = self;
-        let Ok(frame) = Frame::read(bytes, tables) else {
-            let decoded = self.decode_progressive(backend, bytes, size, needs);
-            self.progressive.trim();
-            return decoded;
-        };
+        let layout = headers(bytes)?;
+        let Self { tables, steps, scan, planes, progressive } = self;
+        let frame = Frame::of(&layout, tables)?;
         check_size(&frame, size, needs)?;
-        scan.read(frame.scan)?;
         let plan = McuPlan::new(&frame, needs)?;
+        if layout.process == Process::Progressive {
+            layout.check_file_size(bytes).map_err(|_| Declined)?;
+            let decoded = progressive.read(backend, &layout, scan).and_then(|()| {
+                let mut source = progressive.blocks(frame.mcus().0, plan.parts());
+                plan.run(backend, &mut source, planes)
+            });
+            progressive.trim();
+            return decoded.map(|()| frame.sampling.is_gray);
+        }
+        scan.read(frame.scan)?;
         let mut reader = McuReader::new(&frame, plan.parts(), tables, steps, scan)?;
         reader.reads_all = reads_to_end;
         let mut source = McuStream::new(reader);
@@ -162,30 +165,11 @@ impl FastDecoder {
         source.finish(backend, columns * rows, reads_to_end)?;
         Ok(frame.sampling.is_gray)
     }
-
-    /// Decodes a progressive file like [`Self::decode_samples`]. Always reads the whole file.
-    fn decode_progressive(
-        &mut self,
-        backend: impl Backend,
-        bytes: &[u8],
-        size: (usize, usize),
-        needs: Needs,
-    ) -> Result<bool, Declined> {
-        let layout = layout_of(bytes)?;
-        let frame = Frame::of_progressive(&layout)?;
-        check_size(&frame, size, needs)?;
-        layout.check_file_size(bytes).map_err(|_| Declined)?;
-        self.progressive.read(backend, &layout, &mut self.scan)?;
-        let plan = McuPlan::new(&frame, needs)?;
-        let mut source = self.progressive.blocks(frame.mcus().0, plan.parts());
-        plan.run(backend, &mut source, &mut self.planes)?;
-        Ok(frame.sampling.is_gray)
-    }
 }
 
-/// Reads the structure of a file that may be progressive.
-fn layout_of(bytes: &[u8]) -> Result<JpegLayout<'_>, Declined> {
-    JpegLayout::read_strict(bytes).map_err(|_| Declined)
+/// Reads the headers of a file; of a progressive file, its whole structure.
+pub(super) fn headers(bytes: &[u8]) -> Result<JpegLayout<'_>, Declined> {
+    JpegLayout::read_headers(bytes).map_err(|_| Declined)
 }
 
 /// Checks that the image has the requested size and contains the requested region.

@@ -1,6 +1,7 @@
 //! Huffman tables whose lookup returns a symbol together with its run length and value size.
 
 use super::request::Declined;
+use crate::structure::HuffmanSpec;
 
 /// Bits of a table lookup. Nearly all codes in photographs are shorter.
 pub(super) const LOOKUP_BITS: u32 = 11;
@@ -76,8 +77,6 @@ pub(super) struct LookupTable {
     /// For each length: the offset from a code to the index of its symbol.
     offsets: [i32; 17],
     symbols: [u8; 256],
-    /// Whether the current image has defined the table.
-    current: bool,
 }
 
 impl LookupTable {
@@ -89,7 +88,6 @@ impl LookupTable {
             ends: [0; 17],
             offsets: [0; 17],
             symbols: [0; 256],
-            current: true,
         };
         table.symbols.get_mut(..listed.len()).ok_or(Declined)?.copy_from_slice(listed);
         let (mut code, mut index) = (0u32, 0usize);
@@ -172,31 +170,20 @@ pub(super) struct TableCache {
 }
 
 impl TableCache {
-    /// Starts a new image, in which no table is defined.
-    pub(super) fn forget(&mut self) {
-        for table in self.dc.iter_mut().chain(&mut self.ac).flatten() {
-            table.current = false;
-        }
-    }
-
-    /// Reads a DHT segment.
-    pub(super) fn read(&mut self, mut payload: &[u8]) -> Result<(), Declined> {
-        while let [class, rest @ ..] = payload {
-            let symbols: usize =
-                rest.get(..16).ok_or(Declined)?.iter().map(|&count| usize::from(count)).sum();
-            let (source, rest) = rest.split_at_checked(16 + symbols).ok_or(Declined)?;
-            let is_ac = match class >> 4 {
-                0 => false,
-                1 => true,
-                _ => return Err(Declined),
-            };
-            let kind = if is_ac { &mut self.ac } else { &mut self.dc };
-            let slot = kind.get_mut(usize::from(class & 15)).ok_or(Declined)?;
-            match slot {
-                Some(table) if table.source == source => table.current = true,
-                _ => *slot = Some(Box::new(LookupTable::new(source, is_ac)?)),
-            }
-            payload = rest;
+    /// Defines the table in a slot as `spec`.
+    pub(super) fn define(
+        &mut self,
+        slot: usize,
+        is_ac: bool,
+        spec: Option<HuffmanSpec<'_>>,
+    ) -> Result<(), Declined> {
+        let HuffmanSpec { counts, symbols } = spec.ok_or(Declined)?;
+        let slot = if is_ac { self.ac.get_mut(slot) } else { self.dc.get_mut(slot) }.ok_or(Declined)?;
+        let is_kept = slot.as_ref().is_some_and(|table| {
+            table.source.split_first_chunk().is_some_and(|source| source == (counts, symbols))
+        });
+        if !is_kept {
+            *slot = Some(Box::new(LookupTable::new(&[counts, symbols].concat(), is_ac)?));
         }
         Ok(())
     }
@@ -204,7 +191,6 @@ impl TableCache {
     /// Returns the DC and AC tables of a component.
     #[inline(always)]
     pub(super) fn pair(&self, dc: usize, ac: usize) -> Option<(&LookupTable, &LookupTable)> {
-        let (dc, ac) = (self.dc.get(dc)?.as_ref()?, self.ac.get(ac)?.as_ref()?);
-        (dc.current && ac.current).then_some((dc, ac))
+        Some((self.dc.get(dc)?.as_ref()?, self.ac.get(ac)?.as_ref()?))
     }
 }

@@ -58,7 +58,7 @@ impl<'a> McuReader<'a> {
         steps: &'a mut [StepTables; 3],
         scan: &'a ScanData,
     ) -> Result<Self, Declined> {
-        let components = &frame.components[..frame.sampling.components()];
+        let components = &frame.components;
         let pair = |component: &Component| tables.pair(component.dc, component.ac).ok_or(Declined);
         // Components with the same Huffman tables share their step tables.
         let same = |component: &Component| {

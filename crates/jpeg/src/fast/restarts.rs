@@ -9,7 +9,7 @@ use std::num::NonZeroU16;
 
 use super::bit_reader::BitReader;
 use super::block_reader::{Skipped, read_block};
-use super::decoder::FastDecoder;
+use super::decoder::{FastDecoder, headers};
 use super::frame::{Component, Frame};
 use super::huffman::{MAX_DC_BITS, TableCache};
 use super::mcu_reader::{BlockPart, McuReader, SkipMcus};
@@ -17,6 +17,7 @@ use super::request::Declined;
 use crate::bit_writer::BitWriter;
 use crate::idct::{Backend, Portable};
 use crate::rewrite::{HuffmanCode, Symbol};
+use crate::structure::{Process, segments};
 
 /// Maximum length of a Huffman code.
 const MAX_CODE_BITS: usize = 16;
@@ -48,15 +49,16 @@ impl FastDecoder {
         interval: NonZeroU16,
     ) -> Result<Vec<u8>, Declined> {
         let Self { tables, steps, scan, .. } = self;
-        let frame = Frame::read(bytes, tables)?;
-        if frame.restart.is_some() {
+        let layout = headers(bytes)?;
+        let frame = Frame::of(&layout, tables)?;
+        if layout.process != Process::Sequential || frame.restart.is_some() {
             return Err(Declined);
         }
         let after_end = scan.read(frame.scan)?;
         // A marker takes two bytes, and the DC coefficients after it take a few more.
         let mut out = Vec::with_capacity(bytes.len() + bytes.len() / 32 + 64);
         let header = bytes.len() - frame.scan.len();
-        write_header(bytes.get(..header).unwrap_or_default(), interval, &mut out)?;
+        write_header(bytes.get(..header).unwrap_or_default(), interval, &mut out).ok_or(Declined)?;
 
         let codes = dc_codes(&frame, tables)?;
         let segment = scan.segments().next().ok_or(Declined)?;
@@ -121,26 +123,32 @@ fn write_first_mcu(
 }
 
 /// Copies the segments of `header`, from the start of the file to the scan header, with the new restart interval.
-fn write_header(header: &[u8], interval: NonZeroU16, out: &mut Vec<u8>) -> Result<(), Declined> {
-    let (start, mut rest) = header.split_at_checked(2).ok_or(Declined)?;
-    out.extend_from_slice(start);
-    while let [0xff, marker, high, low, ..] = *rest {
-        let length = 2 + usize::from(u16::from_be_bytes([high, low]));
-        let (segment, after) = rest.split_at_checked(length).ok_or(Declined)?;
-        match marker {
+fn write_header(header: &[u8], interval: NonZeroU16, out: &mut Vec<u8>) -> Option<()> {
+    let mut at = 2;
+    out.extend_from_slice(header.get(..at)?);
+    while at < header.len() {
+        let (marker, start) = segments::next_marker(header, at).ok()?;
+        let payload = match marker {
+            // Standalone markers: TEM and RST.
+            0x01 | 0xd0..=0xd7 => None,
+            _ => Some(segments::payload(header, start).ok()?),
+        };
+        let end = start + payload.map_or(0, |payload| 2 + payload.len());
+        match (marker, payload) {
             // A restart interval of 0.
-            0xdd => {}
-            0xc4 => write_tables(segment.get(4..).ok_or(Declined)?, out)?,
-            0xda => {
-                out.extend_from_slice(&[0xff, 0xdd, 0, 4]);
-                out.extend_from_slice(&interval.get().to_be_bytes());
-                out.extend_from_slice(segment);
+            (0xdd, _) => {}
+            (0xc4, Some(payload)) => write_tables(payload, out).ok()?,
+            _ => {
+                if marker == 0xda {
+                    out.extend_from_slice(&[0xff, 0xdd, 0, 4]);
+                    out.extend_from_slice(&interval.get().to_be_bytes());
+                }
+                out.extend_from_slice(header.get(at..end)?);
             }
-            _ => out.extend_from_slice(segment),
         }
-        rest = after;
+        at = end;
     }
-    Ok(())
+    Some(())
 }
 
 /// Writes a DHT segment with the tables of `payload`.
@@ -181,12 +189,11 @@ fn with_all_dc_codes(source: &[u8]) -> Result<Vec<u8>, Declined> {
 
 /// Returns the DC codes of each component in the new file.
 fn dc_codes(frame: &Frame<'_>, tables: &TableCache) -> Result<Vec<HuffmanCode>, Declined> {
-    let components = frame.components.iter().take(frame.sampling.components());
     let code = |&Component { dc, ac, .. }: &Component| {
         let (table, _) = tables.pair(dc, ac).ok_or(Declined)?;
         code_of(&with_all_dc_codes(table.source())?)
     };
-    components.map(code).collect()
+    frame.components.iter().map(code).collect()
 }
 
 /// Returns the code that a DHT segment defines as `source`.

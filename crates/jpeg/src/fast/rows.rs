@@ -5,7 +5,7 @@ use pulp::NullaryFnOnce;
 
 use super::block_reader::{Coefficients, Skipped, read_block};
 use super::coded_blocks::{CodedBlock, GROUP_BLOCKS, store};
-use super::frame::Frame;
+use super::frame::{Component, Frame};
 use super::mcu_reader::{BlockPart, CodedBlockKind, McuReader, SkipMcus};
 use super::planes::{McuSpan, PlaneShape, Planes};
 use super::request::Declined;
@@ -53,8 +53,7 @@ impl<'a> McuPlan<'a> {
         let Needs { scale, region, has_chroma, is_upsampled } = needs;
         let shapes = PlaneShape::of(frame, scale, is_upsampled)?;
         let mut components = [None; 3];
-        for (n, component) in frame.components.iter().enumerate().take(frame.sampling.components()) {
-            let quant = frame.quant.get(component.quant).and_then(Option::as_ref).ok_or(Declined)?;
+        for (n, Component { quant, .. }) in frame.components.iter().enumerate() {
             let (shape, is_needed) = (shapes[n.min(1)], n == 0 || has_chroma);
             components[n] = Some(CodedComponent { quant, shape, is_needed });
         }

@@ -28,10 +28,13 @@ impl<'a> JpegLayout<'a> {
     ///
     /// Returns an error if the file has no scan that can be decoded.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Error> {
+        Self::read_with(Parser::default(), bytes)
+    }
+
+    fn read_with(mut parser: Parser<'a>, bytes: &'a [u8]) -> Result<Self, Error> {
         if !bytes.starts_with(&[0xff, segments::SOI]) {
             return Err(Error::corrupt("the file does not start with the start-of-image marker of a JPEG"));
         }
-        let mut parser = Parser::default();
         let damage = parser.run(bytes).err();
         match (parser.layout, damage) {
             (Some(layout), damage) if !layout.scans.is_empty() => Ok(Self { damage, ..layout }),
@@ -45,8 +48,17 @@ impl<'a> JpegLayout<'a> {
     ///
     /// Returns an error if the structure is not that of a complete JPEG file.
     pub fn read_strict(bytes: &'a [u8]) -> Result<Self, Error> {
-        let mut layout = Self::read(bytes)?;
-        layout.damage.take().map_or(Ok(layout), Err)
+        Self::read(bytes)?.undamaged()
+    }
+
+    /// Reads the structure like [`read_strict`](Self::read_strict), but of a sequential file no further than the header of
+    /// its first scan. The data of that scan then are all bytes after the header.
+    pub(crate) fn read_headers(bytes: &'a [u8]) -> Result<Self, Error> {
+        Self::read_with(Parser { reads_headers: true, ..Parser::default() }, bytes)?.undamaged()
+    }
+
+    fn undamaged(mut self) -> Result<Self, Error> {
+        self.damage.take().map_or(Ok(self), Err)
     }
 }
 
@@ -61,6 +73,8 @@ struct Parser<'a> {
     adobe_transform: Option<u8>,
     /// Error of the first scan that does not continue the scans before it. Parsing continues, to count the scans.
     damage: Option<Error>,
+    /// Whether to stop after the header of the first scan of a sequential file.
+    reads_headers: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -87,6 +101,12 @@ impl<'a> Parser<'a> {
                 }
                 0xc0..=0xc3 | 0xc5..=0xcb | 0xcd..=0xcf => self.read_frame(marker, payload)?,
                 0xda => {
+                    let is_sequential =
+                        self.layout.as_ref().is_some_and(|layout| layout.process == Process::Sequential);
+                    if self.reads_headers && is_sequential {
+                        self.read_scan(payload, bytes.get(at..).unwrap_or_default())?;
+                        return self.damage.take().map_or(Ok(()), Err);
+                    }
                     let data = segments::entropy_coded(bytes, at);
                     at += data.len();
                     self.read_scan(payload, data)?;
@@ -208,7 +228,8 @@ impl<'a> Parser<'a> {
                 let message = "a scan refers to a Huffman table slot that does not exist";
                 self.damage.get_or_insert(Error::corrupt(message));
             }
-            scan.components.push(ScanComponent { index, dc, ac });
+            let slots = (usize::from(slots >> 4), usize::from(slots & 15));
+            scan.components.push(ScanComponent { index, slots, dc, ac });
             let component = &mut layout.components[index];
             if component.quant.is_none() && layout.process != Process::Lossless {
                 component.quant = Some(self.quant.get(component.quant_slot)?);

@@ -13,6 +13,8 @@ pub(crate) struct HuffmanSpec<'a> {
 pub(crate) struct ScanComponent<'a> {
     /// Index of the component in the frame.
     pub(crate) index: usize,
+    /// Slots of the DC and AC tables.
+    pub(crate) slots: (usize, usize),
     /// The Huffman tables that the scan needs; `None` for others.
     pub(crate) dc: Option<HuffmanSpec<'a>>,
     pub(crate) ac: Option<HuffmanSpec<'a>>,
