@@ -29,6 +29,8 @@ TEXT = {
 }
 PHOTOS = {"images": {"batch_size": 64, "random_resized_crop": 224, "hflip": 0.5}}
 LONGEST = 8_192
+# Least number of images; those of the folder are repeated.
+IMAGES = 10_000
 
 
 def divided(items):
@@ -66,6 +68,8 @@ def make_texts(folder, documents):
 
 def make_images(folder, source):
     files = sorted(path for path in Path(source).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
+    # A loader prepares the first batches of its next epoch while the other one is measured: epochs must be long.
+    files *= -(-IMAGES // len(files))
     random.Random(7).shuffle(files)
     folder.mkdir(parents=True, exist_ok=True)
     inputs = {}

@@ -336,9 +336,12 @@ impl Split {
         };
         let values: Vec<Result<sample::Record>> = read().map_err(|e| self.at(e, first))?;
         for (same, values) in distinct.iter().zip(values) {
-            let Some((found, first)) = same.first() else { continue };
+            let Some(((found, first), repeats)) = same.split_first() else { continue };
             match values.map_err(|e| self.at(e, found)).and_then(|values| self.finish(found, values)) {
-                Ok(record) => same.iter().for_each(|(_, slot)| put(out, *slot, Ok(record.clone()))),
+                Ok(record) => {
+                    repeats.iter().for_each(|(_, slot)| put(out, *slot, Ok(record.clone())));
+                    put(out, *first, Ok(record));
+                }
                 // Errors cannot be cloned: the first occurrence in the requested order gets it.
                 Err(e) => put(out, *first, Err(e)),
             }

@@ -159,7 +159,8 @@ impl Reader {
         for at in at {
             groups.entry(at.group()).or_default().push(at.row());
         }
-        let mut found: BTreeMap<u64, Record> = BTreeMap::new();
+        // By position, in ascending order.
+        let mut found: Vec<(u64, Record)> = Vec::with_capacity(at.len());
         for (group, mut rows) in groups {
             rows.sort_unstable();
             rows.dedup();
@@ -178,14 +179,18 @@ impl Reader {
                     if let Some(row) = wanted.next_if(|&wanted| wanted as usize == row) {
                         let record =
                             decoded.record(&columns.schema, i).map_err(|why| self.corrupt(g, why))?;
-                        found.insert(Placed::in_group(group, row, 0).position, record);
+                        found.push((Placed::in_group(group, row, 0).position, record));
                     }
                 }
             }
         }
+        if found.iter().map(|(position, _)| *position).eq(at.iter().map(|at| at.position)) {
+            return Ok(found.into_iter().map(|(_, record)| record).collect());
+        }
         at.iter()
             .map(|at| {
-                let record = found.get(&at.position).cloned();
+                let record = found.binary_search_by_key(&at.position, |(position, _)| *position);
+                let record = record.ok().and_then(|index| found.get(index)).map(|(_, record)| record.clone());
                 record
                     .ok_or_else(|| self.corrupt(at.group() as usize, format!("row {} is missing", at.row())))
             })
