@@ -4,7 +4,7 @@ Columns of the table, in seconds of the fastest of five runs, and in CPU seconds
 
 * limit: one thread hashes the bytes that dsconvert writes (SHA-256), writes them, and waits until they are on the disk
 * writer: the writer of the peer, which gets the records in memory; no hashes, and the bytes may still be in memory after it
-* peer: the same with reading the records from the dataset with pyarrow, as a program that exports must
+* peer: the same with reading the records from the dataset (Parquet or Arrow) with pyarrow, as a program that exports must
 * dsconvert: the whole command, with one thread and with all: it reads, checks, writes, hashes, and waits for the disk
 """
 
@@ -141,13 +141,15 @@ PEERS = {"megatron": megatron, "webdataset": webdataset, "hf": hf}
 
 
 def records_of(dataset):
-    """The records of the split `train` of a Parquet dataset, with ids as arrays."""
+    """The records of the split `train` of a dataset of Parquet or Arrow, with ids as arrays."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     kept = ("key", "origin", "input_ids", "image", "label")
     records = []
-    for shard in sorted((dataset / "train").glob("*.parquet")):
-        table = pq.read_table(shard)
+    for shard in sorted(path for path in (dataset / "train").iterdir() if path.suffix in (".parquet", ".arrow")):
+        is_parquet = shard.suffix == ".parquet"
+        table = pq.read_table(shard) if is_parquet else pa.ipc.open_file(pa.memory_map(str(shard))).read_all()
         for batch in table.select([name for name in kept if name in table.column_names]).to_batches():
             columns = {name: batch[name] for name in batch.schema.names}
             for i in range(batch.num_rows):
