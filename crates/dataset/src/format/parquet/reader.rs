@@ -394,7 +394,8 @@ mod tests {
         let reader = Reader::new(schema, Blob::open(&path, Access::Map, None).unwrap()).unwrap();
 
         let ranges = |rows: &[u32]| guard::ranges(reader.file(), 0, rows, &reader.all.mask);
-        assert_eq!(ranges(&(0..60).collect::<Vec<_>>()), [0..60]);
+        let all = ranges(&(0..60).collect::<Vec<_>>());
+        assert_eq!((all.len(), &all[0]), (1, &(0..60)));
         let apart = ranges(&[0, 1, 58, 59]);
         assert_eq!((apart.len(), apart[0].start, apart[1].end), (2, 0, 60));
 
