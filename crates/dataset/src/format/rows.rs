@@ -2,8 +2,7 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int32Type, Int64Type, UInt16Type, UInt32Type,
-    UInt64Type,
+    ArrowPrimitiveType, Float32Type, Float64Type, Int32Type, Int64Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, GenericListArray, RecordBatch};
 use arrow_buffer::{ArrowNativeType, Buffer};
@@ -11,24 +10,42 @@ use bytes::Bytes;
 
 use super::arrow_schema::BOX_NUMBERS;
 use super::check;
-use crate::sample::{Ids, Record, Text, Value};
-use crate::schema::{Field, FieldType, IdWidth, Schema};
+use crate::sample::{Record, Text, Value};
+use crate::schema::{Field, FieldType, Schema};
 
 /// Decoded rows. Text, bytes and ids are returned as views into the decoded columns.
 pub(super) struct DecodedRows {
-    columns: Vec<(Field, ArrayRef, Bytes)>,
+    columns: Vec<(Field, Column)>,
     len: usize,
 }
 
+enum Column {
+    /// As decoded by the `parquet` crate, with the buffer that values are views into.
+    Array(ArrayRef, Bytes),
+    /// Values of token lists, which [`Lists`](super::parquet::Lists) decodes.
+    Values(Vec<Value>),
+}
+
 impl DecodedRows {
-    /// Wraps the rows of `batch`, whose columns match `schema`. The error is one sentence.
-    pub(super) fn new(schema: &Schema, batch: &RecordBatch) -> Result<Self, String> {
+    /// Wraps the rows of `batch`, which has the columns of `schema` without token lists; those are in `lists`, in order. The
+    /// error is one sentence.
+    pub(super) fn new(schema: &Schema, batch: &RecordBatch, lists: Vec<Vec<Value>>) -> Result<Self, String> {
+        let (mut arrays, mut lists) = (batch.columns().iter(), lists.into_iter());
         let mut columns = Vec::with_capacity(schema.fields.len());
-        for (field, column) in schema.fields.iter().zip(batch.columns()) {
-            let payload = payload(field.ty, column).ok_or_else(|| {
-                format!("column {:?} has unexpected type {}", field.name, column.data_type())
-            })?;
-            columns.push((field.clone(), column.clone(), payload));
+        for field in &schema.fields {
+            let column = match field.ty.is_token_list() {
+                true => lists.next().map(Column::Values),
+                false => match arrays.next() {
+                    Some(array) => {
+                        let payload = payload(field.ty, array).ok_or_else(|| {
+                            format!("column {:?} has unexpected type {}", field.name, array.data_type())
+                        })?;
+                        Some(Column::Array(array.clone(), payload))
+                    }
+                    None => None,
+                },
+            };
+            columns.push((field.clone(), column.ok_or_else(|| format!("no column {:?}", field.name))?));
         }
         Ok(Self { columns, len: batch.num_rows() })
     }
@@ -41,8 +58,11 @@ impl DecodedRows {
     /// Returns the record in `row`, which must be less than [`DecodedRows::len`].
     pub(super) fn record(&self, schema: &Schema, row: usize) -> Result<Record, String> {
         let mut values = Vec::with_capacity(self.columns.len());
-        for (field, column, payload) in &self.columns {
-            let value = value(field, column, payload, row)?;
+        for (field, column) in &self.columns {
+            let value = match column {
+                Column::Array(array, payload) => value(field, array, payload, row)?,
+                Column::Values(values) => values.get(row).cloned().unwrap_or(Value::Null),
+            };
             check::value(schema, field, &value)?;
             values.push(value);
         }
@@ -58,9 +78,6 @@ fn payload(ty: FieldType, column: &ArrayRef) -> Option<Bytes> {
         FieldType::Image | FieldType::Mask => {
             column.as_struct_opt()?.columns().first()?.as_binary_opt::<i32>()?.values().clone()
         }
-        FieldType::IdsU16 => items::<UInt16Type>(column)?,
-        FieldType::IdsU32 => items::<UInt32Type>(column)?,
-        FieldType::Flags => items::<Int8Type>(column)?,
         FieldType::Boxes => box_numbers(column)?,
         FieldType::BoxLabels | FieldType::BoxInts => items::<Int64Type>(column)?,
         FieldType::Int32Pair => items::<Int32Type>(column)?,
@@ -106,7 +123,7 @@ macro_rules! little_endian {
         }
     )*};
 }
-little_endian!(i8, u16, u32, i32, i64, f32);
+little_endian!(i32, i64, f32);
 
 fn value(field: &Field, column: &ArrayRef, payload: &Bytes, row: usize) -> Result<Value, String> {
     if column.is_null(row) {
@@ -152,17 +169,8 @@ fn value(field: &Field, column: &ArrayRef, payload: &Bytes, row: usize) -> Resul
         FieldType::Float64 => {
             Value::Float(column.as_primitive_opt::<Float64Type>().ok_or_else(other)?.value(row))
         }
-        FieldType::IdsU16 | FieldType::IdsU32 => {
-            let list: &GenericListArray<i32> = column.as_list_opt::<i32>().ok_or_else(other)?;
-            let width = field.ty.id_width().ok_or_else(other)?;
-            let bytes = cut(slice(payload, list.value_offsets(), row, IdWidth::bytes(width)))?;
-            Value::Ids(Ids::new(width, bytes).ok_or_else(other)?)
-        }
-        FieldType::Flags
-        | FieldType::Boxes
-        | FieldType::BoxLabels
-        | FieldType::BoxInts
-        | FieldType::Int32Pair => {
+        FieldType::IdsU16 | FieldType::IdsU32 | FieldType::Flags => return Err(other()),
+        FieldType::Boxes | FieldType::BoxLabels | FieldType::BoxInts | FieldType::Int32Pair => {
             let list: &GenericListArray<i32> = column.as_list_opt::<i32>().ok_or_else(other)?;
             let item_bytes = field.ty.item_bytes().ok_or_else(other)?;
             Value::Bytes(cut(slice(payload, list.value_offsets(), row, item_bytes))?)

@@ -5,6 +5,7 @@
 //! defaults.
 
 mod guard;
+mod lists;
 mod payload;
 mod reader;
 

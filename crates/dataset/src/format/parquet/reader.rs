@@ -16,15 +16,17 @@ use ::parquet::arrow::arrow_reader::{
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 use ::parquet::file::reader::{ChunkReader, Length};
+use ::parquet::schema::types::SchemaDescriptor;
 use bytes::Bytes;
 
 use super::guard;
+use super::lists::Lists;
 use crate::error::{Error, ErrorKind, Result, chain_until_error};
 use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow, not_a_shard};
 use crate::format::rows::DecodedRows;
 use crate::format::{Placed, Scan, ShardReader};
 use crate::sample::{Record, Value};
-use crate::schema::Schema;
+use crate::schema::{FieldType, Schema};
 use crate::storage::{Blob, briefly};
 
 /// Maximum rows per decoded batch.
@@ -49,8 +51,32 @@ pub(in crate::format) struct Reader {
 /// Selection of columns to decode.
 struct DecodedColumns {
     mask: ProjectionMask,
+    /// Those that the `parquet` crate decodes.
+    arrays: ProjectionMask,
+    /// Types and leaves of the others, in stored order.
+    lists: Vec<(FieldType, usize)>,
     /// Schema with only the fields of these columns, in stored order.
     schema: Arc<Schema>,
+}
+
+impl DecodedColumns {
+    /// Selects the columns at these indices of `schema`, in ascending order.
+    fn new(schema: &Schema, columns: &[usize], file: &SchemaDescriptor) -> Self {
+        let field = |column: usize| schema.fields.get(column);
+        let is_list = |column: usize| field(column).is_some_and(|field| field.ty.is_token_list());
+        let leaves = (0..file.num_columns()).map(|leaf| (file.get_column_root_idx(leaf), leaf));
+        let (lists, arrays): (Vec<_>, Vec<_>) =
+            leaves.filter(|(column, _)| columns.contains(column)).partition(|&(column, _)| is_list(column));
+        let leaf = |&(_, leaf): &(usize, usize)| leaf;
+        let typed = |&(column, leaf): &(usize, usize)| Some((field(column)?.ty, leaf));
+        let fields = columns.iter().filter_map(|&column| field(column).cloned()).collect();
+        Self {
+            mask: ProjectionMask::roots(file, columns.iter().copied()),
+            arrays: ProjectionMask::leaves(file, arrays.iter().map(leaf)),
+            lists: lists.iter().filter_map(typed).collect(),
+            schema: Arc::new(Schema { fields, ..schema.clone() }),
+        }
+    }
 }
 
 impl Reader {
@@ -59,7 +85,8 @@ impl Reader {
         expect(&schema, metadata.schema()).map_err(|e| e.at_path(blob.path()))?;
         guard::check_footer(metadata.metadata(), blob.len())
             .map_err(|why| Error::corrupt(why).at_path(blob.path()))?;
-        let all = DecodedColumns { mask: ProjectionMask::all(), schema: Arc::clone(&schema) };
+        let columns: Vec<usize> = (0..schema.fields.len()).collect();
+        let all = DecodedColumns::new(&schema, &columns, metadata.metadata().file_metadata().schema_descr());
         let checked = guard::CheckedPages::new(metadata.metadata());
         Ok(Self { schema, blob, metadata, checked, all })
     }
@@ -77,8 +104,13 @@ impl Reader {
     ) -> Result<impl Iterator<Item = Result<DecodedRows>> + use<'a>> {
         let (file, ranges_to_check) = (self.file(), ranges.as_deref());
         let dictionary =
-            guard::check_pages(&self.blob, file, group, ranges_to_check, &columns.mask, &self.checked)
-                .map_err(|e| if is_damage(&e) { self.damaged(group, e) } else { e })?;
+            guard::check_pages(&self.blob, file, group, ranges_to_check, &columns.arrays, &self.checked)
+                .map_err(|e| self.while_decoding(group, e))?;
+        let list = |&(ty, leaf)| {
+            Lists::new(ty, &self.blob, file, (group, leaf), ranges_to_check)
+                .ok_or_else(|| self.corrupt(group, "a column is missing"))
+        };
+        let mut lists = columns.lists.iter().map(list).collect::<Result<Vec<_>>>()?;
         let batch_rows = (BATCH_BYTES / dictionary.max(1)).min(USUAL_BATCH_BYTES / self.bytes_of_row(group));
         let batch_rows = batch_rows.clamp(1, BATCH_ROWS as u64) as usize;
         let chunks = BlobChunks::new(self.blob.clone());
@@ -86,7 +118,7 @@ impl Reader {
         let damaged = move |e| failure.take().unwrap_or_else(|| self.damaged(group, e));
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(chunks, self.metadata.clone())
             .with_row_groups(vec![group])
-            .with_projection(columns.mask.clone())
+            .with_projection(columns.arrays.clone())
             .with_batch_size(batch_rows);
         let builder = match ranges {
             Some(ranges) => {
@@ -100,14 +132,23 @@ impl Reader {
             let mut current = decoder.take()?;
             let next =
                 guard::caught(|| current.next().transpose().map_err(|e| ParquetError::External(e.into())));
-            match next.transpose()? {
-                Ok(batch) => {
-                    decoder = Some(current);
-                    Some(DecodedRows::new(&columns.schema, &batch).map_err(|why| self.corrupt(group, why)))
-                }
-                Err(e) => Some(Err(damaged(e))),
-            }
+            let batch = match next.transpose()? {
+                Ok(batch) => batch,
+                Err(e) => return Some(Err(damaged(e))),
+            };
+            let values = |list: &mut Lists<'_>| (0..batch.num_rows()).map(|_| list.next()).collect();
+            let lists = match lists.iter_mut().map(values).collect() {
+                Ok(lists) => lists,
+                Err(e) => return Some(Err(self.while_decoding(group, e))),
+            };
+            decoder = Some(current);
+            Some(DecodedRows::new(&columns.schema, &batch, lists).map_err(|why| self.corrupt(group, why)))
         }))
+    }
+
+    /// Adds the row group to an error that reports damage.
+    fn while_decoding(&self, group: usize, error: Error) -> Error {
+        if is_damage(&error) { self.damaged(group, error) } else { error }
     }
 
     /// Returns the error for a row group that cannot be decoded.
@@ -209,10 +250,8 @@ impl ShardReader for Reader {
     }
 
     fn get_columns(&self, at: &[Placed], columns: &[usize]) -> Result<Vec<Record>> {
-        let mask = ProjectionMask::roots(self.file().file_metadata().schema_descr(), columns.iter().copied());
-        let fields = columns.iter().filter_map(|&c| self.schema.fields.get(c).cloned()).collect();
-        let schema = Arc::new(Schema { fields, ..(*self.schema).clone() });
-        let records = self.read(at, &DecodedColumns { mask, schema })?;
+        let file = self.file().file_metadata().schema_descr();
+        let records = self.read(at, &DecodedColumns::new(&self.schema, columns, file))?;
         // Puts each value at its schema index.
         let spread = |record: Record| {
             let mut values = vec![Value::Null; self.schema.fields.len()];

@@ -13,7 +13,7 @@ const DATA_PAGE: u32 = 0;
 const DICTIONARY_PAGE: u32 = 2;
 
 // Encodings.
-pub(super) const PLAIN: u32 = 0;
+pub(in crate::format::parquet) const PLAIN: u32 = 0;
 pub(super) const PLAIN_DICTIONARY: u32 = 2;
 const RLE: u32 = 3;
 pub(super) const RLE_DICTIONARY: u32 = 8;
@@ -21,7 +21,7 @@ pub(super) const BYTE_STREAM_SPLIT: u32 = 9;
 
 /// Header of a dictionary page or a version 1 data page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PageHeader {
+pub(in crate::format::parquet) struct PageHeader {
     pub(super) is_dictionary: bool,
     /// Size of the header itself in bytes.
     pub(super) header_bytes: u64,
@@ -30,8 +30,8 @@ pub(super) struct PageHeader {
     /// Size of the stored page after the header in bytes.
     pub(super) stored_bytes: u64,
     /// Number of values, including nulls.
-    pub(super) values: u64,
-    pub(super) encoding: u32,
+    pub(in crate::format::parquet) values: u64,
+    pub(in crate::format::parquet) encoding: u32,
 }
 
 impl PageHeader {

@@ -1,4 +1,4 @@
-//! Validation of levels and lengths inside a page before rows in it are skipped.
+//! Levels and lengths inside a page, and their validation before rows in it are skipped.
 //!
 //! The `parquet` crate checks these when it reads rows but not when it skips them. Skipping rows in a page with fewer
 //! repetition levels than its header claims never returns. Skipping a value that is longer than the page makes the
@@ -9,58 +9,73 @@
 /// Number of levels in a bit-packed group.
 const GROUP: usize = 8;
 
-/// Counts the rows that start among the first `levels` repetition levels of the decompressed data page `page`, which are at
-/// most `max`, less than 256. Returns `None` if the page has fewer levels.
-pub(super) fn rows(page: &[u8], levels: u64, max: u8) -> Option<u64> {
+/// Takes levels, which are preceded by their 32-bit size, from the start of a decompressed data page.
+pub(in crate::format::parquet) fn take<'a>(page: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (size, rest) = page.split_first_chunk::<4>()?;
-    let mut runs = rest.get(..usize::try_from(u32::from_le_bytes(*size)).ok()?)?;
+    let (taken, rest) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*size)).ok()?)?;
+    *page = rest;
+    Some(taken)
+}
+
+/// Calls `each` with the first `left` of the levels in `encoded`, which are at most `max`: a level and how often it repeats,
+/// at least once. Returns `None` if there are fewer levels or `each` returns `None`.
+pub(in crate::format::parquet) fn runs(
+    mut encoded: &[u8],
+    mut left: u64,
+    max: u8,
+    mut each: impl FnMut(u8, usize) -> Option<()>,
+) -> Option<()> {
     let bits = (u8::BITS - max.leading_zeros()).max(1) as usize;
-    let (mut left, mut rows) = (levels, 0);
     while left > 0 {
-        let header = varint(&mut runs)?;
+        let header = varint(&mut encoded)?;
+        let repeated = header >> 1;
+        if repeated == 0 {
+            return None;
+        }
         if header & 1 == 0 {
-            let (&level, rest) = runs.split_first()?;
-            runs = rest;
-            let count = (header >> 1).min(left);
-            rows += if level == 0 { count } else { 0 };
+            let (&level, rest) = encoded.split_first()?;
+            encoded = rest;
+            let count = repeated.min(left);
+            each(level, count as usize)?;
             left -= count;
-            if header >> 1 == 0 {
-                return None;
-            }
         } else {
-            let bytes = usize::try_from(header >> 1).ok()?.checked_mul(bits)?;
-            let packed = runs.get(..bytes)?;
-            runs = runs.get(bytes..)?;
+            let (packed, rest) = encoded.split_at_checked(usize::try_from(repeated).ok()?.checked_mul(bits)?)?;
+            encoded = rest;
             for group in packed.chunks_exact(bits) {
                 // Eight levels, the first one in the lowest bits of the first byte.
                 let levels = group.iter().rev().fold(0u64, |levels, &byte| levels << 8 | u64::from(byte));
                 let count = left.min(GROUP as u64);
-                let is_start = |at: &u64| levels >> (at * bits as u64) & ((1 << bits) - 1) == 0;
-                rows += (0..count).filter(is_start).count() as u64;
+                for at in 0..count {
+                    each((levels >> (at * bits as u64) & ((1 << bits) - 1)) as u8, 1)?;
+                }
                 left -= count;
-            }
-            if packed.is_empty() {
-                return None;
             }
         }
     }
+    Some(())
+}
+
+/// Counts the rows that start among the first `levels` repetition levels of the decompressed data page `page`, which are at
+/// most `max`. Returns `None` if the page has fewer levels.
+pub(super) fn rows(mut page: &[u8], levels: u64, max: u8) -> Option<u64> {
+    let mut rows = 0;
+    runs(take(&mut page)?, levels, max, |level, count| {
+        rows += if level == 0 { count as u64 } else { 0 };
+        Some(())
+    })?;
     Some(rows)
 }
 
 /// Returns whether the values of the decompressed data page `page` are byte strings that fill it exactly, each preceded
 /// by its 32-bit length. The page has no repetition levels; `has_definition` is set if it has definition levels.
 pub(super) fn are_whole_strings(page: &[u8], has_definition: bool) -> bool {
-    let skip_prefixed = |bytes: &mut &[u8]| -> Option<()> {
-        let (size, rest) = bytes.split_first_chunk::<4>()?;
-        *bytes = rest.get(usize::try_from(u32::from_le_bytes(*size)).ok()?..)?;
-        Some(())
-    };
     let mut rest = page;
-    if has_definition && skip_prefixed(&mut rest).is_none() {
+    if has_definition && take(&mut rest).is_none() {
         return false;
     }
     while !rest.is_empty() {
-        if skip_prefixed(&mut rest).is_none() {
+        // Lengths of strings and sizes of levels are stored alike.
+        if take(&mut rest).is_none() {
             return false;
         }
     }

@@ -8,7 +8,7 @@
 //! The crate panics on some damaged values; [`caught`] converts such a panic into an error.
 
 mod header;
-mod levels;
+pub(super) mod levels;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +19,7 @@ use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use ::parquet::file::page_index::offset_index::PageLocation;
 use bytes::Bytes;
+pub(super) use header::PLAIN;
 use header::PageHeader;
 
 use super::GROUP_ROWS;
@@ -155,12 +156,12 @@ pub(super) fn ranges(
 }
 
 /// Returns the index of the page that contains `row`.
-fn page_of(pages: &[PageLocation], row: usize) -> usize {
+pub(super) fn page_of(pages: &[PageLocation], row: usize) -> usize {
     pages.partition_point(|p| p.first_row_index <= row as i64).saturating_sub(1)
 }
 
 /// Returns the first row of page `page`, which may be one past the last page.
-fn first_row_of(pages: &[PageLocation], page: usize, total: usize) -> usize {
+pub(super) fn first_row_of(pages: &[PageLocation], page: usize, total: usize) -> usize {
     pages.get(page).and_then(|p| usize::try_from(p.first_row_index).ok()).unwrap_or(total)
 }
 
@@ -264,9 +265,9 @@ fn covers(ranges: &[Range<usize>], rows: &Range<usize>) -> bool {
 }
 
 /// Checks the pages of one column chunk.
-struct PageChecker<'a> {
-    blob: &'a Blob,
-    column: &'a ColumnChunkMetaData,
+pub(super) struct PageChecker<'a> {
+    pub(super) blob: &'a Blob,
+    pub(super) column: &'a ColumnChunkMetaData,
 }
 
 impl PageChecker<'_> {
@@ -280,7 +281,7 @@ impl PageChecker<'_> {
     }
 
     /// Checks the header of a data page, which must contain `rows` rows.
-    fn check_data(&self, page: &PageLocation, rows: u64, has_dictionary: bool) -> Result<PageHeader> {
+    pub(super) fn check_data(&self, page: &PageLocation, rows: u64, has_dictionary: bool) -> Result<PageHeader> {
         let offset = page.offset.cast_unsigned();
         let header = self.header(offset, i64::from(page.compressed_page_size).cast_unsigned())?;
         let encoding = match header.encoding {
@@ -301,27 +302,16 @@ impl PageChecker<'_> {
     /// Checks that the repetition levels of the data page describe `rows` rows.
     fn check_levels(&self, page: &PageLocation, rows: u64, header: &PageHeader) -> Result<()> {
         let max = u8::try_from(self.column.column_descr().max_rep_level()).unwrap_or(u8::MAX);
-        let found = levels::rows(&self.content(page, header)?, header.values, max);
+        let found = levels::rows(Decompressed::default().of(self, page, header)?, header.values, max);
         if found == Some(rows) { Ok(()) } else { Err(self.damaged(page.offset.cast_unsigned())) }
     }
 
     /// Checks that the plain byte strings of the data page end exactly where the page ends.
     fn check_lengths(&self, page: &PageLocation, header: &PageHeader) -> Result<()> {
         let has_definition = self.column.column_descr().max_def_level() > 0;
-        let whole = levels::are_whole_strings(&self.content(page, header)?, has_definition);
+        let content = &mut Decompressed::default();
+        let whole = levels::are_whole_strings(content.of(self, page, header)?, has_definition);
         if whole { Ok(()) } else { Err(self.damaged(page.offset.cast_unsigned())) }
-    }
-
-    /// Returns the decompressed content of a data page.
-    fn content(&self, page: &PageLocation, header: &PageHeader) -> Result<Bytes> {
-        let offset = page.offset.cast_unsigned();
-        let stored = self.blob.read(offset + header.header_bytes, header.stored_bytes)?;
-        if self.column.compression() == Compression::UNCOMPRESSED {
-            return Ok(stored);
-        }
-        // At most the column size in the footer, which is limited.
-        let content = zstd::bulk::decompress(&stored, header.decoded_bytes as usize);
-        content.map(Bytes::from).map_err(|e| self.damaged(offset).caused_by(e))
     }
 
     /// Reads the header of the page of `size` bytes at `offset`.
@@ -346,9 +336,43 @@ impl PageChecker<'_> {
         }
     }
 
-    fn damaged(&self, offset: u64) -> Error {
+    pub(super) fn damaged(&self, offset: u64) -> Error {
         let column = self.column.column_path();
         Error::corrupt(format!("a page of column {column} is damaged")).at_offset(offset)
+    }
+}
+
+/// The content of a data page, in a buffer that the next page reuses.
+#[derive(Default)]
+pub(super) struct Decompressed {
+    stored: Bytes,
+    content: Vec<u8>,
+    decompressor: Option<zstd::bulk::Decompressor<'static>>,
+}
+
+impl Decompressed {
+    /// Returns the content of `page`, whose header was checked.
+    pub(super) fn of(
+        &mut self,
+        pages: &PageChecker<'_>,
+        page: &PageLocation,
+        header: &PageHeader,
+    ) -> Result<&[u8]> {
+        let offset = page.offset.cast_unsigned();
+        self.stored = pages.blob.read(offset + header.header_bytes, header.stored_bytes)?;
+        if pages.column.compression() == Compression::UNCOMPRESSED {
+            return Ok(&self.stored);
+        }
+        let damaged = |e| pages.damaged(offset).caused_by(e);
+        let decompressor = match &mut self.decompressor {
+            Some(decompressor) => decompressor,
+            none => none.insert(zstd::bulk::Decompressor::new().map_err(damaged)?),
+        };
+        self.content.clear();
+        // At most the column size in the footer, which is limited.
+        self.content.reserve(header.decoded_bytes as usize);
+        decompressor.decompress_to_buffer(&self.stored, &mut self.content).map_err(damaged)?;
+        Ok(&self.content)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Tests that shards are byte-for-byte identical to those the `parquet` crate writes for the same records.
+//! Tests that shards are byte-for-byte identical to those the `parquet` crate writes for the same records, and that they are
+//! read as these records.
 
 use std::sync::Arc;
 
@@ -79,6 +80,12 @@ fn assert_same_bytes(schema: &Schema, records: &[Record]) {
     }
     writer.finish().unwrap().commit().unwrap();
     reference.finish().commit().unwrap();
+    let reader = Reader::new(Arc::new(schema.clone()), Blob::open(&ours, Access::Read, None).unwrap()).unwrap();
+    let (at, read): (Vec<_>, Vec<_>) = reader.scan().unwrap().map(Result::unwrap).unzip();
+    assert!(read == records, "read as other records");
+    let some = |n: &usize| n.is_multiple_of(7);
+    let (at, some): (Vec<_>, Vec<_>) = (0..at.len()).filter(some).map(|n| (at[n], records[n].clone())).unzip();
+    assert!(reader.get_many(&at).unwrap() == some, "read as other records, one in seven");
     let (ours, expected) = (std::fs::read(ours).unwrap(), std::fs::read(expected).unwrap());
     let differs = ours.iter().zip(&expected).position(|(a, b)| a != b);
     assert!(ours == expected, "{} and {} bytes differ at {differs:?}", ours.len(), expected.len());
