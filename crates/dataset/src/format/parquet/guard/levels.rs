@@ -39,7 +39,8 @@ pub(in crate::format::parquet) fn runs(
             each(level, count as usize)?;
             left -= count;
         } else {
-            let (packed, rest) = encoded.split_at_checked(usize::try_from(repeated).ok()?.checked_mul(bits)?)?;
+            let (packed, rest) =
+                encoded.split_at_checked(usize::try_from(repeated).ok()?.checked_mul(bits)?)?;
             encoded = rest;
             for group in packed.chunks_exact(bits) {
                 // Eight levels, the first one in the lowest bits of the first byte.

@@ -10,6 +10,7 @@
 mod header;
 pub(super) mod levels;
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,6 +22,7 @@ use ::parquet::file::page_index::offset_index::PageLocation;
 use bytes::Bytes;
 pub(super) use header::PLAIN;
 use header::PageHeader;
+use zstd::bulk::Decompressor;
 
 use super::GROUP_ROWS;
 use crate::error::{Error, Result};
@@ -281,7 +283,12 @@ impl PageChecker<'_> {
     }
 
     /// Checks the header of a data page, which must contain `rows` rows.
-    pub(super) fn check_data(&self, page: &PageLocation, rows: u64, has_dictionary: bool) -> Result<PageHeader> {
+    pub(super) fn check_data(
+        &self,
+        page: &PageLocation,
+        rows: u64,
+        has_dictionary: bool,
+    ) -> Result<PageHeader> {
         let offset = page.offset.cast_unsigned();
         let header = self.header(offset, i64::from(page.compressed_page_size).cast_unsigned())?;
         let encoding = match header.encoding {
@@ -347,7 +354,6 @@ impl PageChecker<'_> {
 pub(super) struct Decompressed {
     stored: Bytes,
     content: Vec<u8>,
-    decompressor: Option<zstd::bulk::Decompressor<'static>>,
 }
 
 impl Decompressed {
@@ -358,21 +364,28 @@ impl Decompressed {
         page: &PageLocation,
         header: &PageHeader,
     ) -> Result<&[u8]> {
+        thread_local! {
+            /// The state of zstd is larger than most pages, and new memory of that size is expensive.
+            static ZSTD: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+        }
         let offset = page.offset.cast_unsigned();
         self.stored = pages.blob.read(offset + header.header_bytes, header.stored_bytes)?;
         if pages.column.compression() == Compression::UNCOMPRESSED {
             return Ok(&self.stored);
         }
-        let damaged = |e| pages.damaged(offset).caused_by(e);
-        let decompressor = match &mut self.decompressor {
-            Some(decompressor) => decompressor,
-            none => none.insert(zstd::bulk::Decompressor::new().map_err(damaged)?),
-        };
-        self.content.clear();
+        let Self { stored, content } = self;
+        content.clear();
         // At most the column size in the footer, which is limited.
-        self.content.reserve(header.decoded_bytes as usize);
-        decompressor.decompress_to_buffer(&self.stored, &mut self.content).map_err(damaged)?;
-        Ok(&self.content)
+        content.reserve(header.decoded_bytes as usize);
+        let decompress = |zstd: &mut Option<Decompressor<'_>>| {
+            let zstd = match zstd {
+                Some(zstd) => zstd,
+                none => none.insert(Decompressor::new()?),
+            };
+            zstd.decompress_to_buffer(stored, content)
+        };
+        ZSTD.with_borrow_mut(decompress).map_err(|e| pages.damaged(offset).caused_by(e))?;
+        Ok(content)
     }
 }
 

@@ -80,11 +80,13 @@ fn assert_same_bytes(schema: &Schema, records: &[Record]) {
     }
     writer.finish().unwrap().commit().unwrap();
     reference.finish().commit().unwrap();
-    let reader = Reader::new(Arc::new(schema.clone()), Blob::open(&ours, Access::Read, None).unwrap()).unwrap();
+    let reader =
+        Reader::new(Arc::new(schema.clone()), Blob::open(&ours, Access::Read, None).unwrap()).unwrap();
     let (at, read): (Vec<_>, Vec<_>) = reader.scan().unwrap().map(Result::unwrap).unzip();
     assert!(read == records, "read as other records");
     let some = |n: &usize| n.is_multiple_of(7);
-    let (at, some): (Vec<_>, Vec<_>) = (0..at.len()).filter(some).map(|n| (at[n], records[n].clone())).unzip();
+    let (at, some): (Vec<_>, Vec<_>) =
+        (0..at.len()).filter(some).map(|n| (at[n], records[n].clone())).unzip();
     assert!(reader.get_many(&at).unwrap() == some, "read as other records, one in seven");
     let (ours, expected) = (std::fs::read(ours).unwrap(), std::fs::read(expected).unwrap());
     let differs = ours.iter().zip(&expected).position(|(a, b)| a != b);
