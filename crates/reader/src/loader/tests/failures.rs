@@ -82,11 +82,11 @@ fn a_panic_between_batches_is_an_error_of_every_later_call() {
     let split = text_split(dir.path(), Format::Arrow);
     let mut loader = Loader::new(split, LoaderOptions { threads: 2, ..batches_of(5) }).unwrap();
     with_assembler(&mut loader, |assembler| assembler.panic_between_batches = true);
-    // The caller makes batches as well, so many may be returned before the threads have failed: on a busy machine,
-    // printing their backtraces takes a second.
+    // The caller makes batches as well, so many epochs may end before the threads have failed: on a busy machine, printing
+    // their backtraces takes seconds.
     let failed = std::iter::from_fn(|| {
         std::thread::sleep(std::time::Duration::from_millis(100));
-        Some(loader.next_batch())
+        Some(loader.next_batch().and_then(|batch| if batch.is_none() { loader.next_epoch() } else { Ok(()) }))
     });
     let error = failed.take(600).find_map(Result::err).unwrap();
     assert_eq!(error.kind(), ErrorKind::Internal);
