@@ -200,9 +200,16 @@ EXISTING = {
 def test_no_other_file_is_touched(what):
     files, changed = next((row[1], int(row[3])) for row in rows_of_files() if row[0] == what)
     listed = {path for path in re.findall(r"`([\w/]+\.rs)`", files) if "NAME" not in path}
+    sources = [path for folder in ("src", "crates", "bindings") for path in (ROOT / folder).rglob("*.rs")]
+    # Files of modules that are only compiled for tests.
+    for_tests = {
+        (path.parent if path.name in ("mod.rs", "lib.rs", "main.rs") else path.with_suffix("")) / f"{module}.rs"
+        for path in sources
+        for module in re.findall(r"^#\[cfg\(test\)\]\nmod (\w+);", path.read_text(), flags=re.MULTILINE)
+    }
     using = set()
-    for path in (path for folder in ("src", "crates", "bindings") for path in (ROOT / folder).rglob("*.rs")):
-        if path.name in ("tests.rs", "examples.rs") or {"tests", "benches", "target"} & set(path.relative_to(ROOT).parts):
+    for path in sources:
+        if path in for_tests or {"tests", "benches", "target"} & set(path.relative_to(ROOT).parts):
             continue
         code = re.split(r"^#\[cfg\(test\)\]\nmod \w+ \{", path.read_text(), flags=re.MULTILINE)[0]
         code = re.sub(r"^\s*//.*", "", code, flags=re.MULTILINE)
