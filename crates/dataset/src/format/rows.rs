@@ -22,7 +22,7 @@ pub(super) struct DecodedRows {
 enum Column {
     /// As decoded by the `parquet` crate, with the buffer that values are views into.
     Array(ArrayRef, Bytes),
-    /// Values of token lists, which [`Lists`](super::parquet::Lists) decodes.
+    /// Values of token lists, which `parquet/lists.rs` decodes.
     Values(Vec<Value>),
 }
 
@@ -33,17 +33,13 @@ impl DecodedRows {
         let (mut arrays, mut lists) = (batch.columns().iter(), lists.into_iter());
         let mut columns = Vec::with_capacity(schema.fields.len());
         for field in &schema.fields {
+            let array = |array: &ArrayRef| match payload(field.ty, array) {
+                Some(payload) => Ok(Column::Array(array.clone(), payload)),
+                None => Err(format!("column {:?} has unexpected type {}", field.name, array.data_type())),
+            };
             let column = match field.ty.is_token_list() {
                 true => lists.next().map(Column::Values),
-                false => match arrays.next() {
-                    Some(array) => {
-                        let payload = payload(field.ty, array).ok_or_else(|| {
-                            format!("column {:?} has unexpected type {}", field.name, array.data_type())
-                        })?;
-                        Some(Column::Array(array.clone(), payload))
-                    }
-                    None => None,
-                },
+                false => arrays.next().map(array).transpose()?,
             };
             columns.push((field.clone(), column.ok_or_else(|| format!("no column {:?}", field.name))?));
         }
@@ -61,7 +57,10 @@ impl DecodedRows {
         for (field, column) in &self.columns {
             let value = match column {
                 Column::Array(array, payload) => value(field, array, payload, row)?,
-                Column::Values(values) => values.get(row).cloned().unwrap_or(Value::Null),
+                Column::Values(values) => values
+                    .get(row)
+                    .cloned()
+                    .ok_or_else(|| format!("column {:?} has no row {row}", field.name))?,
             };
             check::value(schema, field, &value)?;
             values.push(value);

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use ::parquet::file::metadata::ParquetMetaData;
 use ::parquet::file::page_index::offset_index::PageLocation;
 use bytes::Bytes;
 
@@ -27,7 +27,7 @@ pub(super) struct Lists<'a> {
     /// Rows of the row group.
     total: usize,
     /// Numbers of the pages that are still to be read.
-    pages: Box<dyn Iterator<Item = usize> + 'a>,
+    pages: std::vec::IntoIter<usize>,
     /// Values of the current page.
     values: std::vec::IntoIter<Value>,
     content: guard::Decompressed,
@@ -43,20 +43,16 @@ impl<'a> Lists<'a> {
         (group, leaf): (usize, usize),
         ranges: Option<&[Range<usize>]>,
     ) -> Option<Self> {
-        let total = usize::try_from(file.row_group(group).num_rows()).ok()?;
-        let column: &ColumnChunkMetaData = file.row_group(group).columns().get(leaf)?;
+        let row_group = file.row_groups().get(group)?;
+        let total = usize::try_from(row_group.num_rows()).ok()?;
+        let checker = PageChecker { blob, column: row_group.columns().get(leaf)? };
         let locations = file.page_index()?.offset_index(group, leaf)?.page_locations();
-        let pages: Box<dyn Iterator<Item = usize>> = match ranges {
-            None => Box::new(0..locations.len()),
-            Some(ranges) => {
-                let pages = |rows: &Range<usize>| {
-                    guard::page_of(locations, rows.start)..guard::page_of(locations, rows.end - 1) + 1
-                };
-                Box::new(ranges.iter().map(pages).collect::<Vec<_>>().into_iter().flatten())
-            }
+        let pages: Vec<usize> = match ranges {
+            None => (0..locations.len()).collect(),
+            Some(ranges) => ranges.iter().flat_map(|rows| guard::pages_of(locations, rows)).collect(),
         };
-        let (values, content) = (Vec::new().into_iter(), guard::Decompressed::default());
-        Some(Self { ty, checker: PageChecker { blob, column }, locations, total, pages, values, content })
+        let (pages, values) = (pages.into_iter(), Vec::new().into_iter());
+        Some(Self { ty, checker, locations, total, pages, values, content: guard::Decompressed::default() })
     }
 
     /// Returns the value of the next row.
@@ -76,8 +72,7 @@ impl<'a> Lists<'a> {
     fn page(&mut self, number: usize) -> Result<Vec<Value>> {
         let Self { ty, checker, locations, total, content, .. } = self;
         let Some(location) = locations.get(number) else { return Ok(Vec::new()) };
-        let rows = guard::first_row_of(locations, number + 1, *total)
-            - guard::first_row_of(locations, number, *total);
+        let rows = guard::rows_of(locations, number, *total).len();
         let header = checker.check_data(location, rows as u64, false)?;
         let mut rest = content.of(checker, location, &header)?;
         let present = u8::try_from(checker.column.column_descr().max_def_level()).unwrap_or_default();

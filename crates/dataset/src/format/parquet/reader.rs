@@ -60,22 +60,18 @@ struct DecodedColumns {
 }
 
 impl DecodedColumns {
-    /// Selects the columns at these indices of `schema`, in ascending order.
-    fn new(schema: &Schema, columns: &[usize], file: &SchemaDescriptor) -> Self {
-        let field = |column: usize| schema.fields.get(column);
-        let is_list = |column: usize| field(column).is_some_and(|field| field.ty.is_token_list());
-        let leaves = (0..file.num_columns()).map(|leaf| (file.get_column_root_idx(leaf), leaf));
-        let (lists, arrays): (Vec<_>, Vec<_>) =
-            leaves.filter(|(column, _)| columns.contains(column)).partition(|&(column, _)| is_list(column));
-        let leaf = |&(_, leaf): &(usize, usize)| leaf;
-        let typed = |&(column, leaf): &(usize, usize)| Some((field(column)?.ty, leaf));
-        let fields = columns.iter().filter_map(|&column| field(column).cloned()).collect();
-        Self {
-            mask: ProjectionMask::roots(file, columns.iter().copied()),
-            arrays: ProjectionMask::leaves(file, arrays.iter().map(leaf)),
-            lists: lists.iter().filter_map(typed).collect(),
-            schema: Arc::new(Schema { fields, ..schema.clone() }),
+    /// Selects the columns at these indices of the schema of `file`, in ascending order. `schema` has only their fields.
+    fn new(schema: Arc<Schema>, columns: &[usize], file: &SchemaDescriptor) -> Self {
+        let (mut arrays, mut lists) = (Vec::new(), Vec::new());
+        for (&column, field) in columns.iter().zip(&schema.fields) {
+            let leaves = (0..file.num_columns()).filter(|&leaf| file.get_column_root_idx(leaf) == column);
+            match field.ty.is_token_list() {
+                true => lists.extend(leaves.map(|leaf| (field.ty, leaf))),
+                false => arrays.extend(leaves),
+            }
         }
+        let mask = ProjectionMask::roots(file, columns.iter().copied());
+        Self { mask, arrays: ProjectionMask::leaves(file, arrays), lists, schema }
     }
 }
 
@@ -86,7 +82,8 @@ impl Reader {
         guard::check_footer(metadata.metadata(), blob.len())
             .map_err(|why| Error::corrupt(why).at_path(blob.path()))?;
         let columns: Vec<usize> = (0..schema.fields.len()).collect();
-        let all = DecodedColumns::new(&schema, &columns, metadata.metadata().file_metadata().schema_descr());
+        let file = metadata.metadata().file_metadata().schema_descr();
+        let all = DecodedColumns::new(Arc::clone(&schema), &columns, file);
         let checked = guard::CheckedPages::new(metadata.metadata());
         Ok(Self { schema, blob, metadata, checked, all })
     }
@@ -251,7 +248,9 @@ impl ShardReader for Reader {
 
     fn get_columns(&self, at: &[Placed], columns: &[usize]) -> Result<Vec<Record>> {
         let file = self.file().file_metadata().schema_descr();
-        let records = self.read(at, &DecodedColumns::new(&self.schema, columns, file))?;
+        let fields = columns.iter().filter_map(|&c| self.schema.fields.get(c).cloned()).collect();
+        let schema = Arc::new(Schema { fields, ..(*self.schema).clone() });
+        let records = self.read(at, &DecodedColumns::new(schema, columns, file))?;
         // Puts each value at its schema index.
         let spread = |record: Record| {
             let mut values = vec![Value::Null; self.schema.fields.len()];

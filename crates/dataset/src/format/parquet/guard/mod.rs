@@ -157,13 +157,23 @@ pub(super) fn ranges(
     ranges
 }
 
+/// Returns the indices of the pages that contain `rows`, which must not be empty.
+pub(super) fn pages_of(pages: &[PageLocation], rows: &Range<usize>) -> Range<usize> {
+    page_of(pages, rows.start)..page_of(pages, rows.end - 1) + 1
+}
+
+/// Returns the rows of page `page` of a row group with `total` rows.
+pub(super) fn rows_of(pages: &[PageLocation], page: usize, total: usize) -> Range<usize> {
+    first_row_of(pages, page, total)..first_row_of(pages, page + 1, total)
+}
+
 /// Returns the index of the page that contains `row`.
-pub(super) fn page_of(pages: &[PageLocation], row: usize) -> usize {
+fn page_of(pages: &[PageLocation], row: usize) -> usize {
     pages.partition_point(|p| p.first_row_index <= row as i64).saturating_sub(1)
 }
 
 /// Returns the first row of page `page`, which may be one past the last page.
-pub(super) fn first_row_of(pages: &[PageLocation], page: usize, total: usize) -> usize {
+fn first_row_of(pages: &[PageLocation], page: usize, total: usize) -> usize {
     pages.get(page).and_then(|p| usize::try_from(p.first_row_index).ok()).unwrap_or(total)
 }
 
@@ -231,7 +241,7 @@ pub(super) fn check_pages(
         let is_list = column.column_descr().max_rep_level() > 0;
         let check = |page: usize| -> Result<()> {
             let Some(location) = all.get(page) else { return Ok(()) };
-            let rows = first_row_of(all, page, total)..first_row_of(all, page + 1, total);
+            let rows = rows_of(all, page, total);
             let count = (rows.end - rows.start) as u64;
             let header = pages.check_data(location, count, has_dictionary)?;
             if is_list && skips_lists {
@@ -251,10 +261,9 @@ pub(super) fn check_pages(
         };
         let mut next = 0;
         for range in ranges {
-            let end = page_of(all, range.end - 1) + 1;
-            let begin = page_of(all, range.start).max(next).min(end);
-            (begin..end).try_for_each(check)?;
-            next = end;
+            let pages = pages_of(all, range);
+            (pages.start.max(next)..pages.end).try_for_each(check)?;
+            next = pages.end;
         }
     }
     Ok(largest_dictionary)
