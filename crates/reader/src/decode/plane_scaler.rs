@@ -11,7 +11,7 @@ use super::corrupt;
 use super::decoder::{PixelOrder, whole_pixels};
 use super::pixels::{Rect, Size};
 use super::planes_file::{PlanesChroma, PlanesFile};
-use super::resample::{MAX_STEP, Plane, SampleAxis, Triangle, Weights, resample};
+use super::resample::{Buffers, MAX_STEP, Plane, SampleAxis, Triangle, Weights, resample};
 use super::resize::SourceRegion;
 
 /// Chroma of fewer columns is not upsampled by interpolation, as in libjpeg-turbo.
@@ -21,8 +21,7 @@ const MIN_FANCY_WIDTH: u32 = 3;
 #[derive(Debug, Default)]
 pub(super) struct PlaneScaler {
     converter: PlaneConverter,
-    /// One row between the vertical and the horizontal sums.
-    row: Vec<i16>,
+    buffers: Buffers,
     /// Resampled planes.
     planes: [Vec<u8>; 3],
 }
@@ -70,9 +69,9 @@ impl PlaneWeights {
         }
     }
 
-    fn resample(&self, plane: &StoredPlane<'_>, row: &mut Vec<i16>, out: &mut [u8]) -> Result<(), Reject> {
+    fn resample(&self, plane: &StoredPlane<'_>, buffers: &mut Buffers, out: &mut [u8]) -> Result<(), Reject> {
         let StoredPlane { samples, stride, left, top, .. } = *plane;
-        resample(Plane { samples, stride, left, top }, &self.across, &self.down, row, out)
+        resample(Plane { samples, stride, left, top }, &self.across, &self.down, buffers, out)
             .ok_or_else(|| corrupt("its planes are smaller than its header says"))
     }
 }
@@ -109,19 +108,19 @@ impl PlaneScaler {
         order: PixelOrder,
         out: &mut [u8],
     ) -> Result<(), Reject> {
-        let Self { converter, row, planes } = self;
+        let Self { converter, buffers, planes } = self;
         let StoredPlanes { luma, chroma } = file.planes();
         let mut weights = PlaneWeights::new(part, file.size, target)?;
         if order.is_mirrored {
             weights.across = weights.across.mirrored();
         }
         if order.channels == 1 {
-            return weights.resample(&luma, row, out);
+            return weights.resample(&luma, buffers, out);
         }
         let [y, colors @ ..] = planes;
         let area = target.pixels() as usize;
         y.resize(area, 0);
-        weights.resample(&luma, row, y)?;
+        weights.resample(&luma, buffers, y)?;
         if let Some(chroma) = &chroma {
             let half;
             let weights = match file.chroma.plane_size(file.size) {
@@ -133,7 +132,7 @@ impl PlaneScaler {
             };
             for (plane, out) in chroma.iter().zip(colors.iter_mut()) {
                 out.resize(area, 0);
-                weights.resample(plane, row, out)?;
+                weights.resample(plane, buffers, out)?;
             }
         }
         let (width, height) = (target.width as usize, target.height as usize);
@@ -199,7 +198,7 @@ impl PlaneScaler {
         let width = target.width as usize;
         let Some(Rect { left, top, .. }) = whole_pixels(part, target) else {
             let weights = PlaneWeights::new(part, size, target)?;
-            weights.resample(plane, &mut self.row, out)?;
+            weights.resample(plane, &mut self.buffers, out)?;
             if is_mirrored {
                 out.chunks_exact_mut(width).for_each(<[u8]>::reverse);
             }

@@ -16,7 +16,7 @@ use super::geometry::{Size, SizePlan};
 use super::option_values::Filter;
 use super::pixels::{self, Pixels};
 use super::source::CheckedImage;
-use crate::decode::resample::{Kernel, MAX_STEP, Plane, Weights, resample};
+use crate::decode::resample::{Buffers, Kernel, MAX_STEP, Plane, Weights, resample};
 
 /// The value of a chroma sample without color.
 const NO_COLOR: u8 = 128;
@@ -24,7 +24,7 @@ const NO_COLOR: u8 = 128;
 /// Buffers that are reused from one image to the next.
 #[derive(Debug, Default)]
 pub(super) struct Planar {
-    row: Vec<i16>,
+    buffers: Buffers,
     planes: [Pixels; 3],
     transposed: Pixels,
 }
@@ -33,7 +33,7 @@ impl Planar {
     /// Returns the bytes kept for the next image.
     pub(super) fn kept_bytes(&self) -> usize {
         let planes = self.planes.iter().chain([&self.transposed]);
-        planes.map(|plane| plane.data.capacity()).sum::<usize>() + self.row.capacity() * size_of::<i16>()
+        planes.map(|plane| plane.data.capacity()).sum::<usize>() + self.buffers.bytes()
     }
 
     /// Decodes the file of `source`, and resizes, crops and rotates it by `plan`, to planes with one chroma sample per
@@ -63,11 +63,11 @@ impl Planar {
             reads_to_end: true,
         };
         let stored = decoder.decode_planes(source.bytes, request).ok()?;
-        let Self { row, planes, transposed } = self;
+        let Self { buffers, planes, transposed } = self;
         let [luma, chroma @ ..] = planes;
-        fill(&[stored.luma], 1, &placement, kernel, row, std::slice::from_mut(luma))?;
+        fill(&[stored.luma], 1, &placement, kernel, buffers, std::slice::from_mut(luma))?;
         match stored.chroma {
-            Some(stored) => fill(&stored, spread, &placement, kernel, row, chroma)?,
+            Some(stored) => fill(&stored, spread, &placement, kernel, buffers, chroma)?,
             None => {
                 for plane in chroma {
                     plane.reshape(covering(placement.crop.size, spread), 1);
@@ -91,7 +91,7 @@ fn fill(
     per_sample: u32,
     placement: &Placement,
     kernel: FilterKernel,
-    row: &mut Vec<i16>,
+    buffers: &mut Buffers,
     out: &mut [Pixels],
 ) -> Option<()> {
     let (across, down) = placement.axes(stored.first()?, per_sample);
@@ -102,7 +102,7 @@ fn fill(
     let size = covering(placement.crop.size, per_sample);
     for (&StoredPlane { samples, stride, left, top, .. }, out) in stored.iter().zip(out) {
         out.reshape(size, 1);
-        resample(Plane { samples, stride, left, top }, &across, &down, row, &mut out.data)?;
+        resample(Plane { samples, stride, left, top }, &across, &down, buffers, &mut out.data)?;
     }
     Some(())
 }

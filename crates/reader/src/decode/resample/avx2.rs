@@ -8,14 +8,10 @@ use pulp::x86::V3;
 
 use super::backend::{Backend, HORIZONTAL_SHIFT, VERTICAL_SHIFT};
 use super::portable::Portable;
-use super::weights::{GROUP, SAMPLES, SampleStep, WINDOW, Weights};
+use super::weights::{GROUP, HALF, QUARTER, SAMPLES, STEP, SampleStep, WINDOW, Weights};
 
 /// Columns per step of the vertical pass.
 const COLUMNS: usize = 32;
-/// Weights per sample, if the weights of four samples or of two samples fill a group.
-const QUARTER: usize = GROUP / 4;
-const HALF: usize = GROUP / 2;
-
 /// The backend for processors with AVX2.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Avx2(pub(super) V3);
@@ -46,18 +42,14 @@ impl Backend for Avx2 {
     }
 
     #[inline(always)]
-    fn horizontal(self, row: &[i16], weights: &Weights, out: &mut [u8]) {
-        match (weights.stride, &weights.steps) {
-            (QUARTER, Some(steps)) => {
-                self.few_taps::<QUARTER, { QUARTER * SAMPLES / GROUP }>(row, weights, steps, out);
-            }
-            (HALF, Some(steps)) => {
-                self.few_taps::<HALF, { HALF * SAMPLES / GROUP }>(row, weights, steps, out);
-            }
+    fn horizontal(self, row: &[i16], weights: &Weights, steps: Option<&[SampleStep]>, out: &mut [u8]) {
+        match (weights.stride, steps) {
+            (QUARTER, Some(steps)) => self.few_taps::<QUARTER>(row, weights, steps, out),
+            (HALF, Some(steps)) => self.few_taps::<HALF>(row, weights, steps, out),
             (GROUP, _) => self.sums::<1>(row, weights, out),
             (stride, _) if stride == 2 * GROUP => self.sums::<2>(row, weights, out),
             (stride, _) if stride == 3 * GROUP => self.sums::<3>(row, weights, out),
-            _ => Portable.horizontal(row, weights, out),
+            _ => Portable.horizontal(row, weights, steps, out),
         }
     }
 }
@@ -69,16 +61,7 @@ fn columns_at(row: &[u8], x: usize) -> Option<__m256i> {
     Some(pulp::cast(*row))
 }
 
-/// Loads four values of the window from `at` on. No index of 8 bits needs a check.
-#[inline(always)]
-fn four_at(window: &[i16; WINDOW], at: u8) -> i64 {
-    match window[usize::from(at)..].first_chunk::<QUARTER>() {
-        Some(values) => pulp::cast(*values),
-        None => 0,
-    }
-}
-
-/// Loads eight values like [`four_at`].
+/// Loads eight values of the window from `at` on. No index of 8 bits needs a check.
 #[inline(always)]
 fn eight_at(window: &[i16; WINDOW], at: u8) -> __m128i {
     match window[usize::from(at)..].first_chunk::<HALF>() {
@@ -121,25 +104,24 @@ impl Avx2 {
         ])
     }
 
-    /// Computes the horizontal pass with `TAPS` weights per sample, [`QUARTER`] or [`HALF`]. The weights of [`SAMPLES`]
-    /// samples fill `GROUPS` groups.
+    /// Computes the horizontal pass with `TAPS` weights per sample, [`QUARTER`] or [`HALF`].
     #[inline(always)]
-    fn few_taps<const TAPS: usize, const GROUPS: usize>(
+    fn few_taps<const TAPS: usize>(
         self,
         row: &[i16],
         weights: &Weights,
         steps: &[SampleStep],
         out: &mut [u8],
     ) {
-        let (out_chunks, out_rest) = out.as_chunks_mut::<SAMPLES>();
-        let start_rest = weights.starts.as_chunks::<SAMPLES>().1;
-        let groups = weights.values.as_chunks::<GROUP>().0.as_chunks::<GROUPS>().0;
+        let (out_chunks, out_rest) = out.as_chunks_mut();
+        let start_rest = weights.starts.as_chunks::<STEP>().1;
+        let groups = weights.values.as_chunks::<GROUP>().0.as_chunks::<TAPS>().0;
         for ((out, step), groups) in out_chunks.iter_mut().zip(steps).zip(groups) {
             if let Some(window) = row.get(step.first..).and_then(<[i16]>::first_chunk) {
-                *out = self.few_tap_samples::<TAPS, GROUPS>(window, &step.offsets, groups);
+                *out = self.few_tap_samples(window, step, groups);
             }
         }
-        let rest = weights.values.as_chunks::<TAPS>().0.iter().skip(out_chunks.len() * SAMPLES);
+        let rest = weights.values.as_chunks::<TAPS>().0.iter().skip(out_chunks.len() * STEP);
         for ((out, &start), weights) in out_rest.iter_mut().zip(start_rest).zip(rest) {
             let mut sum = 1 << (HORIZONTAL_SHIFT - 1);
             for (&value, &weight) in row[start..].iter().zip(weights) {
@@ -149,43 +131,50 @@ impl Avx2 {
         }
     }
 
-    /// Computes [`SAMPLES`] samples like [`Self::few_taps`].
+    /// Computes [`STEP`] samples like [`Self::few_taps`].
     #[inline(always)]
-    fn few_tap_samples<const TAPS: usize, const GROUPS: usize>(
+    fn few_tap_samples<const TAPS: usize>(
         self,
         window: &[i16; WINDOW],
-        offsets: &[u8; SAMPLES],
-        groups: &[[i16; GROUP]; GROUPS],
-    ) -> [u8; SAMPLES] {
-        let V3 { avx, avx2, .. } = self.0;
-        let mut sums = [avx._mm256_setzero_si256(); GROUPS];
-        for k in 0..GROUPS {
-            let values = if TAPS == QUARTER {
-                let at = |n: usize| offsets[(4 * k + n) % SAMPLES];
-                avx._mm256_set_epi64x(
-                    four_at(window, at(3)),
-                    four_at(window, at(2)),
-                    four_at(window, at(1)),
-                    four_at(window, at(0)),
-                )
-            } else {
-                let at = |n: usize| offsets[(2 * k + n) % SAMPLES];
-                avx._mm256_set_m128i(eight_at(window, at(1)), eight_at(window, at(0)))
-            };
-            sums[k] = avx2._mm256_madd_epi16(values, pulp::cast(groups[k]));
-        }
-        let sum = match sums.as_slice() {
-            // Lanes of 64 bits: samples 0 and 1, 4 and 5, 2 and 3, 6 and 7.
-            [a, b] => avx2._mm256_permute4x64_epi64::<0b11_01_10_00>(avx2._mm256_hadd_epi32(*a, *b)),
-            // Samples 0, 2, 4, 6, then 1, 3, 5, 7.
-            [a, b, c, d] => {
-                let even_and_odd =
-                    avx2._mm256_hadd_epi32(avx2._mm256_hadd_epi32(*a, *b), avx2._mm256_hadd_epi32(*c, *d));
-                avx2._mm256_permutevar8x32_epi32(even_and_odd, pulp::cast([0i32, 4, 1, 5, 2, 6, 3, 7]))
+        step: &SampleStep,
+        groups: &[[i16; GROUP]; TAPS],
+    ) -> [u8; STEP] {
+        let V3 { avx, avx2, sse2, ssse3, .. } = self.0;
+        let mut sums = [avx._mm256_setzero_si256(); TAPS];
+        for (k, sum) in sums.iter_mut().enumerate() {
+            // Half a group has the weights of one or two samples.
+            let [first, second] = [2 * k * HALF / TAPS, (2 * k + 1) * HALF / TAPS];
+            let first = eight_at(window, step.offsets[first % STEP]);
+            let second = eight_at(window, step.offsets[second % STEP]);
+            let mut values = avx._mm256_set_m128i(second, first);
+            if TAPS == QUARTER {
+                let bytes = step.bytes.as_chunks::<{ GROUP / QUARTER }>().0[k % (STEP * QUARTER / GROUP)];
+                values = avx2._mm256_shuffle_epi8(values, pulp::cast(bytes));
             }
-            _ => avx._mm256_setzero_si256(),
+            *sum = avx2._mm256_madd_epi16(values, pulp::cast(groups[k]));
+        }
+        let (low, high, order) = match *sums.as_slice() {
+            // In the halves: samples 0, 1, 4, 5 and 2, 3, 6, 7.
+            [a, b, c, d] => {
+                let order: [u8; STEP] = [0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15];
+                (avx2._mm256_hadd_epi32(a, b), avx2._mm256_hadd_epi32(c, d), order)
+            }
+            // Even samples and odd samples.
+            [a, b, c, d, e, f, g, h] => (
+                avx2._mm256_hadd_epi32(avx2._mm256_hadd_epi32(a, b), avx2._mm256_hadd_epi32(c, d)),
+                avx2._mm256_hadd_epi32(avx2._mm256_hadd_epi32(e, f), avx2._mm256_hadd_epi32(g, h)),
+                [0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15],
+            ),
+            _ => return [0; STEP],
         };
-        self.rounded(sum)
+        let half = avx._mm256_set1_epi32(1 << (HORIZONTAL_SHIFT - 1));
+        let low = avx2._mm256_srai_epi32::<{ HORIZONTAL_SHIFT as i32 }>(avx2._mm256_add_epi32(low, half));
+        let high = avx2._mm256_srai_epi32::<{ HORIZONTAL_SHIFT as i32 }>(avx2._mm256_add_epi32(high, half));
+        // Clamped to 16 bits, then to 8.
+        let words = avx2._mm256_packs_epi32(low, high);
+        let bytes = sse2
+            ._mm_packus_epi16(avx._mm256_castsi256_si128(words), avx2._mm256_extracti128_si256::<1>(words));
+        pulp::cast(ssse3._mm_shuffle_epi8(bytes, pulp::cast(order)))
     }
 
     /// Rounds the sums of [`SAMPLES`] samples.

@@ -1,6 +1,6 @@
 //! The trait of the backends, each of which implements the inner loops for one kind of processor.
 
-use super::weights::Weights;
+use super::weights::{SampleStep, Weights};
 
 /// Fractional bits of a value between the two passes.
 pub(super) const VALUE_BITS: u32 = 6;
@@ -17,6 +17,7 @@ pub(super) trait Backend: Copy {
     /// Computes the weighted sum of `rows`, which have the length of `out`, with [`VALUE_BITS`] fractional bits.
     fn vertical(self, rows: &[&[u8]], weights: &[i16], out: &mut [i16]);
 
-    /// Computes the weighted sums of `row`, which has [`Weights::stride`] more values than are used.
-    fn horizontal(self, row: &[i16], weights: &Weights, out: &mut [u8]);
+    /// Computes the weighted sums of `row`, which has [`Weights::stride`] more values than are used. `steps` are those of
+    /// the weights, if there are any.
+    fn horizontal(self, row: &[i16], weights: &Weights, steps: Option<&[SampleStep]>, out: &mut [u8]);
 }

@@ -15,6 +15,7 @@ use std::ops::Range;
 
 use self::backend::Backend;
 use self::portable::Portable;
+use self::weights::SampleStep;
 pub(crate) use self::weights::Triangle;
 pub use self::weights::{Kernel, SampleAxis, Weights, nearest};
 
@@ -35,20 +36,35 @@ pub struct Plane<'a> {
     pub top: usize,
 }
 
-/// Writes the weighted sums that `across` and `down` describe to `out`, row by row without gaps. `row` is a reusable
-/// buffer. Returns `None` if `plane` lacks samples that they need.
+/// Buffers of [`resample`].
+#[derive(Debug, Default)]
+pub struct Buffers {
+    /// One row between the vertical and the horizontal sums.
+    row: Vec<i16>,
+    steps: Vec<SampleStep>,
+}
+
+impl Buffers {
+    /// Returns the allocated bytes.
+    pub fn bytes(&self) -> usize {
+        self.row.capacity() * size_of::<i16>() + self.steps.capacity() * size_of::<SampleStep>()
+    }
+}
+
+/// Writes the weighted sums that `across` and `down` describe to `out`, row by row without gaps. Returns `None` if `plane`
+/// lacks samples that they need.
 pub fn resample(
     plane: Plane<'_>,
     across: &Weights,
     down: &Weights,
-    row: &mut Vec<i16>,
+    buffers: &mut Buffers,
     out: &mut [u8],
 ) -> Option<()> {
     #[cfg(target_arch = "x86_64")]
     if let Some(v3) = pulp::x86::V3::try_new() {
-        return resample_with(avx2::Avx2(v3), plane, across, down, row, out);
+        return resample_with(avx2::Avx2(v3), plane, across, down, buffers, out);
     }
-    resample_with(Portable, plane, across, down, row, out)
+    resample_with(Portable, plane, across, down, buffers, out)
 }
 
 /// Implements [`resample`] with one backend.
@@ -57,7 +73,7 @@ fn resample_with<B: Backend>(
     plane: Plane<'_>,
     across: &Weights,
     down: &Weights,
-    row: &mut Vec<i16>,
+    buffers: &mut Buffers,
     out: &mut [u8],
 ) -> Option<()> {
     let (Range { start: first, end }, Range { start: top, end: bottom }) =
@@ -71,10 +87,12 @@ fn resample_with<B: Backend>(
     if !is_inside || out.is_empty() {
         return is_inside.then_some(());
     }
+    let Buffers { row, steps } = buffers;
+    let steps = across.write_steps(steps).then_some(steps.as_slice());
     // Weights count samples from the start of the row. Values left of `first` are never read.
     row.clear();
     row.resize(end + across.stride.max(weights::WINDOW), 0);
-    backend.run(Resample { backend, plane, across, down, columns: (first, end), row, out });
+    backend.run(Resample { backend, plane, across, down, columns: (first, end), steps, row, out });
     Some(())
 }
 
@@ -85,6 +103,7 @@ struct Resample<'a, B> {
     down: &'a Weights,
     /// The columns that are read: the first, and the one after the last.
     columns: (usize, usize),
+    steps: Option<&'a [SampleStep]>,
     row: &'a mut [i16],
     out: &'a mut [u8],
 }
@@ -94,7 +113,7 @@ impl<B: Backend> pulp::NullaryFnOnce for Resample<'_, B> {
 
     #[inline(always)]
     fn call(self) {
-        let Self { backend, plane, across, down, columns: (first, end), row, out } = self;
+        let Self { backend, plane, across, down, columns: (first, end), steps, row, out } = self;
         // An even number, because rows are summed in pairs.
         let taps = down.taps.next_multiple_of(2).min(down.stride);
         let last = plane.samples.len() / plane.stride - 1;
@@ -107,7 +126,7 @@ impl<B: Backend> pulp::NullaryFnOnce for Resample<'_, B> {
                 rows.push(&plane.samples[y * plane.stride + first - plane.left..][..end - first]);
             }
             backend.vertical(&rows, down.of(n), &mut row[first..end]);
-            backend.horizontal(row, across, out);
+            backend.horizontal(row, across, steps, out);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Resampling for any processor.
 
 use super::backend::{Backend, HORIZONTAL_SHIFT, VERTICAL_SHIFT};
-use super::weights::Weights;
+use super::weights::{SampleStep, Weights};
 
 /// The backend for any processor.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,7 @@ impl Backend for Portable {
     }
 
     #[inline(always)]
-    fn horizontal(self, row: &[i16], weights: &Weights, out: &mut [u8]) {
+    fn horizontal(self, row: &[i16], weights: &Weights, _: Option<&[SampleStep]>, out: &mut [u8]) {
         for (n, out) in out.iter_mut().enumerate() {
             let from = &row[weights.starts[n]..];
             let sum =

@@ -88,8 +88,8 @@ proptest! {
         let plane = Plane { samples: &samples, stride, left: 0, top: 0 };
         let mut out = vec![0; across.count * down.count];
         let mut portable = out.clone();
-        resample(plane, &columns, &rows, &mut Vec::new(), &mut out).unwrap();
-        resample_with(Portable, plane, &columns, &rows, &mut Vec::new(), &mut portable).unwrap();
+        resample(plane, &columns, &rows, &mut Buffers::default(), &mut out).unwrap();
+        resample_with(Portable, plane, &columns, &rows, &mut Buffers::default(), &mut portable).unwrap();
         prop_assert!(out == portable, "the backends disagree");
         let one = f64::from(1 << WEIGHT_BITS);
         let sum = |weights: &Weights, n: usize, of: &dyn Fn(usize) -> f64| -> f64 {
@@ -111,7 +111,7 @@ proptest! {
         let samples = noise(across.length * down.length, seed);
         let whole = Plane { samples: &samples, stride: across.length, left: 0, top: 0 };
         let mut expected = vec![0; across.count * down.count];
-        resample(whole, &columns, &rows, &mut Vec::new(), &mut expected).unwrap();
+        resample(whole, &columns, &rows, &mut Buffers::default(), &mut expected).unwrap();
         let (left, top, stride) = (columns.span.start + cut, rows.span.start, columns.span.len());
         let part: Vec<u8> = (rows.span.clone())
             .flat_map(|y| (left..left + stride).map(move |x| (x, y)))
@@ -119,7 +119,7 @@ proptest! {
             .collect();
         let mut found = expected.clone();
         found.fill(7);
-        let done = resample(Plane { samples: &part, stride, left, top }, &columns, &rows, &mut Vec::new(), &mut found);
+        let done = resample(Plane { samples: &part, stride, left, top }, &columns, &rows, &mut Buffers::default(), &mut found);
         prop_assert_eq!(done.is_some(), cut == 0);
         prop_assert!(cut > 0 || found == expected);
     }

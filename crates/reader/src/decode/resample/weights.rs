@@ -7,25 +7,62 @@ pub(super) const WEIGHT_BITS: u32 = 14;
 /// Number of weights in a group of the vector code. Incomplete groups are padded with zeros.
 pub(super) const GROUP: usize = 16;
 
-/// Samples per step of the vector code.
+/// Samples whose sums of many weights, or whose weights, are computed together.
 pub(super) const SAMPLES: usize = 8;
+/// Samples whose sums of few weights are computed together.
+pub(super) const STEP: usize = 16;
 /// Source samples that the sums of a step may read: from any offset of 8 bits.
 pub(super) const WINDOW: usize = 256 + GROUP / 2;
 
-/// Where the sums of a step of [`SAMPLES`] samples start.
+/// Weights per sample, if the weights of four samples or of two samples fill a group.
+pub(super) const QUARTER: usize = GROUP / 4;
+pub(super) const HALF: usize = GROUP / 2;
+
+/// The source samples of [`STEP`] sums of few weights.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SampleStep {
     /// The first source sample of all sums.
     pub(super) first: usize,
-    /// The first source sample of each sum, counted from there.
-    pub(super) offsets: [u8; SAMPLES],
+    /// The first source sample of each sum, counted from there. With [`QUARTER`] weights, that of the earlier sum of each
+    /// pair of sums.
+    pub(super) offsets: [u8; STEP],
+    /// With [`QUARTER`] weights, where the values of each sum are in the [`HALF`] values from its offset on, as the numbers
+    /// of their bytes.
+    pub(super) bytes: [u64; STEP],
+}
+
+impl SampleStep {
+    /// Returns the step of the sums that start at `starts`, or `None` if they are too far apart.
+    fn new(starts: &[usize; STEP], stride: usize) -> Option<Self> {
+        let first = starts.iter().copied().fold(usize::MAX, usize::min);
+        let mut step = Self { first, offsets: [0; STEP], bytes: [0; STEP] };
+        for (offset, start) in step.offsets.iter_mut().zip(starts) {
+            *offset = u8::try_from(start - first).ok()?;
+        }
+        if stride == QUARTER {
+            for (offsets, bytes) in
+                step.offsets.as_chunks_mut::<2>().0.iter_mut().zip(step.bytes.as_chunks_mut::<2>().0)
+            {
+                let earlier = offsets[0].min(offsets[1]);
+                for (offset, bytes) in offsets.iter_mut().zip(bytes) {
+                    let values = u64::from(*offset - earlier);
+                    if values > (HALF - QUARTER) as u64 {
+                        return None;
+                    }
+                    *bytes = 0x0706_0504_0302_0100 + 0x0202_0202_0202_0202 * values;
+                    *offset = earlier;
+                }
+            }
+        }
+        Some(step)
+    }
 }
 
 /// Returns the number of weights that are stored for a sum of `taps`: a quarter of a group, half of one, or whole groups.
 fn stored_weights(taps: usize) -> usize {
     match taps {
-        0..=4 => GROUP / 4,
-        5..=8 => GROUP / 2,
+        taps if taps <= QUARTER => QUARTER,
+        taps if taps <= HALF => HALF,
         _ => taps.next_multiple_of(GROUP),
     }
 }
@@ -96,62 +133,106 @@ pub struct Weights {
     pub(super) stride: usize,
     /// The range of source samples that are read.
     pub(super) span: Range<usize>,
-    /// The steps of the vector code, without an incomplete last one; `None` if the sums of a step are too far apart.
-    pub(super) steps: Option<Vec<SampleStep>>,
 }
 
 impl Weights {
+    /// Returns no weights, with memory for those of `count` samples.
+    fn empty(count: usize, stride: usize) -> Self {
+        let (starts, values) = (Vec::with_capacity(count), Vec::with_capacity(count * stride));
+        Self { starts, values, taps: 1, stride, span: Range { start: usize::MAX, end: 0 } }
+    }
+
     /// Computes the weights of `kernel`. For downscaling, the kernel is stretched so that it covers every source
     /// sample. The weights of each sample add up to exactly one.
     pub fn new(axis: SampleAxis, kernel: impl Kernel) -> Self {
         let scale = axis.step.abs().max(1.0);
         let reach = kernel.support() * scale;
         let stride = stored_weights((2.0 * reach) as usize + 1);
-        let mut weights = Self {
-            starts: Vec::with_capacity(axis.count),
-            values: vec![0; axis.count * stride],
-            taps: 1,
-            stride,
-            span: Range { start: usize::MAX, end: 0 },
-            steps: None,
-        };
+        let mut weights = Self::empty(axis.count, stride);
         let per_sample = (1.0 / scale) as f32;
-        let mut exact = vec![0.0; stride];
-        for (n, values) in weights.values.chunks_exact_mut(stride).enumerate() {
-            let center = axis.first + n as f64 * axis.step;
-            // Samples whose center is inside the kernel. The conversion saturates negative numbers to zero.
-            let start = ((center - reach + 0.5) as usize).min(axis.length.saturating_sub(1));
-            // A sample on the edge is inside, in spite of rounding errors.
-            let edges = kernel.with_edges();
-            let edge = if edges.is_some() { 1e-6 } else { 0.0 };
-            let end = ((center + reach + 0.5 + edge) as usize)
-                .clamp(start + 1, axis.length.max(1))
-                .min(start + stride);
-            let exact = &mut exact[..end - start];
-            let mut sum = 0.0;
-            let distance_of = |sample: usize| (sample as f64 + 0.5 - center) / scale;
-            let mut distance = distance_of(start) as f32;
-            for (sample, weight) in (start..).zip(exact.iter_mut()) {
-                *weight = match edges {
-                    Some(exact) => exact(distance_of(sample)) as f32,
-                    None => kernel.at(distance),
-                };
-                sum += *weight;
-                distance += per_sample;
+        let edges = kernel.with_edges();
+        // A sample on the edge is inside, in spite of rounding errors.
+        let edge = if edges.is_some() { 1e-6 } else { 0.0 };
+        let (length, last) = (axis.length.max(1), axis.length.saturating_sub(1));
+        let mut exact = vec![[0.0; SAMPLES]; stride];
+        for first in (0..axis.count).step_by(SAMPLES) {
+            let (mut starts, mut counts) = ([0; SAMPLES], [0; SAMPLES]);
+            let (mut sums, mut distances) = ([0.0; SAMPLES], [0.0; SAMPLES]);
+            let center_of = |lane: usize| axis.first + (first + lane) as f64 * axis.step;
+            for lane in 0..SAMPLES {
+                let center = center_of(lane);
+                // Samples whose center is inside the kernel. The conversion saturates negative numbers to zero.
+                let start = ((center - reach + 0.5) as usize).min(last);
+                let end = ((center + reach + 0.5 + edge) as usize).clamp(start + 1, length);
+                (starts[lane], counts[lane]) = (start, (end - start).min(stride) as u32);
+                distances[lane] = ((start as f64 + 0.5 - center) / scale) as f32;
             }
-            if sum.abs() < 1e-6 {
-                // The kernel fits between two samples.
-                let nearest = (center as usize).clamp(start, end - 1);
-                exact[nearest - start] = 1.0;
-                sum = 1.0;
+            let taps = counts.iter().copied().fold(1, u32::max);
+            for (k, exact) in (0..taps).zip(&mut exact) {
+                for lane in 0..SAMPLES {
+                    let value = match edges {
+                        Some(kernel) => {
+                            let sample = starts[lane] as f64 + f64::from(k);
+                            kernel((sample + 0.5 - center_of(lane)) / scale) as f32
+                        }
+                        None => kernel.at(distances[lane]),
+                    };
+                    exact[lane] = if k < counts[lane] { value } else { 0.0 };
+                    sums[lane] += exact[lane];
+                    distances[lane] += per_sample;
+                }
             }
-            let start = start + quantize(exact, sum, values);
-            let taps = values.iter().rposition(|&value| value != 0).unwrap_or(0) + 1;
-            weights.starts.push(start);
-            weights.taps = weights.taps.max(taps);
-            weights.span = weights.span.start.min(start)..weights.span.end.max(start + taps);
+            for lane in 0..SAMPLES {
+                if sums[lane].abs() < 1e-6 {
+                    // The kernel fits between two samples.
+                    let nearest = (center_of(lane) as usize)
+                        .clamp(starts[lane], starts[lane] + counts[lane] as usize - 1);
+                    exact[nearest - starts[lane]][lane] = 1.0;
+                    sums[lane] = 1.0;
+                }
+            }
+            let count = (axis.count - first).min(SAMPLES);
+            weights.push(&starts[..count], &mut exact[..taps as usize], sums);
         }
-        weights.in_steps()
+        weights
+    }
+
+    /// Divides the weights of up to [`SAMPLES`] samples by their sums and adds them, rounded and without leading zeros. The
+    /// largest weight of a sample absorbs the total rounding error.
+    fn push(&mut self, starts: &[usize], exact: &mut [[f32; SAMPLES]], sums: [f32; SAMPLES]) {
+        let (mut rest, mut largest, mut max_weight) = ([ONE; SAMPLES], [0; SAMPLES], [f32::MIN; SAMPLES]);
+        let factors = sums.map(|sum| ONE as f32 / sum);
+        for (k, exact) in (0u32..).zip(exact.iter_mut()) {
+            for lane in 0..SAMPLES {
+                let is_larger = exact[lane] > max_weight[lane];
+                max_weight[lane] = if is_larger { exact[lane] } else { max_weight[lane] };
+                largest[lane] = if is_larger { k } else { largest[lane] };
+                let rounded = nearest(exact[lane] * factors[lane]);
+                exact[lane] = rounded as f32;
+                rest[lane] -= rounded;
+            }
+        }
+        // The first weight that is not zero, and the one after the last.
+        let (mut first, mut end) = ([u32::MAX; SAMPLES], [1; SAMPLES]);
+        for (k, exact) in (0u32..).zip(exact.iter_mut()) {
+            for lane in 0..SAMPLES {
+                exact[lane] += if k == largest[lane] { rest[lane] as f32 } else { 0.0 };
+                first[lane] = if exact[lane] == 0.0 { first[lane] } else { first[lane].min(k) };
+                end[lane] = if exact[lane] == 0.0 { end[lane] } else { k + 1 };
+            }
+        }
+        let at = self.values.len();
+        self.values.resize(at + starts.len() * self.stride, 0);
+        for (lane, values) in self.values[at..].chunks_exact_mut(self.stride).enumerate() {
+            let (first, end) = (first[lane] as usize, end[lane] as usize);
+            for (to, exact) in values.iter_mut().zip(&exact[first..end]) {
+                *to = exact[lane] as i16;
+            }
+            let start = starts[lane] + first;
+            self.starts.push(start);
+            self.taps = self.taps.max(end - first);
+            self.span = self.span.start.min(start)..self.span.end.max(starts[lane] + end);
+        }
     }
 
     /// Returns the same weights for samples in reverse order.
@@ -162,27 +243,22 @@ impl Weights {
             values.extend_from_slice(weights);
         }
         self.values = values;
-        self.in_steps()
+        self
     }
 
-    /// Sets `steps`.
-    fn in_steps(mut self) -> Self {
-        let step = |starts: &[usize; SAMPLES]| {
-            let first = starts.iter().copied().min()?;
-            let mut offsets = [0; SAMPLES];
-            for (offset, start) in offsets.iter_mut().zip(starts) {
-                *offset = u8::try_from(start - first).ok()?;
-            }
-            Some(SampleStep { first, offsets })
-        };
-        self.steps = self.starts.as_chunks::<SAMPLES>().0.iter().map(step).collect();
-        self
+    /// Writes the steps of the vector code to `steps`, without an incomplete last one. Returns whether there are such
+    /// steps.
+    pub(super) fn write_steps(&self, steps: &mut Vec<SampleStep>) -> bool {
+        steps.clear();
+        let starts = self.starts.as_chunks().0;
+        let mut found = starts.iter().map_while(|starts| SampleStep::new(starts, self.stride));
+        steps.extend(&mut found);
+        self.stride <= HALF && steps.len() == starts.len()
     }
 
     /// Returns the same weights for a source in which each sample is `by` samples further on.
     pub(crate) fn moved(mut self, by: usize) -> Self {
         self.starts.iter_mut().for_each(|start| *start += by);
-        self.steps.iter_mut().flatten().for_each(|step| step.first += by);
         self.span = self.span.start + by..self.span.end + by;
         self
     }
@@ -191,35 +267,44 @@ impl Weights {
     /// upsampled before: as by libjpeg-turbo, each upsampled sample is 3/4 of the nearest sample and 1/4 of the next one
     /// if upsampling `is_fancy`, and otherwise the nearest sample.
     pub(crate) fn through_upsampling(&self, length: usize, is_fancy: bool) -> Self {
-        let stride = stored_weights(self.taps / 2 + 2);
-        let mut weights = Self {
-            starts: Vec::with_capacity(self.starts.len()),
-            values: vec![0; self.starts.len() * stride],
-            taps: 1,
-            stride,
-            span: Range { start: usize::MAX, end: 0 },
-            steps: None,
-        };
-        let (last, near_share) = (length.saturating_sub(1), if is_fancy { 3 } else { 4 });
-        // One more, because the first or the last has no weight.
-        let mut exact = vec![0.0; self.taps / 2 + 3];
-        for (n, values) in weights.values.chunks_exact_mut(stride).enumerate() {
-            exact.fill(0.0);
-            let start = self.starts[n];
-            let first = (start / 2).saturating_sub(1);
-            for (at, &weight) in (start..).zip(&self.of(n)[..self.taps]) {
-                let near = (at / 2).min(last);
-                let far = if at.is_multiple_of(2) { near.saturating_sub(1) } else { (near + 1).min(last) };
-                exact[near - first] += f32::from(weight) * near_share as f32;
-                exact[far - first] += f32::from(weight) * (4 - near_share) as f32;
+        let near_share = if is_fancy { 3.0 } else { 4.0 };
+        let far_share = 4.0 - near_share;
+        let last = length.saturating_sub(1);
+        let mut weights = Self::empty(self.starts.len(), stored_weights(self.taps / 2 + 2));
+        let mut exact = vec![[0.0; SAMPLES]; self.taps / 2 + 2];
+        // The weights of upsampled samples, from the one before those of the first sample on.
+        let mut upsampled = vec![[0.0; SAMPLES]; self.taps + 6];
+        for (starts, values) in self.starts.chunks(SAMPLES).zip(self.values.chunks(SAMPLES * self.stride)) {
+            upsampled.fill([0.0; SAMPLES]);
+            let mut firsts = [0; SAMPLES];
+            for (lane, (&start, values)) in starts.iter().zip(values.chunks_exact(self.stride)).enumerate() {
+                let first = start.div_ceil(2).saturating_sub(1);
+                firsts[lane] = first;
+                for (to, &weight) in upsampled[start + 1 - 2 * first..].iter_mut().zip(&values[..self.taps]) {
+                    to[lane] = f32::from(weight);
+                }
             }
-            let start = first + quantize(&mut exact, (4 * ONE) as f32, values);
-            let taps = values.iter().rposition(|&value| value != 0).unwrap_or(0) + 1;
-            weights.starts.push(start);
-            weights.taps = weights.taps.max(taps);
-            weights.span = weights.span.start.min(start)..weights.span.end.max(start + taps);
+            // Sample `i` is the nearest one of the upsampled samples `2i` and `2i + 1`, and the next one of those beside.
+            for (k, exact) in exact.iter_mut().enumerate() {
+                let [a, b, c, d] = [0, 1, 2, 3].map(|i| upsampled[2 * k + i]);
+                for lane in 0..SAMPLES {
+                    exact[lane] = far_share * (a[lane] + d[lane]) + near_share * (b[lane] + c[lane]);
+                }
+            }
+            // At an edge, the nearest sample is the next one, too.
+            for (lane, &start) in starts.iter().enumerate() {
+                if start == 0 {
+                    exact[0][lane] += far_share * upsampled[1][lane];
+                }
+                let outside = last + 1 - firsts[lane];
+                if outside < exact.len() {
+                    exact[outside - 1][lane] += exact[outside][lane];
+                    exact[outside][lane] = 0.0;
+                }
+            }
+            weights.push(&firsts[..starts.len()], &mut exact, [(4 * ONE) as f32; SAMPLES]);
         }
-        weights.in_steps()
+        weights
     }
 
     /// Returns the weights of sample `n`.
@@ -227,27 +312,6 @@ impl Weights {
     pub(super) fn of(&self, n: usize) -> &[i16] {
         &self.values[n * self.stride..][..self.stride]
     }
-}
-
-/// Divides `exact` by `sum` and writes the rounded weights to `values`, without leading zeros. Returns the number of
-/// leading zeros. The largest weight absorbs the total rounding error.
-fn quantize(exact: &mut [f32], sum: f32, values: &mut [i16]) -> usize {
-    let (factor, mut rest, mut largest) = (ONE as f32 / sum, ONE, 0);
-    let mut max_weight = f32::MIN;
-    for (n, weight) in exact.iter_mut().enumerate() {
-        if *weight > max_weight {
-            (max_weight, largest) = (*weight, n);
-        }
-        let rounded = nearest(*weight * factor);
-        *weight = rounded as f32;
-        rest -= rounded;
-    }
-    exact[largest] += rest as f32;
-    let zeros = exact.iter().take_while(|&&weight| weight == 0.0).count();
-    for (to, &weight) in values.iter_mut().zip(&exact[zeros..]) {
-        *to = nearest(weight) as i16;
-    }
-    zeros
 }
 
 #[cfg(test)]
