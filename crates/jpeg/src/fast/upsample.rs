@@ -215,18 +215,15 @@ fn fancy_h2v2(plane: &StoredPlane<'_>, y: usize, region: Region, out: &mut [u8])
     let first = region.left / 2 - origin;
     let count = (region.left + region.width).div_ceil(2) - region.left / 2;
     let last = width - 1 - origin;
-    let sum = |x: usize| 3 * i32::from(near[x]) + i32::from(far[x]);
-    // Both ends of the row first: at an edge of the image, a sample is its own neighbor.
-    let edge = |x: usize, out: &mut [u8]| {
-        let before = sum(if x + origin == 0 { 0 } else { x - 1 });
-        let after = sum(if x == last { x } else { x + 1 });
-        let this = sum(x) * 3;
-        out[0] = ((this + before + 8) >> 4) as u8;
-        out[1] = ((this + after + 7) >> 4) as u8;
-    };
-    edge(first, out);
-    if count > 1 {
-        edge(first + count - 1, &mut out[2 * (count - 1)..]);
+    // Both ends of the row first: at an edge of the image, a sample is its own neighbor. A loop instead of a closure, which
+    // would be compiled for the baseline CPU.
+    for x in [first, first + count - 1] {
+        let before = vertical_sum(near, far, if x + origin == 0 { 0 } else { x - 1 });
+        let after = vertical_sum(near, far, if x == last { x } else { x + 1 });
+        let this = vertical_sum(near, far, x) * 3;
+        let pair = &mut out[2 * (x - first)..][..2];
+        pair[0] = ((this + before + 8) >> 4) as u8;
+        pair[1] = ((this + after + 7) >> 4) as u8;
     }
     if count > 2 {
         let n = count - 2;
@@ -238,6 +235,12 @@ fn fancy_h2v2(plane: &StoredPlane<'_>, y: usize, region: Region, out: &mut [u8])
             *pair = [((this + before + 8) >> 4) as u8, ((this + after + 7) >> 4) as u8];
         }
     }
+}
+
+/// Returns four times the sample at `x`, upsampled vertically.
+#[inline(always)]
+fn vertical_sum(near: &[u8], far: &[u8], x: usize) -> i32 {
+    3 * i32::from(near[x]) + i32::from(far[x])
 }
 
 /// Doubles the resolution horizontally only: each sample is 3/4 of the nearest and 1/4 of the next one.
