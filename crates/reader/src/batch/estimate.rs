@@ -222,7 +222,8 @@ fn ln_falling(x: u64, n: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::{BatchPlan, LengthsInMemory, Metrics, PackOptions, PackPlan};
+    use crate::batch::tests::Metrics;
+    use crate::batch::{BatchPlan, LengthsInMemory, PackOptions, PackPlan};
     use crate::split_mix;
 
     fn padding_of(lengths: Vec<u64>, size: BatchSize) -> Padding {

@@ -1,7 +1,7 @@
 //! The input of a plan: the number of records, their lengths, and their order by length.
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
-use dsconvert_dataset::index::{LengthIndex, LengthRun, RecordIndex};
+use dsconvert_dataset::index::LengthRun;
 use dsconvert_dataset::schema::{HEIGHT, TRAINED, WIDTH};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -122,25 +122,6 @@ impl<L: Lengths + ?Sized> Lengths for &L {
 
     fn runs(&self) -> Result<Runs<'_>> {
         (**self).runs()
-    }
-}
-
-/// The indexes of a split: the record index stores the length of each record, the length index the record at each rank.
-impl Lengths for (&RecordIndex, &LengthIndex) {
-    fn records(&self) -> u64 {
-        self.1.len()
-    }
-
-    fn record_at(&self, rank: u64) -> Result<u64> {
-        self.1.record_at(rank)
-    }
-
-    fn length_of(&self, record: u64) -> Result<u64> {
-        self.0.length(record)
-    }
-
-    fn runs(&self) -> Result<Runs<'_>> {
-        Ok(Box::new(self.1.histogram()?))
     }
 }
 

@@ -17,7 +17,6 @@ mod cuttings;
 mod estimate;
 mod layout;
 mod lengths;
-mod metrics;
 mod options;
 mod order;
 mod pack;
@@ -34,7 +33,6 @@ pub use estimate::{Padding, SIMULATED_RECORDS, packed_padding, padding};
 pub use layout::Layout;
 pub(crate) use lengths::no_such_record;
 pub use lengths::{Lengths, LengthsInMemory, Runs};
-pub use metrics::Metrics;
 pub use options::{
     ALGORITHM, BatchOptions, BatchSize, Boundaries, BucketBy, DEFAULT_BLOCK_RECORDS, DEFAULT_FIRST_BOUND,
     DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, Last, MAX_BATCH_RECORDS,

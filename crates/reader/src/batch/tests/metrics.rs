@@ -1,44 +1,34 @@
 //! Measures the quality of the batches of an epoch.
 
-use dsconvert_dataset::error::Result;
-
-use super::lengths::Lengths;
-use super::options::BatchSize;
-use super::plan::BatchPlan;
-use super::plan::MicroBatch;
-use super::state::Position;
+use super::*;
 
 /// Metrics of one epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     /// Number of micro-batches that hold a record.
-    pub micro_batches: u64,
+    pub(crate) micro_batches: u64,
     /// Number of records, including repetitions.
-    pub records: u64,
+    pub(crate) records: u64,
     /// Sum of lengths.
-    pub tokens: u64,
+    pub(crate) tokens: u64,
     /// Sum of rows × width.
-    pub padded_tokens: u64,
+    pub(crate) padded_tokens: u64,
     /// Fraction of `padded_tokens` that is padding.
-    pub padding: f64,
+    pub(crate) padding: f64,
     /// Fraction of the budget that is used: padded tokens, or tokens if the budget is unpadded, ÷ (budget ×
     /// micro-batches). 0 without a budget.
-    pub fill: f64,
+    pub(crate) fill: f64,
     /// Fraction of the time that ranks wait for each other, if time is proportional to padded tokens: the sum of
     /// (largest − mean) ÷ the sum of the largest, over the micro-batches that ranks process at the same time.
-    pub skew: f64,
+    pub(crate) skew: f64,
     /// Pearson correlation of the mean lengths of adjacent steps: near 1 for a curriculum or a sawtooth, near 0 for a
     /// good shuffle. 0 for fewer than three steps.
-    pub length_correlation: f64,
+    pub(crate) length_correlation: f64,
 }
 
 impl Metrics {
     /// Measures `epoch` of `plan` for `world_size` ranks. Looks up every record once.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`BatchPlan::micro_batch`].
-    pub fn of<L: Lengths>(plan: &BatchPlan<L>, epoch: u64, world_size: u64) -> Result<Self> {
+    pub(crate) fn of<L: Lengths>(plan: &BatchPlan<L>, epoch: u64, world_size: u64) -> Result<Self, Error> {
         let mut sums = Self::default();
         let (mut waited, mut worked) = (0.0, 0.0);
         let mut means = Vec::new();
@@ -46,7 +36,7 @@ impl Metrics {
             let at = Position { epoch, step };
             let batches = (0..plan.micro_batches())
                 .map(|index| plan.micro_batch(at, index))
-                .collect::<Result<Vec<MicroBatch>>>()?;
+                .collect::<Result<Vec<MicroBatch>, Error>>()?;
             for batch in &batches {
                 sums.add(batch);
             }
@@ -103,15 +93,10 @@ fn neighbor_correlation(numbers: &[f64]) -> f64 {
     ratio(covariance, variances.sqrt())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn neighbors_correlate() {
-        assert!((neighbor_correlation(&[1.0, 2.0, 3.0, 4.0]) - 1.0).abs() < 1e-9);
-        assert!((neighbor_correlation(&[1.0, 2.0, 1.0, 2.0, 1.0]) + 1.0).abs() < 1e-9);
-        assert_eq!(neighbor_correlation(&[3.0, 3.0, 3.0]), 0.0);
-        assert_eq!(neighbor_correlation(&[1.0, 2.0]), 0.0);
-    }
+#[test]
+fn neighbors_correlate() {
+    assert!((neighbor_correlation(&[1.0, 2.0, 3.0, 4.0]) - 1.0).abs() < 1e-9);
+    assert!((neighbor_correlation(&[1.0, 2.0, 1.0, 2.0, 1.0]) + 1.0).abs() < 1e-9);
+    assert_eq!(neighbor_correlation(&[3.0, 3.0, 3.0]), 0.0);
+    assert_eq!(neighbor_correlation(&[1.0, 2.0]), 0.0);
 }
