@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use self::rows::{PackedWindows, RowSource};
 use super::bucket::CheckedRuns;
-use super::layout::{Layout, check_micro_batches};
+use super::layout::check_micro_batches;
 use super::lengths::Lengths;
 use super::options::{ALGORITHM, Last, MAX_WINDOW_RECORDS, Shuffle};
 use super::order::{Epoch, Order};
@@ -151,34 +151,9 @@ impl PackedStep {
         self.rows.get(start as usize..end as usize).unwrap_or_default()
     }
 
-    /// Returns the micro-batches of one rank.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Usage`] when the ranks cannot share the micro-batches.
-    pub fn share(&self, layout: Layout) -> Result<impl Iterator<Item = &[Row]>> {
-        Ok(layout.share(self.micro_batches)?.map(|index| self.micro_batch(index)))
-    }
-
     /// Returns the number of rows without documents after those of micro-batch `index` ([`Last::Pad`]).
     pub fn filler_rows(&self, index: u64) -> u64 {
         self.filled_to.saturating_sub(self.micro_batch(index).len() as u64)
-    }
-
-    /// Returns the number of tokens.
-    pub fn tokens(&self) -> u64 {
-        self.rows.iter().map(Row::tokens).sum()
-    }
-
-    /// Returns the number of positions with a label when labels are next tokens, for example to normalize a loss.
-    pub fn labels(&self) -> u64 {
-        self.rows.iter().map(Row::labels).sum()
-    }
-
-    /// Returns the number of positions with a label when labels are the tokens themselves, except the first token of
-    /// each piece.
-    pub fn tokens_after_first(&self) -> u64 {
-        self.rows.iter().map(Row::tokens_after_first).sum()
     }
 }
 

@@ -9,7 +9,7 @@ use super::bucket::Bucket;
 use super::cuttings::{Cutting, Cuttings};
 use super::layout::{Layout, check_micro_batches};
 use super::lengths::Lengths;
-use super::options::{ALGORITHM, BatchOptions, BatchSize, BucketBy, Last, Oversize};
+use super::options::{ALGORITHM, BatchOptions, BucketBy, Last};
 use super::permute::{Purpose, key};
 use super::shape::{self, ImageShape, ShapeOrder};
 use super::state::{PlanState, Position, damaged_state};
@@ -283,15 +283,6 @@ impl<L: Lengths> BatchPlan<L> {
         }
         let what = format!("step {} is past the end of an epoch of {} steps", at.step, self.steps());
         Err(Error::new(ErrorKind::OutOfRange, what))
-    }
-
-    /// Returns the maximum tokens of a micro-batch, padded or not depending on its budget. `None` without a budget, or
-    /// when records that exceed it are batches of their own.
-    pub fn budget(&self) -> Option<u64> {
-        match (self.options.size, self.options.oversize) {
-            (BatchSize::BatchSize(_), _) | (_, Oversize::Alone) => None,
-            (BatchSize::MaxTokens(max) | BatchSize::MaxTokensUnpadded(max), _) => Some(max),
-        }
     }
 }
 

@@ -127,12 +127,7 @@ impl Batch {
         }
     }
 
-    /// Converts the batch into its names and columns. Each column can be kept independently of the others.
-    pub fn into_columns(self) -> Vec<(String, Column)> {
-        self.columns
-    }
-
-    /// Takes the columns out of the batch, for a [`BatchFinisher`](super::BatchFinisher) that replaces them.
+    /// Takes the names and columns out of the batch. Each column can be kept independently of the others.
     pub fn take_columns(&mut self) -> Vec<(String, Column)> {
         std::mem::take(&mut self.columns)
     }

@@ -79,7 +79,6 @@ use self::tickets::{FailedBatch, MadeBatch};
 use super::Split;
 #[cfg(doc)]
 use super::batch::{BatchOptions, PackOptions};
-use super::batch::{BatchPlan, PackPlan};
 use super::{MixturePrediction, RecordSource};
 
 /// The last stage of making a batch: see [`Loader::finish_with`]. A function from batch to batch is one.
@@ -429,17 +428,6 @@ impl Loader {
     /// Returns the number of micro-batches of a global step, over all ranks.
     pub fn micro_batches(&self) -> u64 {
         self.counts.micro_batches()
-    }
-
-    /// Returns the batch plan, which has the content of any step on any rank, for example to normalize a loss. `None`
-    /// for packed rows.
-    pub fn batch_plan(&self) -> Option<&BatchPlan<Arc<dyn RecordSource>>> {
-        self.counts.batch_plan()
-    }
-
-    /// Returns the plan of packed rows, or `None` if rows are not packed.
-    pub fn pack_plan(&self) -> Option<&PackPlan<Arc<dyn RecordSource>>> {
-        self.counts.pack_plan()
     }
 }
 

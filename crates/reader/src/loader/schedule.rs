@@ -534,21 +534,4 @@ impl LoaderCounts {
     pub fn micro_batches(&self) -> u64 {
         self.micro_batches
     }
-
-    /// Returns the batch plan, which has the content of any step on any rank, for example to normalize a loss. `None`
-    /// for packed rows.
-    pub fn batch_plan(&self) -> Option<&BatchPlan<Arc<dyn RecordSource>>> {
-        match &*self.plan {
-            LoaderPlan::Records(plan) => Some(plan),
-            _ => None,
-        }
-    }
-
-    /// Returns the plan of packed rows, or `None` if rows are not packed.
-    pub fn pack_plan(&self) -> Option<&PackPlan<Arc<dyn RecordSource>>> {
-        match &*self.plan {
-            LoaderPlan::Packed(plan) => Some(plan),
-            _ => None,
-        }
-    }
 }

@@ -300,7 +300,7 @@ fn columns_outlive_batch_and_loader() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Protobuf);
     let mut loader = Loader::new(split, batches_of(4)).unwrap();
-    let columns = loader.next_batch().unwrap().unwrap().into_columns();
+    let columns = loader.next_batch().unwrap().unwrap().take_columns();
     drop(loader);
     let Column::Array(array) = &columns[0].1 else { panic!("{columns:?}") };
     assert_eq!(array.byte_len(), array.shape().iter().product::<usize>() * 8);

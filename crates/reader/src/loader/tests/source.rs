@@ -4,7 +4,7 @@ use dsconvert_dataset::schema::Schema;
 
 use super::engine::options;
 use super::*;
-use crate::batch::{Layout, Lengths, PackOptions, Position};
+use crate::batch::{BatchPlan, Layout, Lengths, PackOptions, PackPlan, Position};
 use crate::{ClassNames, Concatenated, ReadIds, Record};
 
 /// A source under another fingerprint.

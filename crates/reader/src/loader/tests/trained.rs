@@ -24,15 +24,15 @@ fn labels_of((ids, masks): &Document, piece: std::ops::Range<usize>, labels_for:
 
 /// Returns the pieces of each row of the next batch of a loader that has one rank and one micro-batch per step.
 fn rows_of_next(loader: &Loader) -> Option<Vec<Vec<Used>>> {
-    match (loader.batch_plan(), &loader.state().plan) {
-        (Some(plan), SavedPlan::Records(saved)) => {
+    match (&**loader.counts().plan(), &loader.state().plan) {
+        (LoaderPlan::Records(plan), SavedPlan::Records(saved)) => {
             let at = plan.resume(saved).unwrap();
             let batch = (at.step < plan.steps()).then(|| plan.micro_batch(at, 0).unwrap())?;
             let rows = batch.records.iter().zip(&batch.lengths);
             Some(rows.map(|(&record, &length)| vec![(record as usize, 0..length as usize)]).collect())
         }
-        (None, SavedPlan::Packed(saved)) => {
-            let (step, _) = loader.pack_plan().unwrap().steps(saved).unwrap().next()?.unwrap();
+        (LoaderPlan::Packed(plan), SavedPlan::Packed(saved)) => {
+            let (step, _) = plan.steps(saved).unwrap().next()?.unwrap();
             let range = |range: std::ops::Range<u64>| range.start as usize..range.end as usize;
             let piece =
                 |piece: &dsconvert_dataset::packing::Piece| (piece.document as usize, range(piece.inputs()));
