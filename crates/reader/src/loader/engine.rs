@@ -11,6 +11,7 @@
 //! When all tickets of an epoch are drawn, threads continue with those of the next one, so that its first batches are
 //! ready when it starts. They are not returned before [`BatchEngine::next_epoch`].
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -23,9 +24,9 @@ use dsconvert_dataset::threads;
 
 use super::BatchFinisher;
 use super::assemble::{Assembler, AssemblyScratch};
+use super::batch::Batch;
 use super::schedule::{BatchRows, BatchTask, LoaderPlan, Schedule};
 use super::state::LoaderState;
-use super::tickets::{FailedBatch, Queue, TicketResult, Tickets};
 use crate::batch::Layout;
 
 /// Settings of an engine.
@@ -259,7 +260,8 @@ impl EngineState {
         }
     }
 
-    /// Stores a result under its ticket, or returns it if the loader has left its epoch.
+    /// Stores a result under its ticket, or the end of the epoch if there is no batch. Returns the result if the loader has
+    /// left its epoch.
     fn hand_in(
         &self,
         queue: &mut Queue,
@@ -267,12 +269,16 @@ impl EngineState {
         ticket: u64,
         made: TicketResult,
     ) -> Option<TicketResult> {
-        if queue.note(schedule, ticket, &made) {
-            // Tickets after the end take no room.
-            self.room.notify_all();
-            return None;
+        match (queue.tickets(schedule), made) {
+            (Some(tickets), Ok(None)) => {
+                tickets.end = Some(tickets.end.map_or(ticket, |end| end.min(ticket)));
+                // Tickets after the end take no room.
+                self.room.notify_all();
+                None
+            }
+            (Some(tickets), made) => tickets.made.insert(ticket, made),
+            (None, made) => Some(made),
         }
-        queue.put(schedule, ticket, made)
     }
 
     /// Waits for room for another batch and draws its ticket. Returns `None` when the engine stops.
@@ -334,6 +340,96 @@ impl EngineState {
             Ok(batch) => Ok(batch.zip(task.map(|task| task.after))),
             Err(error) => Err(FailedBatch { error, task: task.map(Box::new) }),
         }
+    }
+}
+
+/// A batch and the state after it is returned, or `None` after the end of the epoch.
+pub(super) type MadeBatch = Option<(Batch, LoaderState)>;
+
+/// The result for one ticket.
+pub(super) type TicketResult = Result<MadeBatch, FailedBatch>;
+
+/// A batch that could not be made.
+pub(super) struct FailedBatch {
+    pub(super) error: Error,
+    /// The batch, if its rows were known.
+    pub(super) task: Option<Box<BatchTask>>,
+}
+
+/// The current epoch and, once all its tickets are drawn, the next one.
+struct Queue {
+    current: Tickets,
+    next: Option<Tickets>,
+}
+
+/// The tickets of one epoch, from drawn to taken.
+struct Tickets {
+    schedule: Arc<Schedule>,
+    drawn: u64,
+    taken: u64,
+    /// The first ticket without a batch, once it is known.
+    end: Option<u64>,
+    made: BTreeMap<u64, TicketResult>,
+}
+
+impl Queue {
+    fn epochs(&self) -> impl Iterator<Item = &Tickets> {
+        std::iter::once(&self.current).chain(&self.next)
+    }
+
+    fn epochs_mut(&mut self) -> impl Iterator<Item = &mut Tickets> {
+        std::iter::once(&mut self.current).chain(&mut self.next)
+    }
+
+    /// Returns the number of batches that are ready or in progress.
+    fn in_flight(&self) -> u64 {
+        self.epochs().map(Tickets::in_flight).sum()
+    }
+
+    /// Opens the epoch after the current one. A failure is returned to the caller that requests that epoch.
+    fn open_next(&mut self, plan: &Arc<LoaderPlan>, layout: Layout) {
+        let Some(epoch) = self.current.schedule.epoch().checked_add(1) else { return };
+        if self.next.is_none() {
+            let start = plan.start_in(self.current.schedule.start(), epoch);
+            let schedule = start.and_then(|at| Schedule::new(Arc::clone(plan), at, layout));
+            self.next = schedule.ok().map(Tickets::new);
+        }
+    }
+
+    /// Returns the tickets of `schedule`, or `None` if the loader has left its epoch.
+    fn tickets(&mut self, schedule: &Arc<Schedule>) -> Option<&mut Tickets> {
+        self.epochs_mut().find(|tickets| Arc::ptr_eq(&tickets.schedule, schedule))
+    }
+}
+
+impl Tickets {
+    fn new(schedule: Schedule) -> Self {
+        Self { schedule: Arc::new(schedule), drawn: 0, taken: 0, end: None, made: BTreeMap::new() }
+    }
+
+    /// Draws the next ticket and returns it with its schedule.
+    fn draw(&mut self) -> (Arc<Schedule>, u64) {
+        self.drawn += 1;
+        (Arc::clone(&self.schedule), self.drawn - 1)
+    }
+
+    /// Undoes the last draw.
+    fn put_back(&mut self) {
+        self.drawn = self.drawn.saturating_sub(1);
+    }
+
+    /// Returns whether all batches were taken.
+    fn is_over(&self) -> bool {
+        self.end.is_some_and(|end| self.taken >= end)
+    }
+
+    /// Returns whether all batches are ready or in progress.
+    fn is_drawn(&self) -> bool {
+        self.end.is_some_and(|end| self.drawn >= end)
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.end.map_or(self.drawn, |end| self.drawn.min(end)).saturating_sub(self.taken)
     }
 }
 

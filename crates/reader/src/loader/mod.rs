@@ -47,7 +47,6 @@ mod stored;
 #[cfg(test)]
 mod tests;
 mod text;
-mod tickets;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,9 +71,8 @@ pub use state::{LoaderState, SavedPlan};
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 
 use self::assemble::Assembler;
-use self::engine::{BatchEngine, EngineSettings};
+use self::engine::{BatchEngine, EngineSettings, FailedBatch, MadeBatch};
 use self::schedule::LoaderPlan;
-use self::tickets::{FailedBatch, MadeBatch};
 #[cfg(doc)]
 use super::Split;
 #[cfg(doc)]
