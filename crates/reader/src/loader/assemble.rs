@@ -23,12 +23,6 @@ use crate::batch::MicroBatch;
 use crate::source::{flags_in, ids_in};
 use crate::{Record, RecordSource};
 
-/// Buffers that a thread reuses between batches.
-#[derive(Debug, Default)]
-pub(super) struct AssemblyScratch {
-    image: DecodeScratch,
-}
-
 /// Assembles batches. Shared by all threads.
 #[derive(Debug)]
 pub(super) struct Assembler {
@@ -70,6 +64,11 @@ impl Assembler {
         !self.fields.columns.iter().any(|(_, field)| field.is_decoded())
     }
 
+    /// Returns the source that is read.
+    pub(super) fn source(&self) -> &Arc<dyn RecordSource> {
+        &self.source
+    }
+
     /// Returns the options of the loader.
     pub(super) fn options(&self) -> &LoaderOptions {
         &self.options
@@ -80,11 +79,6 @@ impl Assembler {
         self.source.schema().holds_token_ids()
     }
 
-    /// Returns whether records are read from object storage.
-    pub(super) fn is_remote(&self) -> bool {
-        self.source.is_remote()
-    }
-
     /// Makes a batch of one record per row. `epochs` has the epoch of each record if they differ. If `stop` is set, it ends
     /// early with an error that is never returned to a caller.
     pub(super) fn records(
@@ -92,7 +86,7 @@ impl Assembler {
         id: BatchId,
         batch: &MicroBatch,
         epochs: &[u64],
-        scratch: &mut AssemblyScratch,
+        scratch: &mut DecodeScratch,
         stop: &AtomicBool,
     ) -> Result<Batch> {
         #[cfg(test)]
@@ -196,7 +190,7 @@ impl Assembler {
         id: BatchId,
         text: &TokenRows<'_>,
         (records, epochs): (&[Record], &[u64]),
-        scratch: &mut AssemblyScratch,
+        scratch: &mut DecodeScratch,
         stop: &AtomicBool,
     ) -> Result<Batch> {
         let batch = text.batch;
@@ -220,7 +214,7 @@ impl Assembler {
                 pool: &self.pool,
             };
             let (column, without) = match *field {
-                BatchField::Image(index) => images(index).column(&mut scratch.image, stop)?,
+                BatchField::Image(index) => images(index).column(scratch, stop)?,
                 BatchField::Mask(index) => images(index).masks(stop)?,
                 _ => continue,
             };

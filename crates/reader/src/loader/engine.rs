@@ -23,27 +23,19 @@ use dsconvert_dataset::storage::interrupt::interruptible;
 use dsconvert_dataset::threads;
 
 use super::BatchFinisher;
-use super::assemble::{Assembler, AssemblyScratch};
+use super::assemble::Assembler;
 use super::batch::Batch;
-use super::schedule::{BatchRows, BatchTask, LoaderPlan, Schedule};
+use super::image::DecodeScratch;
+use super::schedule::{BatchRows, BatchTask, LoaderCounts, LoaderPlan, Schedule};
 use super::state::LoaderState;
 use crate::batch::Layout;
-
-/// Settings of an engine.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct EngineSettings {
-    pub(super) layout: Layout,
-    pub(super) threads: usize,
-    /// Maximum number of batches that are ready or in progress.
-    pub(super) in_flight: usize,
-}
 
 /// Makes batches from one position on.
 pub(super) struct BatchEngine {
     shared: Arc<EngineState>,
     threads: Vec<JoinHandle<()>>,
     /// Buffers of the calling thread.
-    scratch: Box<AssemblyScratch>,
+    scratch: Box<DecodeScratch>,
     /// Whether the caller makes batches instead of waiting. Without threads, it makes all of them.
     helps: bool,
     /// Without threads: the batch that was interrupted, with its schedule. It is made again.
@@ -57,6 +49,7 @@ struct EngineState {
     finisher: Option<Arc<dyn BatchFinisher>>,
     plan: Arc<LoaderPlan>,
     layout: Layout,
+    /// Maximum number of batches that are ready or in progress.
     in_flight: u64,
     queue: Mutex<Queue>,
     /// Notified when there may be room for another batch.
@@ -71,13 +64,13 @@ struct EngineState {
 impl BatchEngine {
     /// Starts threads that make the batches from the position `at` on.
     pub(super) fn start(
-        assembler: Arc<Assembler>,
+        counts: &LoaderCounts,
         finisher: Option<Arc<dyn BatchFinisher>>,
-        plan: Arc<LoaderPlan>,
         at: LoaderState,
-        settings: EngineSettings,
     ) -> Result<Self> {
-        let EngineSettings { layout, threads, in_flight } = settings;
+        let (plan, assembler) = (Arc::clone(&counts.plan), Arc::clone(&counts.assembler));
+        let options = assembler.options();
+        let (layout, threads, in_flight) = (options.layout, options.threads, options.in_flight());
         let first = Tickets::new(Schedule::new(Arc::clone(&plan), at, layout)?);
         let shared = Arc::new(EngineState {
             assembler,
@@ -93,7 +86,7 @@ impl BatchEngine {
         });
         // A finisher may take long, so the caller must not start a later batch while the next one is nearly ready.
         // Nor must it wait for object storage, because callers check for signals between their waits.
-        let can_help = shared.assembler.is_light() && !shared.assembler.is_remote();
+        let can_help = shared.assembler.is_light() && !shared.assembler.source().is_remote();
         let helps = threads == 0 || (can_help && shared.finisher.is_none());
         let mut engine = Self {
             shared,
@@ -246,7 +239,7 @@ impl EngineState {
     }
 
     fn work(&self) {
-        let mut scratch = AssemblyScratch::default();
+        let mut scratch = DecodeScratch::default();
         while let Some((schedule, ticket)) = self.draw() {
             let made = self.make(&schedule, ticket, None, &mut scratch);
             let mut queue = self.lock();
@@ -309,7 +302,7 @@ impl EngineState {
         schedule: &Schedule,
         ticket: u64,
         mut task: Option<BatchTask>,
-        scratch: &mut AssemblyScratch,
+        scratch: &mut DecodeScratch,
     ) -> TicketResult {
         let made = caught(|| {
             let task = match &mut task {
@@ -333,7 +326,7 @@ impl EngineState {
             }
         });
         let made = made.unwrap_or_else(|panic| {
-            *scratch = AssemblyScratch::default();
+            *scratch = DecodeScratch::default();
             Err(panic.into_error(&format!("making batch {ticket} of a loader")))
         });
         match made {

@@ -70,9 +70,7 @@ pub use state::{LoaderState, SavedPlan};
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 
-use self::assemble::Assembler;
-use self::engine::{BatchEngine, EngineSettings, FailedBatch, MadeBatch};
-use self::schedule::LoaderPlan;
+use self::engine::{BatchEngine, FailedBatch, MadeBatch};
 #[cfg(doc)]
 use super::Split;
 #[cfg(doc)]
@@ -122,10 +120,7 @@ pub enum Next {
 /// * A batch owns its memory, which is not overwritten before the batch is dropped.
 /// * As an [`Iterator`], a loader returns the rest of the epoch.
 pub struct Loader {
-    source: Arc<dyn RecordSource>,
-    options: LoaderOptions,
     counts: LoaderCounts,
-    assembler: Arc<Assembler>,
     finisher: Option<Arc<dyn BatchFinisher>>,
     /// State after the last batch that was returned.
     at: LoaderState,
@@ -155,20 +150,11 @@ impl Loader {
         let source = source.into();
         options.check()?;
         let options = options.for_source(&source)?;
-        let micro_batches = options.micro_batches.unwrap_or(options.layout.world_size());
-        let plan = Arc::new(LoaderPlan::new(&source, &options, micro_batches)?);
-        options.layout.share(micro_batches).map(drop)?;
-        let assembler = Arc::new(Assembler::new(&source, &options)?);
-        let at = plan.start(0)?;
-        let counts =
-            LoaderCounts::new(plan, Arc::clone(&assembler), micro_batches, options.layout.world_size());
+        let counts = LoaderCounts::new(&source, &options)?;
         Ok(Self {
-            source,
-            options,
+            at: counts.plan.start(0)?,
             counts,
-            assembler,
             finisher: None,
-            at,
             after_failed: None,
             last: None,
             blank_rows: 0,
@@ -221,16 +207,7 @@ impl Loader {
         }
         let engine = match &mut self.engine {
             Some(engine) => engine,
-            none => {
-                let (assembler, plan) = (Arc::clone(&self.assembler), Arc::clone(self.counts.plan()));
-                let (at, finisher) = (self.at.clone(), self.finisher.clone());
-                let settings = EngineSettings {
-                    layout: self.options.layout,
-                    threads: self.options.threads,
-                    in_flight: self.options.in_flight(),
-                };
-                none.insert(BatchEngine::start(assembler, finisher, plan, at, settings)?)
-            }
+            none => none.insert(BatchEngine::start(&self.counts, self.finisher.clone(), self.at.clone())?),
         };
         engine.take(deadline).transpose().map_err(|FailedBatch { error, task }| {
             if let Some(task) = task {
@@ -259,15 +236,8 @@ impl Loader {
     /// are never released in this process.
     fn leave_parent(&mut self) -> Result<()> {
         self.engine = None;
-        let source = self.source.reopened();
-        std::mem::forget(std::mem::replace(&mut self.source, source));
-        let micro_batches = self.micro_batches();
-        let plan = Arc::new(LoaderPlan::new(&self.source, &self.options, micro_batches)?);
-        let assembler = Arc::new(Assembler::new(&self.source, &self.options)?);
-        let world_size = self.options.layout.world_size();
-        let counts = LoaderCounts::new(plan, Arc::clone(&assembler), micro_batches, world_size);
+        let counts = LoaderCounts::new(&self.source().reopened(), self.options())?;
         std::mem::forget(std::mem::replace(&mut self.counts, counts));
-        std::mem::forget(std::mem::replace(&mut self.assembler, assembler));
         Ok(())
     }
 
@@ -357,7 +327,7 @@ impl Loader {
         if self.restored && epoch == self.epoch() {
             return Ok(());
         }
-        let start = self.counts.plan().start_in(&self.at, epoch)?;
+        let start = self.counts.plan.start_in(&self.at, epoch)?;
         // If it is the next epoch, threads may have started on it.
         let engine = self.engine.take().filter(|_| self.epoch().checked_add(1) == Some(epoch));
         self.go_to(start);
@@ -399,8 +369,8 @@ impl Loader {
     /// seed, set of options or number of micro-batches, or to a step started by an incompatible number of ranks, or its
     /// position does not exist. After an error, the loader is unchanged.
     pub fn restore(&mut self, state: &LoaderState) -> Result<()> {
-        let resumed = self.counts.plan().resume(state)?;
-        state.turns(self.options.layout, self.micro_batches()).map(drop)?;
+        let resumed = self.counts.plan.resume(state)?;
+        state.turns(self.options().layout, self.micro_batches()).map(drop)?;
         self.go_to(resumed);
         (self.restored, self.last) = (true, None);
         Ok(())
@@ -415,12 +385,12 @@ impl Loader {
 
     /// Returns the source that is read.
     pub fn source(&self) -> &Arc<dyn RecordSource> {
-        &self.source
+        self.counts.assembler.source()
     }
 
     /// Returns the options of the loader.
     pub fn options(&self) -> &LoaderOptions {
-        &self.options
+        self.counts.assembler.options()
     }
 
     /// Returns the number of micro-batches of a global step, over all ranks.
@@ -439,6 +409,6 @@ impl Iterator for Loader {
 
 impl std::fmt::Debug for Loader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Loader").field("source", &self.source).field("at", &self.at).finish_non_exhaustive()
+        f.debug_struct("Loader").field("source", self.source()).field("at", &self.at).finish_non_exhaustive()
     }
 }

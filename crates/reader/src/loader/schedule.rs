@@ -377,8 +377,8 @@ pub struct LoaderTotals {
 /// [`BatchFinisher`](super::BatchFinisher), uses the loader.
 #[derive(Debug, Clone)]
 pub struct LoaderCounts {
-    plan: Arc<LoaderPlan>,
-    assembler: Arc<Assembler>,
+    pub(super) plan: Arc<LoaderPlan>,
+    pub(super) assembler: Arc<Assembler>,
     micro_batches: u64,
     world_size: u64,
     /// The start of the epoch whose steps were last counted, and their number.
@@ -386,17 +386,14 @@ pub struct LoaderCounts {
 }
 
 impl LoaderCounts {
-    pub(super) fn new(
-        plan: Arc<LoaderPlan>,
-        assembler: Arc<Assembler>,
-        micro_batches: u64,
-        world_size: u64,
-    ) -> Self {
-        Self { plan, assembler, micro_batches, world_size, known: Arc::default() }
-    }
-
-    pub(super) fn plan(&self) -> &Arc<LoaderPlan> {
-        &self.plan
+    /// Plans the batches of `source`, whose options were checked.
+    pub(super) fn new(source: &Arc<dyn RecordSource>, options: &LoaderOptions) -> Result<Self> {
+        let world_size = options.layout.world_size();
+        let micro_batches = options.micro_batches.unwrap_or(world_size);
+        let plan = Arc::new(LoaderPlan::new(source, options, micro_batches)?);
+        options.layout.share(micro_batches).map(drop)?;
+        let assembler = Arc::new(Assembler::new(source, options)?);
+        Ok(Self { plan, assembler, micro_batches, world_size, known: Arc::default() })
     }
 
     /// Returns the exact number of batches of this rank in the epoch of `state`. For rows packed by best fit, counting

@@ -8,7 +8,7 @@ use super::ImageRows;
 use crate::loader::batch::{BlankRow, Column};
 
 #[derive(Debug, Default)]
-pub(in crate::loader) struct DecodeScratch;
+pub(in crate::loader) struct DecodeScratch {}
 
 impl ImageRows<'_> {
     pub(in crate::loader) fn column(

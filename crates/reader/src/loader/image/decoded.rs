@@ -20,10 +20,7 @@ use crate::loader::options::{Crop, ImageLayout};
 use crate::loader::stored::fill_rest;
 
 /// Buffers that a thread reuses between images.
-#[derive(Debug, Default)]
-pub(in crate::loader) struct DecodeScratch {
-    decoder: Decoder,
-}
+pub(in crate::loader) type DecodeScratch = Decoder;
 
 /// The samples of the images of a batch.
 struct BatchSamples {
@@ -169,14 +166,13 @@ impl ImageRows<'_> {
         let part = SourceRegion { left: view.left, top: view.top, width: view.width, height: view.height };
         let target = Size { width: view.out_width, height: view.out_height };
         let image = Stored { bytes: encoded, size, raw_channels: self.raw_channels };
-        let decoder = &mut scratch.decoder;
         let decoded = caught(|| match samples.pixels {
             SampleLayout::Interleaved { channels } => {
                 let is_planar = self.options.layout == ImageLayout::Chw;
                 let order = PixelOrder { channels, is_mirrored: view.mirrored, is_planar };
-                decoder.arranged(image, part, target, order, row)
+                scratch.arranged(image, part, target, order, row)
             }
-            SampleLayout::Planes(chroma) => decoder.planes(image, (part, view.mirrored), target, chroma, row),
+            SampleLayout::Planes(chroma) => scratch.planes(image, (part, view.mirrored), target, chroma, row),
         });
         Ok(decoded.unwrap_or_else(|panic| {
             // The panic may have left the buffers inconsistent.

@@ -5,6 +5,7 @@ use dsconvert_dataset::packing::Packing;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
+use super::super::assemble::Assembler;
 use super::engine::{ids, options};
 use super::*;
 use crate::batch::{PackOptions, Shuffle};
@@ -12,9 +13,9 @@ use crate::tests::files;
 
 /// Gives the loader an assembler that was changed.
 fn with_assembler(loader: &mut Loader, change: impl FnOnce(&mut Assembler)) {
-    let mut assembler = Assembler::new(&loader.source, &loader.options).unwrap();
+    let mut assembler = Assembler::new(loader.source(), loader.options()).unwrap();
     change(&mut assembler);
-    loader.assembler = Arc::new(assembler);
+    loader.counts.assembler = Arc::new(assembler);
 }
 
 #[test]

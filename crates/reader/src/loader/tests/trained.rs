@@ -4,6 +4,7 @@ use dsconvert_dataset::packing::{IGNORE_LABEL, Packing};
 use dsconvert_dataset::schema::ASSISTANT_MASKS;
 use proptest::prelude::*;
 
+use super::super::schedule::LoaderPlan;
 use super::*;
 use crate::batch::{Last, Layout, Oversize, PackOptions};
 use crate::testing::{Document, InMemory};
@@ -24,7 +25,7 @@ fn labels_of((ids, masks): &Document, piece: std::ops::Range<usize>, labels_for:
 
 /// Returns the pieces of each row of the next batch of a loader that has one rank and one micro-batch per step.
 fn rows_of_next(loader: &Loader) -> Option<Vec<Vec<Used>>> {
-    match (&**loader.counts().plan(), &loader.state().plan) {
+    match (&*loader.counts.plan, &loader.state().plan) {
         (LoaderPlan::Records(plan), SavedPlan::Records(saved)) => {
             let at = plan.resume(saved).unwrap();
             let batch = (at.step < plan.steps()).then(|| plan.micro_batch(at, 0).unwrap())?;
