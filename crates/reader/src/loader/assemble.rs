@@ -9,9 +9,8 @@ use dsconvert_dataset::packing::Row;
 use dsconvert_dataset::sample::{Ids, Int32Pair, Value, pair};
 use dsconvert_dataset::schema::CROP_TOP_LEFT;
 
-use super::augment::is_mirrored;
+use super::augment::View;
 use super::batch::{Batch, BatchId, BlankRow};
-use super::boxes::BoxRows;
 use super::fields::{BatchField, BatchFields};
 use super::image::{DecodeScratch, ImageRows};
 use super::options::{Batching, IdType, LoaderOptions};
@@ -91,23 +90,30 @@ impl Assembler {
     ) -> Result<Batch> {
         #[cfg(test)]
         assert_ne!(Some(id.step), self.panic_at_step, "deliberate test failure");
-        let records = match self.fields.reads_records() {
-            true => self.source.get_many(&batch.records)?,
-            false => Vec::new(),
-        };
-        if self.fields.reads_records() {
-            check_number(records.len(), &batch.records)?;
-        }
-        let pieces = match self.fields.pieces {
-            Some(index) => Some(StoredPieces::of(&records, &batch.lengths, index)?),
-            None => None,
-        };
+        let records = self.read_if(self.fields.reads_records(), &batch.records)?;
+        let pieces = self.pieces_of(&records, &batch.lengths)?;
         let masks = self.masks_of(&records)?;
         self.with_ids(&batch.records, &records, |ids| {
             let (pieces, masks) = (pieces.as_ref(), &masks);
             let text = TokenRows { batch, ids, masks, pieces, options: &self.options.text, pool: &self.pool };
             self.rows(id, &text, (&records, epochs), scratch, stop)
         })
+    }
+
+    /// Returns the records `ordinals` if they are needed, else none.
+    fn read_if(&self, is_needed: bool, ordinals: &[u64]) -> Result<Vec<Record>> {
+        if !is_needed {
+            return Ok(Vec::new());
+        }
+        let records = self.source.get_many(ordinals)?;
+        check_number(records.len(), ordinals)?;
+        Ok(records)
+    }
+
+    /// Returns the documents of `records`, whose first `lengths` tokens are used, if they were packed when the dataset was
+    /// made.
+    fn pieces_of(&self, records: &[Record], lengths: &[u64]) -> Result<Option<StoredPieces>> {
+        self.fields.pieces.map(|index| StoredPieces::of(records, lengths, index)).transpose()
     }
 
     /// Returns which tokens of `records` are to be trained on; nothing if all of them are, or no column needs it.
@@ -128,15 +134,9 @@ impl Assembler {
         let labels_for = self.options.text.labels_in(self.fields.pieces.is_some());
         let mut count = 0;
         for batch in batches {
-            let records = match self.fields.reads_masks() {
-                true => self.source.get_many(&batch.records)?,
-                false => Vec::new(),
-            };
+            let records = self.read_if(self.fields.reads_masks(), &batch.records)?;
             let (mut lengths, masks) = (Vec::new(), self.masks_of(&records)?);
-            let pieces = match self.fields.pieces {
-                Some(index) => Some(StoredPieces::of(&records, &batch.lengths, index)?),
-                None => None,
-            };
+            let pieces = self.pieces_of(&records, &batch.lengths)?;
             self.source.lengths().lengths_of(&batch.records, &mut lengths)?;
             for (row, (&used, &length)) in batch.lengths.iter().zip(&lengths).enumerate() {
                 each_piece(pieces.as_ref(), row, used as usize, length as usize, |piece| {
@@ -153,10 +153,8 @@ impl Assembler {
             return Ok(None);
         }
         let pieces = || rows.iter().flat_map(|row| &row.pieces);
-        let records = match self.fields.reads_masks() {
-            true => self.source.get_many(&pieces().map(|piece| piece.document).collect::<Vec<_>>())?,
-            false => Vec::new(),
-        };
+        let ordinals: Vec<u64> = pieces().map(|piece| piece.document).collect();
+        let records = self.read_if(self.fields.reads_masks(), &ordinals)?;
         let (labels_for, masks) = (self.options.text.labels_in(true), self.masks_of(&records)?);
         let of_piece = |(at, piece)| trained(labels_for, stored_piece(piece), masks.get(at).copied());
         Ok(Some(pieces().enumerate().map(of_piece).sum()))
@@ -196,23 +194,23 @@ impl Assembler {
         let batch = text.batch;
         let rows = batch.rows() as usize;
         text.check()?;
+        let images = |field_index| ImageRows {
+            source: &*self.source,
+            records,
+            rows,
+            shape: batch.shape,
+            field_index,
+            raw_channels: self.source.raw_channels(),
+            options: &self.options.image,
+            seed: self.options.seed,
+            epoch: id.epoch,
+            epochs,
+            pool: &self.pool,
+        };
         // Images and masks first, because other columns depend on which rows are blank.
         let mut decoded = VecDeque::new();
         let mut blank: Vec<BlankRow> = Vec::new();
         for (_, field) in &self.fields.columns {
-            let images = |field_index| ImageRows {
-                source: &*self.source,
-                records,
-                rows,
-                shape: batch.shape,
-                field_index,
-                raw_channels: self.source.raw_channels(),
-                options: &self.options.image,
-                seed: self.options.seed,
-                epoch: id.epoch,
-                epochs,
-                pool: &self.pool,
-            };
             let (column, without) = match *field {
                 BatchField::Image(index) => images(index).column(scratch, stop)?,
                 BatchField::Mask(index) => images(index).masks(stop)?,
@@ -232,30 +230,18 @@ impl Assembler {
                     None => continue, // never: each has a decoded column
                 },
                 BatchField::Label(index) => stored::labels(&self.pool, records, rows, index, &blank),
-                BatchField::PerBox(index, ty) => {
-                    let epochs = (id.epoch, epochs);
-                    let lists = BoxRows {
-                        source: &*self.source,
-                        records,
-                        rows,
-                        options: &self.options.image,
-                        seed: self.options.seed,
-                        epochs,
-                        blank: &blank,
-                    };
-                    lists.column(index, ty)?
-                }
+                BatchField::PerBox(index, ty) => images(index).boxes(ty, &blank)?,
                 BatchField::CropTopLeft { corner, resized, target } => {
-                    let is_mirrored = |record: &Record| {
-                        let row = records.iter().position(|other| std::ptr::eq(other, record));
-                        let epoch = row.and_then(|row| epochs.get(row)).copied().unwrap_or(id.epoch);
-                        is_mirrored(&self.options.image, self.options.seed, epoch, record.ordinal())
+                    let images = images(corner);
+                    let is_mirrored = |row: usize, record: &Record| {
+                        let mut random = images.random(row, record);
+                        View::of(&self.options.image, 1, 1, &mut random).mirrored
                     };
                     let of = |record: &Record, index: usize| match record.values().get(index) {
                         Some(Value::Bytes(bytes)) => pair(bytes).unwrap_or_default(),
                         _ => Int32Pair::default(),
                     };
-                    let corner_of = |record: &Record, [y, x]: Int32Pair| match is_mirrored(record) {
+                    let corner_of = |row, record: &Record, [y, x]: Int32Pair| match is_mirrored(row, record) {
                         // What is left of the crop is right of its mirror image.
                         true => {
                             let (all, kept) = (of(record, resized)[1], of(record, target)[1]);
@@ -304,13 +290,7 @@ impl Assembler {
         let pieces = || rows.iter().flat_map(|row| &row.pieces);
         let ordinals: Vec<u64> = pieces().map(|piece| piece.document).collect();
         let all_rows = rows.len() + filler_rows as usize;
-        let records = match self.fields.reads_masks() {
-            true => self.source.get_many(&ordinals)?,
-            false => Vec::new(),
-        };
-        if self.fields.reads_masks() {
-            check_number(records.len(), &ordinals)?;
-        }
+        let records = self.read_if(self.fields.reads_masks(), &ordinals)?;
         let masks = self.masks_of(&records)?;
         let (columns, trained, max_len) = self.with_ids(&ordinals, &records, |ids| {
             let (text, pool) = (&self.options.text, &self.pool);

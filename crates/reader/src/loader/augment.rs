@@ -55,11 +55,6 @@ impl View {
     }
 }
 
-/// Returns whether the image of a record is mirrored in an epoch.
-pub(super) fn is_mirrored(options: &ImageBatchOptions, seed: u64, epoch: u64, ordinal: u64) -> bool {
-    View::of(options, 1, 1, &mut RecordRandom::new(seed, epoch, ordinal)).mirrored
-}
-
 /// Returns the center of an image in the shape of the crop: left, top, width and height. If the image is smaller than
 /// the crop, it is the part that covers the crop when enlarged.
 fn center(width: u32, height: u32, crop_width: u32, crop_height: u32) -> (f64, f64, f64, f64) {

@@ -4,38 +4,26 @@ use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::sample::{PixelBox, Value, box_numbers, boxes};
 use dsconvert_dataset::schema::FieldType;
 
-use super::augment::{RecordRandom, View};
+use super::augment::View;
 use super::batch::{BlankRow, Column};
-use super::options::{Crop, ImageBatchOptions};
+use super::image::ImageRows;
+use super::options::Crop;
 use super::stored::{box_array, number_array};
-use crate::{Record, RecordSource};
+use crate::Record;
 
-/// The boxes of a batch.
-pub(super) struct BoxRows<'a> {
-    pub(super) source: &'a dyn RecordSource,
-    pub(super) records: &'a [Record],
-    pub(super) rows: usize,
-    pub(super) options: &'a ImageBatchOptions,
-    pub(super) seed: u64,
-    /// The epoch, and that of each record if they differ.
-    pub(super) epochs: (u64, &'a [u64]),
-    /// Rows whose image could not be decoded. They have no boxes.
-    pub(super) blank: &'a [BlankRow],
-}
-
-impl BoxRows<'_> {
-    /// Returns the lists of the field at `index`.
-    pub(super) fn column(&self, index: usize, ty: FieldType) -> Result<Column> {
+impl ImageRows<'_> {
+    /// Returns the lists of a field of type `ty`. Rows whose image is `blank` have no boxes.
+    pub(super) fn boxes(&self, ty: FieldType, blank: &[BlankRow]) -> Result<Column> {
         let mut lists = Vec::with_capacity(self.rows);
         for (row, record) in self.records.iter().enumerate() {
-            let list = match record.values().get(index) {
-                Some(Value::Bytes(list)) if self.blank.iter().all(|blank| blank.row != row) => list,
+            let list = match record.values().get(self.field_index) {
+                Some(Value::Bytes(list)) if blank.iter().all(|blank| blank.row != row) => list,
                 _ => {
                     lists.push(None);
                     continue;
                 }
             };
-            let view = self.view(row, record)?;
+            let view = self.box_view(row, record)?;
             lists.push(Some(match (ty, view) {
                 (FieldType::Boxes, None) => box_array(boxes(list)),
                 (FieldType::Boxes, Some(view)) => box_array(boxes(list).filter_map(|one| seen(one, &view))),
@@ -56,7 +44,7 @@ impl BoxRows<'_> {
     }
 
     /// Returns the view of a record, or `None` if all of it is seen as it is stored.
-    fn view(&self, row: usize, record: &Record) -> Result<Option<View>> {
+    fn box_view(&self, row: usize, record: &Record) -> Result<Option<View>> {
         if self.options.crop == Crop::None && self.options.hflip == 0.0 {
             return Ok(None);
         }
@@ -65,10 +53,7 @@ impl BoxRows<'_> {
                 .at_row(record.ordinal())
                 .help("select the fields \"width\" and \"height\", too: boxes are cropped and mirrored with their image"));
         };
-        let (epoch, epochs) = self.epochs;
-        let epoch = epochs.get(row).copied().unwrap_or(epoch);
-        let mut random = RecordRandom::new(self.seed, epoch, record.ordinal());
-        let view = View::of(self.options, width, height, &mut random);
+        let view = View::of(self.options, width, height, &mut self.random(row, record));
         Ok((view.mirrored || self.options.crop != Crop::None).then_some(view))
     }
 

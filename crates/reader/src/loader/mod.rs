@@ -41,7 +41,6 @@ mod options;
 mod packed;
 mod pool;
 mod schedule;
-mod single;
 mod state;
 mod stored;
 #[cfg(test)]
@@ -55,6 +54,7 @@ pub use array::Array;
 pub use batch::{Batch, BatchId, BlankRow, Column};
 pub use element::{DType, Element};
 pub use fields::{ATTENTION_MASK, LENGTHS, POSITION_IDS, SOURCE, VALID};
+pub use image::decode_image;
 pub use options::{
     Batching, Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageBatchOptions, ImageLayout, LabelsFor,
     LoaderOptions, MAX_CROP, MAX_PREFETCH, MAX_THREADS, PackedLayout, PadSide, StoredPacking,
@@ -65,7 +65,6 @@ pub use options::{
 pub use options::{ImageBatchOptions as ImageOptions, TextBatchOptions as TextOptions};
 pub use packed::CU_SEQLENS;
 pub use schedule::{LoaderCounts, LoaderTotals};
-pub use single::decode_image;
 pub use state::{LoaderState, SavedPlan};
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};

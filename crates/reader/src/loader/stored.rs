@@ -60,7 +60,7 @@ pub(super) fn column(
         FieldType::String | FieldType::Json => list!(Texts, Text),
         FieldType::Binary | FieldType::Image | FieldType::Mask | FieldType::Flags => list!(Bytes, Bytes),
         FieldType::IdsU16 | FieldType::IdsU32 => list!(Ids, Ids),
-        FieldType::Int32Pair => pairs(pool, records, rows, field_index, |_, pair| pair).map_err(wrong),
+        FieldType::Int32Pair => pairs(pool, records, rows, field_index, |_, _, pair| pair).map_err(wrong),
         FieldType::Boxes | FieldType::BoxLabels | FieldType::BoxInts => {
             let array = |value: &Value| match value {
                 Value::Bytes(list) if ty == FieldType::Boxes => Some(box_array(boxes(list))),
@@ -107,12 +107,12 @@ pub(super) fn pairs<'a>(
     records: &'a [Record],
     rows: usize,
     field_index: usize,
-    of_record: impl Fn(&Record, Int32Pair) -> Int32Pair,
+    of_record: impl Fn(usize, &Record, Int32Pair) -> Int32Pair,
 ) -> Result<Column, &'a Record> {
     let mut out = pool.take::<i32>(2 * rows);
-    for (slot, record) in out.chunks_exact_mut(2).zip(records) {
+    for (row, (slot, record)) in out.chunks_exact_mut(2).zip(records).enumerate() {
         let found = match record.values().get(field_index) {
-            Some(Value::Bytes(bytes)) => of_record(record, pair(bytes).ok_or(record)?),
+            Some(Value::Bytes(bytes)) => of_record(row, record, pair(bytes).ok_or(record)?),
             Some(Value::Null) => Int32Pair::default(),
             _ => return Err(record),
         };

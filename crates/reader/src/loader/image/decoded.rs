@@ -14,7 +14,7 @@ use crate::decode::{
     Decoder, PixelOrder, PlanesChroma, PlanesFile, Size, SourceRegion, Stored, stored_size as file_size,
 };
 use crate::loader::array::Array;
-use crate::loader::augment::{RecordRandom, View};
+use crate::loader::augment::View;
 use crate::loader::batch::{BlankRow, Column};
 use crate::loader::options::{Crop, ImageLayout};
 use crate::loader::stored::fill_rest;
@@ -61,13 +61,9 @@ impl ImageRows<'_> {
             if stop.load(Ordering::Relaxed) {
                 return Err(Error::new(ErrorKind::Interrupted(0), "the loader was stopped"));
             }
-            if let Err(reject) = self.decode(record, &samples, (height, width), scratch, pixels)? {
-                let error = self.undecodable(record, &reject);
-                if !self.options.may_be_blank() {
-                    return Err(error);
-                }
+            if let Err(reject) = self.decode((row, record), &samples, (height, width), scratch, pixels)? {
+                blank.push(self.blank(row, record, &reject)?);
                 pixels.fill(0);
-                blank.push(BlankRow { row, record: record.ordinal(), error });
             }
         }
         fill_rest(&mut out, self.records.len() * bytes, total, 0);
@@ -149,20 +145,20 @@ impl ImageRows<'_> {
         own.map_or_else(|| stored_size(record), Ok)
     }
 
-    /// Decodes the image of `record` into `row`. The inner error is a reject of its bytes.
+    /// Decodes the image of `record` into the samples `out` of its row. The inner error is a reject of its bytes.
     fn decode(
         &self,
-        record: &Record,
+        (row, record): (usize, &Record),
         samples: &BatchSamples,
         (height, width): (usize, usize),
         scratch: &mut DecodeScratch,
-        row: &mut [u8],
+        out: &mut [u8],
     ) -> Result<Result<(), Reject>> {
         let Some(encoded) = self.encoded(record)? else {
-            row.fill(0);
+            out.fill(0);
             return Ok(Ok(()));
         };
-        let (size, view) = self.view(record, (height, width))?;
+        let (size, view) = self.view(row, record, (height, width))?;
         let part = SourceRegion { left: view.left, top: view.top, width: view.width, height: view.height };
         let target = Size { width: view.out_width, height: view.out_height };
         let image = Stored { bytes: encoded, size, raw_channels: self.raw_channels };
@@ -170,9 +166,9 @@ impl ImageRows<'_> {
             SampleLayout::Interleaved { channels } => {
                 let is_planar = self.options.layout == ImageLayout::Chw;
                 let order = PixelOrder { channels, is_mirrored: view.mirrored, is_planar };
-                scratch.arranged(image, part, target, order, row)
+                scratch.arranged(image, part, target, order, out)
             }
-            SampleLayout::Planes(chroma) => scratch.planes(image, (part, view.mirrored), target, chroma, row),
+            SampleLayout::Planes(chroma) => scratch.planes(image, (part, view.mirrored), target, chroma, out),
         });
         Ok(decoded.unwrap_or_else(|panic| {
             // The panic may have left the buffers inconsistent.
@@ -181,18 +177,16 @@ impl ImageRows<'_> {
         }))
     }
 
-    /// Returns the epoch that random choices about `record` depend on.
-    fn epoch_of(&self, record: &Record) -> u64 {
-        let row = self.records.iter().position(|other| std::ptr::eq(other, record));
-        row.and_then(|row| self.epochs.get(row)).copied().unwrap_or(self.epoch)
-    }
-
     /// Returns the size of the image of `record` and its view, which is the same for all images and masks of one size in
     /// the record.
-    pub(super) fn view(&self, record: &Record, (height, width): (usize, usize)) -> Result<(Size, View)> {
+    pub(super) fn view(
+        &self,
+        row: usize,
+        record: &Record,
+        (height, width): (usize, usize),
+    ) -> Result<(Size, View)> {
         let size = self.size_of(record)?;
-        let mut random = RecordRandom::new(self.seed, self.epoch_of(record), record.ordinal());
-        let view = View::of(self.options, size.width, size.height, &mut random);
+        let view = View::of(self.options, size.width, size.height, &mut self.random(row, record));
         if (view.out_height as usize, view.out_width as usize) != (height, width) {
             let name = self.name();
             let what = format!(
@@ -233,7 +227,8 @@ impl ImageRows<'_> {
         }
     }
 
-    pub(super) fn undecodable(&self, record: &Record, reject: &Reject) -> Error {
+    /// Returns the row of a record that cannot be decoded, or an error if it must not be blank.
+    pub(super) fn blank(&self, row: usize, record: &Record, reject: &Reject) -> Result<BlankRow> {
         let kind = match reject.code {
             RejectCode::Unsupported | RejectCode::UnknownType => ErrorKind::Unsupported,
             _ => ErrorKind::Corrupt,
@@ -245,7 +240,11 @@ impl ImageRows<'_> {
             self.name(),
             reject.message
         );
-        self.source.at_record(Error::new(kind, what), ordinal)
+        let error = self.source.at_record(Error::new(kind, what), ordinal);
+        match self.options.may_be_blank() {
+            true => Ok(BlankRow { row, record: ordinal, error }),
+            false => Err(error),
+        }
     }
 }
 

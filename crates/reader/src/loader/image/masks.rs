@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::panics::caught;
-use dsconvert_dataset::sample::Reject;
 
 use super::ImageRows;
-use crate::Record;
 use crate::decode::Mask;
 use crate::loader::array::Array;
 use crate::loader::augment::View;
@@ -31,6 +29,12 @@ impl ImageRows<'_> {
     /// that is never returned to a caller.
     pub(in crate::loader) fn masks(&self, stop: &AtomicBool) -> Result<(Column, Vec<BlankRow>)> {
         let (height, width) = self.size()?;
+        let zeros = |channels: usize, sample_bytes: usize| {
+            let (_, total) = self.bytes(height, width, channels * sample_bytes)?;
+            let mut bytes = self.pool.take_many::<u8>(total)?;
+            bytes.fill(0);
+            Ok::<_, Error>(Samples { bytes, channels, sample_bytes })
+        };
         let mut samples: Option<Samples> = None;
         let mut blank = Vec::new();
         for (row, record) in self.records.iter().enumerate() {
@@ -38,7 +42,7 @@ impl ImageRows<'_> {
                 return Err(Error::new(ErrorKind::Interrupted(0), "the loader was stopped"));
             }
             let Some(file) = self.encoded(record)? else { continue };
-            let (size, view) = self.view(record, (height, width))?;
+            let (size, view) = self.view(row, record, (height, width))?;
             let read = caught(|| Mask::read(file, size)).unwrap_or_else(|panic| Err(panic.into_reject()));
             let mask = match read {
                 Ok(mask) => mask,
@@ -47,15 +51,9 @@ impl ImageRows<'_> {
                     continue;
                 }
             };
-            let pixel = mask.pixel_bytes();
-            let (area, total) = self.bytes(height, width, pixel)?;
             let samples = match &mut samples {
                 Some(samples) => samples,
-                none => {
-                    let mut bytes = self.pool.take_many::<u8>(total)?;
-                    bytes.fill(0);
-                    none.insert(Samples { bytes, channels: mask.channels, sample_bytes: mask.sample_bytes })
-                }
+                none => none.insert(zeros(mask.channels, mask.sample_bytes)?),
             };
             if (samples.channels, samples.sample_bytes) != (mask.channels, mask.sample_bytes) {
                 let what = format!(
@@ -69,6 +67,7 @@ impl ImageRows<'_> {
                     .at_row(record.ordinal())
                     .help("use batches of 1, or convert masks with one sample format"));
             }
+            let area = height * width * mask.pixel_bytes();
             if let Some(out) = samples.bytes.chunks_exact_mut(area.max(1)).nth(row) {
                 let [rows, columns] = nearest(&view, size.width as usize, size.height as usize);
                 mask.pick(&rows, &columns, out);
@@ -76,21 +75,9 @@ impl ImageRows<'_> {
         }
         let samples = match samples {
             Some(samples) => samples,
-            None => {
-                let mut bytes = self.pool.take_many::<u8>(self.bytes(height, width, 1)?.1)?;
-                bytes.fill(0);
-                Samples { bytes, channels: 1, sample_bytes: 1 }
-            }
+            None => zeros(1, 1)?,
         };
         Ok((Column::Array(self.array(samples, height, width)?), blank))
-    }
-
-    fn blank(&self, row: usize, record: &Record, reject: &Reject) -> Result<BlankRow> {
-        let error = self.undecodable(record, reject);
-        match self.options.may_be_blank() {
-            true => Ok(BlankRow { row, record: record.ordinal(), error }),
-            false => Err(error),
-        }
     }
 
     /// Returns the array of `samples`: without a channel dimension for one channel, and of `int32` for 16 bits.
