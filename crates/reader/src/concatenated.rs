@@ -8,9 +8,8 @@ use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::index::LengthRun;
 use dsconvert_dataset::sample::{Ids, Value, box_numbers, pack_box_numbers};
 use dsconvert_dataset::schema::{ASSISTANT_MASKS, Field, FieldType, LABEL, Schema};
-use xxhash_rust::xxh3::xxh3_128;
 
-use super::batch::{ImageShape, Lengths, Runs, no_such_record};
+use super::batch::{ImageShape, Lengths, Runs, json_digest, no_such_record};
 use super::loader::CU_SEQLENS;
 use super::source::ReadIds;
 use super::{Record, RecordSource};
@@ -122,14 +121,12 @@ impl Concatenated {
         }
         let fingerprints: Vec<(String, &[i64])> =
             parts.iter().map(|part| (part.source.fingerprint(), &*part.labels)).collect();
-        let json = serde_json::to_vec(&fingerprints);
-        let json = json.map_err(|e| Error::not_serialized("the fingerprints of the sources", e))?;
-        let fingerprint = format!("concatenated/{:032x}", xxh3_128(&json));
+        let digest = json_digest("the fingerprints of the sources", &fingerprints)?;
         Ok(Self {
             parts: parts.into(),
             ends: ends.into(),
             schema: Arc::new(schema),
-            fingerprint,
+            fingerprint: format!("concatenated/{digest}"),
             ranks: OnceLock::new(),
         })
     }

@@ -5,13 +5,14 @@ use std::path::Path;
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::format::Format;
-use dsconvert_dataset::index::{IndexEntry, LengthRun, LengthSummary};
+use dsconvert_dataset::index::{IndexEntry, LengthSummary};
 use dsconvert_dataset::manifest::{Counts, MANIFEST_NAME, Sources};
 use dsconvert_dataset::sample::{Value, length_of, trained};
 use dsconvert_dataset::schema::{Kind, Schema, TRAINED};
 use dsconvert_dataset::storage::{Access, folder_of, stat};
 use serde::Serialize;
 
+use super::batch::runs_of;
 use super::{Dataset, ShardFile, Split};
 
 /// Maximum number of buckets of a histogram: as many as fit a terminal.
@@ -310,12 +311,7 @@ impl ShardFile {
             *runs.entry(length).or_default() += 1;
             records += 1;
         }
-        let mut first_rank = 0;
-        let in_order = runs.iter().map(|(&length, &count)| {
-            let run = LengthRun { length, count, first_rank };
-            first_rank += count;
-            Ok(run)
-        });
+        let in_order = runs_of(runs.iter().map(|(&length, &count)| (length, count))).map(Ok);
         let length = LengthSummary::from_runs(self.schema().length_unit(), records, in_order)?;
         let shorter_than = |length: u64| Ok(runs.range(..length).map(|(_, count)| count).sum());
         let histogram = match records {

@@ -191,14 +191,10 @@ impl LengthsInMemory {
         // Stable, so that records of one length keep their order.
         let length = |record: u64| lengths.get(record as usize).copied().unwrap_or(0);
         order.sort_by_key(|&record| length(record));
-        let mut first_rank = 0;
-        let runs = order.chunk_by(|&a, &b| length(a) == length(b)).map(|same| {
-            let (length, count) = (same.first().map_or(0, |&record| length(record)), same.len() as u64);
-            let run = LengthRun { length, count, first_rank };
-            first_rank += count;
-            run
-        });
-        let runs = runs.collect();
+        let counts = order
+            .chunk_by(|&a, &b| length(a) == length(b))
+            .map(|same| (same.first().map_or(0, |&record| length(record)), same.len() as u64));
+        let runs = runs_of(counts).collect();
         Self { lengths, order, runs }
     }
 
@@ -228,7 +224,18 @@ impl Lengths for LengthsInMemory {
     }
 }
 
-fn look_up(numbers: &[u64], at: u64) -> Result<u64> {
+/// Returns the runs of a histogram of these lengths, in ascending order, each with its number of records.
+pub(crate) fn runs_of(counts: impl IntoIterator<Item = (u64, u64)>) -> impl Iterator<Item = LengthRun> {
+    let mut first_rank = 0;
+    counts.into_iter().map(move |(length, count)| {
+        let run = LengthRun { length, count, first_rank };
+        first_rank += count;
+        run
+    })
+}
+
+/// Returns the number `at` of `numbers`, which has one for each record.
+pub(crate) fn look_up(numbers: &[u64], at: u64) -> Result<u64> {
     let found = usize::try_from(at).ok().and_then(|at| numbers.get(at)).copied();
     found.ok_or_else(|| no_such_record(numbers.len() as u64, at))
 }

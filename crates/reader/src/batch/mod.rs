@@ -31,8 +31,9 @@ mod window;
 pub use bucket::Bucket;
 pub use estimate::{Padding, SIMULATED_RECORDS, packed_padding, padding};
 pub use layout::Layout;
-pub(crate) use lengths::no_such_record;
 pub use lengths::{Lengths, LengthsInMemory, Runs};
+pub(crate) use lengths::{look_up, no_such_record, runs_of};
+pub(crate) use options::json_digest;
 pub use options::{
     ALGORITHM, BatchOptions, BatchSize, Boundaries, BucketBy, DEFAULT_BLOCK_RECORDS, DEFAULT_FIRST_BOUND,
     DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, Last, MAX_BATCH_RECORDS,

@@ -355,11 +355,10 @@ impl BatchOptions {
     pub(crate) fn padded(&self, records: u64, length: u64) -> u64 {
         records.saturating_mul(self.width(length))
     }
+}
 
-    /// Returns the XXH3-128 of the algorithm's version and the options as JSON, in hexadecimal.
-    pub(super) fn fingerprint(&self) -> Result<String> {
-        let json =
-            serde_json::to_vec(&(ALGORITHM, self)).map_err(|e| Error::not_serialized("the options", e))?;
-        Ok(format!("{:032x}", xxh3_128(&json)))
-    }
+/// Returns the XXH3-128 of `value` as JSON, in hexadecimal. An error names it as `what`.
+pub(crate) fn json_digest(what: &str, value: &impl Serialize) -> Result<String> {
+    let json = serde_json::to_vec(value).map_err(|e| Error::not_serialized(what, e))?;
+    Ok(format!("{:032x}", xxh3_128(&json)))
 }

@@ -12,13 +12,13 @@ use dsconvert_dataset::error::ErrorKind;
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::packing::{MAX_SEQ_LEN, Packing, Row};
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+use xxhash_rust::xxh3::Xxh3;
 
 use self::rows::{PackedWindows, RowSource};
 use super::bucket::CheckedRuns;
 use super::layout::check_micro_batches;
 use super::lengths::Lengths;
-use super::options::{ALGORITHM, Last, MAX_WINDOW_RECORDS, Shuffle};
+use super::options::{ALGORITHM, Last, MAX_WINDOW_RECORDS, Shuffle, json_digest};
 use super::order::{Epoch, Order};
 use super::state::{PlanState, Position, damaged_state};
 use crate::range::check_in_range;
@@ -77,13 +77,6 @@ impl PackOptions {
         check_in_range("batch_size", self.batch_size, 1..=MAX_SEQ_LEN / self.seq_len)?;
         check_in_range("pack_window", self.window.unwrap_or(1), 1..=MAX_WINDOW_RECORDS)?;
         self.shuffle.check()
-    }
-
-    /// Returns the XXH3-128 of the algorithm's version and the options as JSON, in hexadecimal.
-    fn fingerprint(&self) -> Result<String> {
-        let json =
-            serde_json::to_vec(&(ALGORITHM, self)).map_err(|e| Error::not_serialized("the options", e))?;
-        Ok(format!("{:032x}", xxh3_128(&json)))
     }
 
     /// Returns whether a window of `documents` with `tokens` is complete.
@@ -205,13 +198,14 @@ impl<L: Lengths> PackPlan<L> {
         options.check()?;
         check_micro_batches(micro_batches)?;
         let (digest, tokens) = digest(&lengths)?;
+        let fingerprint = |options: &PackOptions| json_digest("the options", &(ALGORITHM, options));
         let with_documents = PackOptions { window: Some(DEFAULT_PACK_WINDOW), ..options.clone() };
         let (options, earlier) = match (options.window, options.packing) {
             (Some(_), _) => (options, None),
             // All rows are full, however many documents a window has.
             (None, Packing::Concat) => (with_documents, None),
             (None, Packing::BestFit) => {
-                let fingerprint = with_documents.fingerprint()?;
+                let fingerprint = fingerprint(&with_documents)?;
                 (options, Some((with_documents, fingerprint)))
             }
         };
@@ -219,7 +213,7 @@ impl<L: Lengths> PackPlan<L> {
             version: ALGORITHM,
             dataset: dataset.to_owned(),
             lengths: digest,
-            options: options.fingerprint()?,
+            options: fingerprint(&options)?,
             seed,
             micro_batches,
             epoch: 0,

@@ -9,7 +9,7 @@ use super::bucket::Bucket;
 use super::cuttings::{Cutting, Cuttings};
 use super::layout::{Layout, check_micro_batches};
 use super::lengths::Lengths;
-use super::options::{ALGORITHM, BatchOptions, BucketBy, Last};
+use super::options::{ALGORITHM, BatchOptions, BucketBy, Last, json_digest};
 use super::permute::{Purpose, key};
 use super::shape::{self, ImageShape, ShapeOrder};
 use super::state::{PlanState, Position, damaged_state};
@@ -87,7 +87,7 @@ impl<L: Lengths> BatchPlan<L> {
             version: ALGORITHM,
             dataset: dataset.to_owned(),
             lengths: digest,
-            options: options.fingerprint()?,
+            options: json_digest("the options", &(ALGORITHM, &options))?,
             seed,
             micro_batches,
             epoch: 0,

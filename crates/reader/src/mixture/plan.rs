@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::packing::Row;
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::{Exhausted, Mix, Mixture, MixtureEpoch, MixtureOptions, MixtureUnit, OnChange, Segment};
 use crate::RecordSource;
 use crate::batch::{
     ALGORITHM, BatchOptions, BatchPlan, BatchSize, BucketBy, MAX_BATCH_RECORDS, MicroBatch, PackCursor,
-    PackOptions, PackPlan, PlanState, Position, damaged_state, source_seed,
+    PackOptions, PackPlan, PlanState, Position, damaged_state, json_digest, source_seed,
 };
 use crate::loader::Batching;
 
@@ -148,10 +148,6 @@ impl MixturePlan {
             lengths.update(state.lengths.as_bytes());
             inner.get_or_insert((state.options, source.units.mode()));
         }
-        let in_json = |what: &str, json: serde_json::Result<Vec<u8>>| {
-            let json = json.map_err(|e| Error::not_serialized(what, e))?;
-            Ok::<_, Error>(format!("{:032x}", xxh3_128(&json)))
-        };
         let batch_size = match batching {
             Batching::Packed(packed) => packed.batch_size,
             Batching::Records(_) => 0,
@@ -166,7 +162,7 @@ impl MixturePlan {
             version: ALGORITHM,
             dataset: mixture.fingerprint(),
             lengths: format!("{:032x}", lengths.digest128()),
-            options: in_json("the options", serde_json::to_vec(&own))?,
+            options: json_digest("the options", &own)?,
             seed,
             micro_batches,
             epoch: 0,
@@ -175,7 +171,7 @@ impl MixturePlan {
         let fresh = vec![SourceState::default(); sources.len()];
         let start = MixtureState {
             plan,
-            weights: in_json("the weights", serde_json::to_vec(&ends))?,
+            weights: json_digest("the weights", &ends)?,
             steps: 0,
             tokens: 0,
             sources: fresh.clone(),

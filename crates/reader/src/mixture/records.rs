@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::plan::{MixedBatch, MixturePlan};
 use super::{Mix, Mixture};
-use crate::batch::{BatchOptions, BatchSize, ImageShape, Lengths, Runs, no_such_record};
+use crate::batch::{BatchOptions, BatchSize, ImageShape, Lengths, Runs, look_up, runs_of};
 use crate::source::ReadIds;
 use crate::{Record, RecordSource};
 
@@ -70,17 +70,11 @@ impl Mixture {
                 }
             }
         }
-        let mut first_rank = 0;
-        let run = |(length, count)| {
-            let run = LengthRun { length, count, first_rank };
-            first_rank += count;
-            run
-        };
         Ok(MixtureRecords {
             records: Arc::new(self.records.clone()),
             schema: Arc::new(self.schema().clone()),
             order: order.into(),
-            runs: counts.into_iter().map(run).collect(),
+            runs: runs_of(counts).collect(),
             fingerprint: format!("{}/{:032x}", self.fingerprint(), hash.digest128()),
             ranks: OnceLock::new(),
         })
@@ -106,8 +100,7 @@ impl MixtureRecords {
     }
 
     fn drawn_at(&self, record: u64) -> Result<u64> {
-        let found = usize::try_from(record).ok().and_then(|at| self.order.get(at)).copied();
-        found.ok_or_else(|| no_such_record(self.records(), record))
+        look_up(&self.order, record)
     }
 }
 
@@ -184,8 +177,7 @@ impl Lengths for MixtureRecords {
                 self.ranks.get_or_init(|| by_length.into_iter().map(|(_, record)| record).collect())
             }
         };
-        let found = usize::try_from(rank).ok().and_then(|at| ranks.get(at)).copied();
-        found.ok_or_else(|| no_such_record(self.records(), rank))
+        look_up(ranks, rank)
     }
 
     fn length_of(&self, record: u64) -> Result<u64> {
