@@ -148,6 +148,14 @@ impl PackedStep {
     pub fn filler_rows(&self, index: u64) -> u64 {
         self.filled_to.saturating_sub(self.micro_batch(index).len() as u64)
     }
+
+    /// Returns the rows of each micro-batch, and its number of rows without documents after them.
+    pub(crate) fn into_micro_batches(self) -> Vec<(Vec<Row>, u64)> {
+        let count = |index| (self.micro_batch(index).len(), self.filler_rows(index));
+        let counts: Vec<(usize, u64)> = (0..self.micro_batches).map(count).collect();
+        let mut rows = self.rows.into_iter();
+        counts.into_iter().map(|(count, filler)| (rows.by_ref().take(count).collect(), filler)).collect()
+    }
 }
 
 /// A pure function of (lengths, options, seed, epoch, state) that computes which pieces of which records each packed

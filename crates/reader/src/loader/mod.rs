@@ -64,6 +64,7 @@ pub use options::{
 #[doc(hidden)]
 pub use options::{ImageBatchOptions as ImageOptions, TextBatchOptions as TextOptions};
 pub use packed::CU_SEQLENS;
+pub(crate) use schedule::BatchRows;
 pub use schedule::{LoaderCounts, LoaderTotals};
 pub use state::{LoaderState, SavedPlan};
 

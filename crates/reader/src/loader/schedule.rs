@@ -14,8 +14,8 @@ use super::batch::BatchId;
 use super::options::{Batching, LabelsFor, LoaderOptions, PackedLayout};
 use super::state::{LoaderState, SavedPlan};
 use crate::RecordSource;
-use crate::batch::{BatchPlan, BatchSize, Layout, MicroBatch, PackPlan, PackedStep, Position};
-use crate::mixture::{MixedBatch, MixedStep, MixturePlan, MixturePrediction, SourceTotals};
+use crate::batch::{BatchPlan, BatchSize, Layout, MicroBatch, PackPlan, Position};
+use crate::mixture::{MixturePlan, MixturePrediction, SourceTotals};
 
 /// Number of steps that are packed at once. Continuing from a saved cursor packs its window again, so packing several
 /// steps at a time costs less.
@@ -33,8 +33,8 @@ pub(super) enum LoaderPlan {
 }
 
 /// Records of one micro-batch.
-#[derive(Debug)]
-pub(super) enum BatchRows {
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum BatchRows {
     Records {
         batch: MicroBatch,
         /// The epoch of each record, if they differ.
@@ -160,17 +160,21 @@ impl LoaderPlan {
     /// from the previous one.
     fn steps_from<'a>(&'a self, from: &'a SavedPlan) -> Result<Steps<'a>> {
         Ok(match (self, from) {
-            (LoaderPlan::Packed(plan), SavedPlan::Packed(from)) => Box::new(
-                plan.steps(from)?
-                    .map(|next| next.map(|(step, after)| (StepRows::Packed(step), SavedPlan::Packed(after)))),
-            ),
+            (LoaderPlan::Packed(plan), SavedPlan::Packed(from)) => {
+                let rows = |(rows, filler_rows)| BatchRows::Packed { rows, filler_rows };
+                Box::new(plan.steps(from)?.map(move |next| {
+                    let (step, after) = next?;
+                    let batches = step.into_micro_batches().into_iter().map(rows).collect();
+                    Ok((batches, SavedPlan::Packed(after)))
+                }))
+            }
             (LoaderPlan::Mixture(plan), SavedPlan::Mixture(from)) => {
                 let mut at = from.clone();
                 Box::new(std::iter::from_fn(move || {
                     let next = plan.step(&at).transpose()?;
-                    Some(next.map(|(step, after)| {
+                    Some(next.map(|(batches, after)| {
                         at = after.clone();
-                        (StepRows::Mixed(step), SavedPlan::Mixture(after))
+                        (batches, SavedPlan::Mixture(after))
                     }))
                 }))
             }
@@ -195,40 +199,8 @@ impl LoaderPlan {
     }
 }
 
-/// Steps, each with the state after it.
-type Steps<'a> = Box<dyn Iterator<Item = Result<(StepRows, SavedPlan)>> + 'a>;
-
-/// The rows of a step of all ranks.
-#[derive(Debug)]
-enum StepRows {
-    Packed(PackedStep),
-    Mixed(MixedStep),
-}
-
-impl StepRows {
-    fn step(&self) -> u64 {
-        match self {
-            StepRows::Packed(step) => step.step,
-            StepRows::Mixed(step) => step.step,
-        }
-    }
-
-    fn micro_batch(&self, index: u64) -> BatchRows {
-        match self {
-            StepRows::Packed(step) => BatchRows::Packed {
-                rows: step.micro_batch(index).to_vec(),
-                filler_rows: step.filler_rows(index),
-            },
-            StepRows::Mixed(step) => match step.batches.get(index as usize) {
-                Some(MixedBatch::Records { batch, epochs }) => {
-                    BatchRows::Records { batch: batch.clone(), epochs: epochs.clone() }
-                }
-                Some(MixedBatch::Rows(rows)) => BatchRows::Packed { rows: rows.clone(), filler_rows: 0 },
-                None => BatchRows::Packed { rows: Vec::new(), filler_rows: 0 },
-            },
-        }
-    }
-}
+/// The micro-batches of all ranks in each step, with the state after it.
+type Steps<'a> = Box<dyn Iterator<Item = Result<(Vec<BatchRows>, SavedPlan)>> + 'a>;
 
 /// The tickets of one rank from one state to the end of its epoch.
 #[derive(Debug)]
@@ -245,7 +217,7 @@ pub(super) struct Schedule {
 
 impl Schedule {
     pub(super) fn new(plan: Arc<LoaderPlan>, start: LoaderState, layout: Layout) -> Result<Self> {
-        let micro_batches = start.plan_state().micro_batches;
+        let micro_batches = start.plan.state().micro_batches;
         let turns = start.turns(layout, micro_batches)?;
         let share = layout.share(micro_batches)?.collect();
         let next = match &start.plan {
@@ -292,7 +264,8 @@ impl Schedule {
                 let Some(known) = self.known_step(plan, step, per_step - first_turns)? else {
                     return Ok(None);
                 };
-                let rows = known.rows.micro_batch(micro_batch);
+                let rows = known.batches.get(micro_batch as usize).cloned();
+                let rows = rows.ok_or_else(|| Error::internal("a step lacks a micro-batch"))?;
                 let plan = if ends_step { &known.after } else { &known.before };
                 let after = LoaderState { plan: plan.clone(), micro_batches_done };
                 Ok(Some(BatchTask { id, rows, after }))
@@ -307,7 +280,7 @@ impl Schedule {
             let Some(from) = known.next.clone() else { return Ok(None) };
             let (mut steps, at_once) = (0, plan.steps_at_once());
             for item in plan.steps_from(&from)?.take(at_once) {
-                let (rows, after) = match item {
+                let (batches, after) = match item {
                     Ok(found) => found,
                     // The error takes the place of the batch, and the next request continues where planning stopped. If
                     // every request fails, the epoch ends nevertheless.
@@ -315,7 +288,7 @@ impl Schedule {
                     Err(error) => return Err(error),
                 };
                 let Some(before) = known.next.replace(after.clone()) else { return Ok(None) };
-                let (entry, number) = (KnownStep { rows, before, after }, known.step);
+                let (entry, number) = (KnownStep { batches, before, after }, known.step);
                 known.ready.insert(number, (Arc::new(entry), 0));
                 known.step += 1;
                 steps += 1;
@@ -337,7 +310,7 @@ impl Schedule {
 /// A step that was computed from the previous one, with the states before and after it.
 #[derive(Debug)]
 struct KnownStep {
-    rows: StepRows,
+    batches: Vec<BatchRows>,
     before: SavedPlan,
     after: SavedPlan,
 }
@@ -449,24 +422,20 @@ impl LoaderCounts {
             return self.totals_of_records(&batches, is_flash).map(Some);
         }
         // Batches that could not be made may lie between the start and the step.
-        let is_before = |next: &Result<(StepRows, _)>| matches!(next, Ok((next, _)) if next.step() < step);
+        let is_before =
+            |next: &Result<(_, SavedPlan)>| matches!(next, Ok((_, after)) if after.state().step <= step);
         let found = self.plan.steps_from(&start.plan)?.find(|next| !is_before(next)).transpose()?;
-        let Some((step, after)) = found else { return Ok(None) };
-        let mut totals = match step {
-            StepRows::Packed(step) => self.totals_of_rows(&step.rows, is_flash)?,
-            StepRows::Mixed(step) => {
-                let (mut batches, mut rows) = (Vec::new(), Vec::new());
-                for batch in step.batches {
-                    match batch {
-                        MixedBatch::Records { batch, .. } => batches.push(batch),
-                        MixedBatch::Rows(of_batch) => rows.extend(of_batch),
-                    }
-                }
-                match rows.is_empty() {
-                    true => self.totals_of_records(&batches, is_flash)?,
-                    false => self.totals_of_rows(&rows, is_flash)?,
-                }
+        let Some((batches, after)) = found else { return Ok(None) };
+        let (mut records, mut packed) = (Vec::new(), Vec::new());
+        for batch in batches {
+            match batch {
+                BatchRows::Records { batch, .. } => records.push(batch),
+                BatchRows::Packed { rows, .. } => packed.extend(rows),
             }
+        }
+        let mut totals = match packed.is_empty() {
+            true => self.totals_of_records(&records, is_flash)?,
+            false => self.totals_of_rows(&packed, is_flash)?,
         };
         if let (LoaderPlan::Mixture(plan), SavedPlan::Mixture(after)) = (&*self.plan, &after) {
             totals.sources = plan.totals(after);

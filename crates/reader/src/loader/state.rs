@@ -31,23 +31,25 @@ pub enum SavedPlan {
     Mixture(MixtureState),
 }
 
-impl LoaderState {
-    /// Returns the epoch, from 0.
-    pub fn epoch(&self) -> u64 {
-        self.plan_state().epoch
-    }
-
-    /// Returns the number of global steps of the epoch that are done.
-    pub fn step(&self) -> u64 {
-        self.plan_state().step
-    }
-
-    pub(super) fn plan_state(&self) -> &PlanState {
-        match &self.plan {
+impl SavedPlan {
+    pub(super) fn state(&self) -> &PlanState {
+        match self {
             SavedPlan::Records(plan) => plan,
             SavedPlan::Packed(packed) => &packed.plan,
             SavedPlan::Mixture(mixture) => &mixture.plan,
         }
+    }
+}
+
+impl LoaderState {
+    /// Returns the epoch, from 0.
+    pub fn epoch(&self) -> u64 {
+        self.plan.state().epoch
+    }
+
+    /// Returns the number of global steps of the epoch that are done.
+    pub fn step(&self) -> u64 {
+        self.plan.state().step
     }
 
     /// Returns the number of micro-batches of the open step that each rank of `layout` has done, out of `micro_batches` of

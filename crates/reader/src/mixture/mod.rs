@@ -16,7 +16,7 @@ use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::schema::Schema;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::plan::{MixedBatch, MixedStep, MixturePlan};
+pub(crate) use self::plan::MixturePlan;
 pub use self::plan::{MixtureState, SourceState, SourceTotals};
 pub use self::prediction::{Delivered, MixturePrediction, SourcePrediction};
 pub use self::records::MixtureRecords;

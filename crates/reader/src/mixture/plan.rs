@@ -14,7 +14,7 @@ use crate::batch::{
     ALGORITHM, BatchOptions, BatchPlan, BatchSize, BucketBy, MAX_BATCH_RECORDS, MicroBatch, PackCursor,
     PackOptions, PackPlan, PlanState, Position, damaged_state, json_digest, source_seed,
 };
-use crate::loader::Batching;
+use crate::loader::{BatchRows, Batching};
 
 /// Maximum number of epochs that are gone through to find the start of a later one.
 const MAX_EPOCHS_AHEAD: u64 = 10_000;
@@ -67,24 +67,6 @@ pub struct SourceTotals {
     /// Number of passes over the source since the start of training. Of a pass whose documents are packed, those before the
     /// current window count.
     pub epochs: f64,
-}
-
-/// Records of one micro-batch.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum MixedBatch {
-    Records {
-        batch: MicroBatch,
-        /// Epoch of the source of each record.
-        epochs: Vec<u64>,
-    },
-    Rows(Vec<Row>),
-}
-
-/// One global step.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct MixedStep {
-    pub(crate) step: u64,
-    pub(crate) batches: Vec<MixedBatch>,
 }
 
 /// A pure function of (lengths, options, seed, state) that computes the next step of a mixture. It needs memory for the plans
@@ -295,8 +277,8 @@ impl MixturePlan {
         !self.is_over(state)
     }
 
-    /// Returns the next step and the state after it, or `None` at the end of the epoch.
-    pub(crate) fn step(&self, at: &MixtureState) -> Result<Option<(MixedStep, MixtureState)>> {
+    /// Returns the micro-batches of the next step and the state after it, or `None` at the end of the epoch.
+    pub(crate) fn step(&self, at: &MixtureState) -> Result<Option<(Vec<BatchRows>, MixtureState)>> {
         if self.is_over(at) {
             let (start, next) = (epoch_start(at), self.next_epoch(at));
             if let Ok(mut ends) = self.ends.try_lock()
@@ -309,12 +291,12 @@ impl MixturePlan {
         }
         let mut after = at.clone();
         let batches = self.advance(&mut after)?;
-        Ok(Some((MixedStep { step: at.plan.step, batches }, after)))
+        Ok(Some((batches, after)))
     }
 
     /// Moves `at` to the next step, which the epoch must have, and returns the micro-batches in between. After an error, the
     /// state is of no use.
-    pub(super) fn advance(&self, at: &mut MixtureState) -> Result<Vec<MixedBatch>> {
+    pub(super) fn advance(&self, at: &mut MixtureState) -> Result<Vec<BatchRows>> {
         if self.segments.iter().any(|segment| segment.start == at.steps) {
             at.sources.iter_mut().for_each(|source| source.used = 0);
         }
@@ -342,7 +324,7 @@ impl MixturePlan {
         &self.batching
     }
 
-    fn micro_batch(&self, index: u64, weights: &[f64], at: &mut MixtureState) -> Result<MixedBatch> {
+    fn micro_batch(&self, index: u64, weights: &[f64], at: &mut MixtureState) -> Result<BatchRows> {
         match &self.batching {
             Batching::Packed(packed) => {
                 let mut rows = Vec::new();
@@ -354,7 +336,7 @@ impl MixturePlan {
                         rows.push(row);
                     }
                 }
-                Ok(MixedBatch::Rows(rows))
+                Ok(BatchRows::Packed { rows, filler_rows: 0 })
             }
             Batching::Records(options) => self.records(index, options, weights, at),
         }
@@ -366,7 +348,7 @@ impl MixturePlan {
         options: &BatchOptions,
         weights: &[f64],
         at: &mut MixtureState,
-    ) -> Result<MixedBatch> {
+    ) -> Result<BatchRows> {
         let step = at.plan.step;
         let (mut records, mut lengths, mut epochs) = (Vec::new(), Vec::new(), Vec::new());
         let mut filled = Filled::default();
@@ -378,7 +360,7 @@ impl MixturePlan {
                     let epochs = vec![unit.epoch; batch.records.len()];
                     let batch = MicroBatch { step, index, ..batch.clone() };
                     self.consume(number, at, &unit);
-                    return Ok(MixedBatch::Records { batch, epochs });
+                    return Ok(BatchRows::Records { batch, epochs });
                 }
                 &UnitRows::Record { record, length } => {
                     let with = filled.with(length);
@@ -400,7 +382,7 @@ impl MixturePlan {
         let width = options.width(filled.longest);
         let batch =
             MicroBatch { step, index, bucket: 0, shape: None, records, lengths, filler_rows: 0, width };
-        Ok(MixedBatch::Records { batch, epochs })
+        Ok(BatchRows::Records { batch, epochs })
     }
 
     /// Returns what the source `number` delivers next.

@@ -3,8 +3,8 @@
 use dsconvert_dataset::error::Result;
 use dsconvert_dataset::storage::interrupt;
 
-use super::plan::{MixedBatch, MixturePlan, SourceTotals};
-use crate::loader::Batching;
+use super::plan::{MixturePlan, SourceTotals};
+use crate::loader::{BatchRows, Batching};
 
 /// Number of steps after which an interruption is noticed.
 const CHECK_STEPS: u64 = 1024;
@@ -99,14 +99,14 @@ impl MixturePlan {
     }
 
     /// Adds the rows of a micro-batch to what is delivered of their sources.
-    fn count(&self, batch: &MixedBatch, pads: bool, delivered: &mut [Delivered]) {
+    fn count(&self, batch: &BatchRows, pads: bool, delivered: &mut [Delivered]) {
         let mut add = |record: u64, rows: u64, tokens: u64, padded: u64| {
             if let Some(of_source) = delivered.get_mut(self.source_of(record)) {
                 of_source.add(rows, tokens, if pads { padded } else { tokens });
             }
         };
         match batch {
-            MixedBatch::Records { batch, .. } => {
+            BatchRows::Records { batch, .. } => {
                 for (&record, &length) in batch.records.iter().zip(&batch.lengths) {
                     add(record, 1, length, batch.width);
                 }
@@ -115,7 +115,7 @@ impl MixturePlan {
                     add(record, 0, 0, batch.filler_rows.saturating_mul(batch.width));
                 }
             }
-            MixedBatch::Rows(rows) => {
+            BatchRows::Packed { rows, .. } => {
                 let seq_len = match self.batching() {
                     Batching::Packed(packed) => packed.seq_len,
                     Batching::Records(_) => 0,

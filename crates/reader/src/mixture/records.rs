@@ -9,9 +9,10 @@ use dsconvert_dataset::schema::Schema;
 use dsconvert_dataset::storage::interrupt;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::plan::{MixedBatch, MixturePlan};
+use super::plan::MixturePlan;
 use super::{Mix, Mixture};
 use crate::batch::{BatchOptions, BatchSize, ImageShape, Lengths, Runs, look_up, runs_of};
+use crate::loader::BatchRows;
 use crate::source::ReadIds;
 use crate::{Record, RecordSource};
 
@@ -62,7 +63,7 @@ impl Mixture {
                 interrupt::check()?;
             }
             for batch in plan.advance(&mut at)? {
-                let MixedBatch::Records { batch, .. } = batch else { continue };
+                let BatchRows::Records { batch, .. } = batch else { continue };
                 for (&record, &length) in batch.records.iter().zip(&batch.lengths) {
                     order.push(record);
                     hash.update(&record.to_le_bytes());

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::batch::{BatchOptions, BatchSize, BucketBy, Oversize, PackOptions};
-use crate::loader::Batching;
+use crate::loader::{BatchRows, Batching};
 use crate::testing::InMemory;
 
 /// Returns a source of documents with these lengths.
@@ -36,7 +36,7 @@ fn one_by_one(records: u64) -> BatchOptions {
 }
 
 /// Returns the steps of an epoch, and the states after them.
-fn epoch(plan: &MixturePlan, start: &MixtureState) -> Vec<(MixedStep, MixtureState)> {
+fn epoch(plan: &MixturePlan, start: &MixtureState) -> Vec<(Vec<BatchRows>, MixtureState)> {
     let mut at = start.clone();
     std::iter::from_fn(|| {
         let next = plan.step(&at).unwrap()?;
@@ -46,12 +46,14 @@ fn epoch(plan: &MixturePlan, start: &MixtureState) -> Vec<(MixedStep, MixtureSta
     .collect()
 }
 
-fn records(step: &MixedStep) -> Vec<Vec<u64>> {
-    let of_batch = |batch: &MixedBatch| match batch {
-        MixedBatch::Records { batch, .. } => batch.records.clone(),
-        MixedBatch::Rows(rows) => rows.iter().flat_map(|row| &row.pieces).map(|p| p.document).collect(),
+fn records(step: &[BatchRows]) -> Vec<Vec<u64>> {
+    let of_batch = |batch: &BatchRows| match batch {
+        BatchRows::Records { batch, .. } => batch.records.clone(),
+        BatchRows::Packed { rows, .. } => {
+            rows.iter().flat_map(|row| &row.pieces).map(|p| p.document).collect()
+        }
     };
-    step.batches.iter().map(of_batch).collect()
+    step.iter().map(of_batch).collect()
 }
 
 fn number_of(record: u64) -> usize {
@@ -404,9 +406,9 @@ proptest! {
             .collect();
         let steps = epoch(&plan, &plan.start_of(None, 0).unwrap());
         let mut expected = [[0u64; 3]; 3];
-        for batch in steps.iter().flat_map(|(step, _)| &step.batches) {
+        for batch in steps.iter().flat_map(|(step, _)| step) {
             match batch {
-                MixedBatch::Records { batch, .. } => {
+                BatchRows::Records { batch, .. } => {
                     for &record in &batch.records {
                         let of_source = &mut expected[number_of(record)];
                         for (sum, amount) in of_source.iter_mut().zip([1, lengths[record as usize], batch.width]) {
@@ -414,7 +416,7 @@ proptest! {
                         }
                     }
                 }
-                MixedBatch::Rows(rows) => {
+                BatchRows::Packed { rows, .. } => {
                     for row in rows {
                         let of_source = &mut expected[number_of(row.pieces[0].document)];
                         let tokens = row.pieces.iter().map(|piece| piece.len).sum();
