@@ -26,7 +26,6 @@ mod shape;
 mod state;
 #[cfg(test)]
 mod tests;
-mod window;
 
 pub use bucket::Bucket;
 pub use estimate::{Padding, SIMULATED_RECORDS, packed_padding, padding};
@@ -45,8 +44,7 @@ pub use pack::{
     PackState, PackedStep,
 };
 pub(crate) use permute::source_seed;
-pub use plan::BatchPlan;
-pub use plan::{Counts, MicroBatch, StepTotals};
+pub use plan::{BatchPlan, Counts, MicroBatch, StepTotals};
 pub use shape::ImageShape;
 pub(crate) use state::damaged_state;
 pub use state::{PlanState, Position};

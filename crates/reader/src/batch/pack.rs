@@ -19,7 +19,7 @@ use super::bucket::CheckedRuns;
 use super::layout::check_micro_batches;
 use super::lengths::Lengths;
 use super::options::{ALGORITHM, Last, MAX_WINDOW_RECORDS, Shuffle, json_digest};
-use super::order::{Epoch, Order};
+use super::order::Epoch;
 use super::state::{PlanState, Position, damaged_state};
 use crate::range::check_in_range;
 
@@ -258,7 +258,8 @@ impl<L: Lengths> PackPlan<L> {
         if self.options.packing == Packing::Concat {
             return Ok(self.tokens.div_ceil(self.options.seq_len));
         }
-        let mut rows = self.rows_from(&state.plan, PackCursor::default());
+        let options = self.options_of(&state.plan);
+        let mut rows = self.rows_from(options, state.plan.epoch, PackCursor::default());
         let mut count = 0;
         while rows.open()? {
             count += rows.skip_window();
@@ -330,13 +331,13 @@ impl<L: Lengths> PackPlan<L> {
             )));
         }
         let mut at = Position { epoch: from.plan.epoch, step: from.plan.step };
-        let mut rows = self.rows_from(&from.plan, from.cursor);
+        let mut rows = self.rows_from(self.options_of(&from.plan), at.epoch, from.cursor);
         let mut done = false;
         Ok(std::iter::from_fn(move || {
             if done {
                 return None;
             }
-            let step = self.step(&start, at, &mut rows).transpose();
+            let step = self.step(at, &mut rows).transpose();
             done = !matches!(step, Some(Ok(_)));
             at.step += 1;
             step.map(|step| {
@@ -352,9 +353,7 @@ impl<L: Lengths> PackPlan<L> {
     /// Returns the row at a position of `epoch`, the position after it, and whether the epoch ends after it. `None` if there is
     /// no such row.
     pub(crate) fn row(&self, epoch: u64, cursor: PackCursor) -> Result<Option<(Row, PackCursor, bool)>> {
-        let epoch = Epoch { seed: self.start.seed, epoch };
-        let order = Order::of_records(self.options.shuffle, epoch, self.lengths.records(), 0);
-        let mut rows = RowSource::new(&self.lengths, &self.options, &self.windows, epoch, order, cursor);
+        let mut rows = self.rows_from(&self.options, epoch, cursor);
         let Some(row) = rows.next()? else { return Ok(None) };
         let ends = !rows.open()?;
         Ok(Some((row, rows.cursor(), ends)))
@@ -364,12 +363,7 @@ impl<L: Lengths> PackPlan<L> {
         self.options.batch_size * self.start.micro_batches
     }
 
-    fn step(
-        &self,
-        start: &PlanState,
-        at: Position,
-        source: &mut RowSource<'_, L>,
-    ) -> Result<Option<PackedStep>> {
+    fn step(&self, at: Position, source: &mut RowSource<'_, L>) -> Result<Option<PackedStep>> {
         let wanted = self.rows_per_step();
         let mut rows = Vec::new();
         while (rows.len() as u64) < wanted
@@ -385,8 +379,7 @@ impl<L: Lengths> PackPlan<L> {
         let mut repeated = 0;
         if self.options.last == Last::Wrap && missing > 0 {
             repeated = missing;
-            let first =
-                || self.rows_from(&PlanState { epoch: at.epoch, ..start.clone() }, PackCursor::default());
+            let first = || self.rows_from(source.options, at.epoch, PackCursor::default());
             let mut again = first();
             while (rows.len() as u64) < wanted {
                 match again.next()? {
@@ -400,11 +393,10 @@ impl<L: Lengths> PackPlan<L> {
         Ok(Some(PackedStep { step: at.step, rows, repeated, next, filled_to, micro_batches }))
     }
 
-    /// Returns the rows of the epoch of `state`.
-    fn rows_from(&self, state: &PlanState, cursor: PackCursor) -> RowSource<'_, L> {
-        let epoch = Epoch { seed: self.start.seed, epoch: state.epoch };
-        let order = Order::of_records(self.options.shuffle, epoch, self.lengths.records(), 0);
-        RowSource::new(&self.lengths, self.options_of(state), &self.windows, epoch, order, cursor)
+    /// Returns the rows of `epoch` with the windows of `options`, from a position on.
+    fn rows_from<'a>(&'a self, options: &'a PackOptions, epoch: u64, cursor: PackCursor) -> RowSource<'a, L> {
+        let epoch = Epoch { seed: self.start.seed, epoch };
+        RowSource::new(&self.lengths, options, &self.windows, epoch, cursor)
     }
 }
 

@@ -4,7 +4,7 @@ mod find;
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 
-use self::find::BucketStep;
+use self::find::{BucketStep, WindowCache};
 use super::bucket::Bucket;
 use super::cuttings::{Cutting, Cuttings};
 use super::layout::{Layout, check_micro_batches};
@@ -13,7 +13,6 @@ use super::options::{ALGORITHM, BatchOptions, BucketBy, Last, json_digest};
 use super::permute::{Purpose, key};
 use super::shape::{self, ImageShape, ShapeOrder};
 use super::state::{PlanState, Position, damaged_state};
-use super::window::WindowCache;
 
 /// A pure function of (lengths, options, seed, epoch, step) that computes which records each micro-batch holds.
 ///

@@ -51,7 +51,7 @@ impl PackedWindows {
 #[derive(Debug)]
 pub(super) struct RowSource<'a, L> {
     lengths: &'a L,
-    options: &'a PackOptions,
+    pub(super) options: &'a PackOptions,
     windows: &'a PackedWindows,
     epoch: Epoch,
     order: Order,
@@ -75,9 +75,9 @@ impl<'a, L: Lengths> RowSource<'a, L> {
         options: &'a PackOptions,
         windows: &'a PackedWindows,
         epoch: Epoch,
-        order: Order,
         cursor: PackCursor,
     ) -> Self {
+        let order = Order::of_records(options.shuffle, epoch, lengths.records(), 0);
         Self { lengths, options, windows, epoch, order, cursor, open: None }
     }
 

@@ -1,6 +1,8 @@
 //! Finds the records of a step: step → bucket → positions → ranks → records.
 
+use std::cmp::Reverse;
 use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 
@@ -10,7 +12,6 @@ use super::super::options::{BucketBy, Last, MAX_WINDOW_RECORDS, Shuffle};
 use super::super::order::{Epoch, Order};
 use super::super::shape;
 use super::super::state::Position;
-use super::super::window::Item;
 use super::{BatchPlan, Counts};
 
 /// The bucket that holds a step, and the step's position in it.
@@ -25,21 +26,23 @@ pub(super) struct BucketStep<'a> {
 impl<L: Lengths> BatchPlan<L> {
     /// Returns the bucket that holds a step, and the step's position in it.
     pub(super) fn bucket_step(&self, at: Position) -> Result<BucketStep<'_>> {
-        let (buckets, full_steps) = (self.buckets(at.epoch), self.full_steps(at.epoch));
-        let step = if at.step < full_steps {
+        let step = if at.step < self.full_steps(at.epoch) {
             self.order_of_steps(at.epoch).at(at.step)
         } else {
             // The short step stays last, in the epoch and in its bucket.
             at.step
         };
-        let next_bucket = buckets.partition_point(|b| b.first_step <= step);
-        let found = next_bucket.checked_sub(1).and_then(|index| Some((index, buckets.get(index)?)));
-        match found {
-            Some((bucket_index, bucket)) if at.step < self.steps() => {
-                Ok(BucketStep { bucket_index, bucket, step: step - bucket.first_step })
-            }
-            _ => Err(self.no_such_step(at)),
-        }
+        let found = self.bucket_with(at.epoch, step).filter(|_| at.step < self.steps());
+        found.ok_or_else(|| self.no_such_step(at))
+    }
+
+    /// Returns the bucket with number `step` of all its steps. Several buckets start at one number if some have no steps: the
+    /// last one holds it.
+    fn bucket_with(&self, epoch: u64, step: u64) -> Option<BucketStep<'_>> {
+        let buckets = self.buckets(epoch);
+        let bucket_index = buckets.partition_point(|b| b.first_step <= step).checked_sub(1)?;
+        let bucket = buckets.get(bucket_index)?;
+        Some(BucketStep { bucket_index, bucket, step: step - bucket.first_step })
     }
 
     /// Returns the bucket of a micro-batch in a plan by shape, the positions that it takes in the order of the bucket, and its
@@ -63,14 +66,8 @@ impl<L: Lengths> BatchPlan<L> {
     /// Returns the bucket of a micro-batch in a plan by shape, and its number in the bucket, as the step. `number` is its
     /// position in the epoch.
     fn micro_batch_of_bucket(&self, epoch: u64, number: u64) -> Result<BucketStep<'_>> {
-        let buckets = self.buckets(epoch);
-        let step = self.order_of_steps(epoch).at(number);
-        // Several buckets start at one micro-batch if some have none: the last one holds it.
-        let next_bucket = buckets.partition_point(|b| b.first_step <= step);
-        let found = next_bucket.checked_sub(1).and_then(|index| Some((index, buckets.get(index)?)));
-        let missing = || Error::internal("no bucket has the micro-batch");
-        let (bucket_index, bucket) = found.ok_or_else(missing)?;
-        Ok(BucketStep { bucket_index, bucket, step: step - bucket.first_step })
+        let found = self.bucket_with(epoch, self.order_of_steps(epoch).at(number));
+        found.ok_or_else(|| Error::internal("no bucket has the micro-batch"))
     }
 
     /// Counts the records of an epoch of a plan by shape.
@@ -253,5 +250,52 @@ impl<L: Lengths> BatchPlan<L> {
     pub(super) fn longest_item(&self, bucket: &Bucket) -> Result<u64> {
         let last = bucket.records.saturating_sub(1);
         if self.in_record_order() { self.lengths.record_at(bucket.start + last) } else { Ok(last) }
+    }
+}
+
+/// A record and its length, after truncation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Item {
+    pub(super) record: u64,
+    pub(super) length: u64,
+}
+
+/// Cache of the last sorted window. Results do not depend on it. Its lock is non-blocking, because after a fork it may
+/// be held forever by a thread that no longer exists.
+#[derive(Debug, Default)]
+pub(super) struct WindowCache(Mutex<Option<SortedWindow>>);
+
+/// Several steps of the shuffled order, sorted by length so that neighbors have similar lengths.
+#[derive(Debug, Clone)]
+struct SortedWindow {
+    epoch: u64,
+    positions: Range<u64>,
+    items: Arc<[Item]>,
+}
+
+impl WindowCache {
+    /// Returns the items of the window at `positions` of the shuffled order, longest first, those of equal length in
+    /// record order. `item` returns the item at a position.
+    fn sorted(
+        &self,
+        epoch: u64,
+        positions: Range<u64>,
+        item: impl Fn(u64) -> Result<Item>,
+    ) -> Result<Arc<[Item]>> {
+        if let Ok(held) = self.0.try_lock()
+            && let Some(window) = &*held
+            && window.epoch == epoch
+            && window.positions == positions
+        {
+            return Ok(Arc::clone(&window.items));
+        }
+        // Not under the lock: threads may request different windows.
+        let mut items = positions.clone().map(item).collect::<Result<Vec<Item>>>()?;
+        items.sort_unstable_by_key(|item| (Reverse(item.length), item.record));
+        let items: Arc<[Item]> = items.into();
+        if let Ok(mut held) = self.0.try_lock() {
+            *held = Some(SortedWindow { epoch, positions, items: Arc::clone(&items) });
+        }
+        Ok(items)
     }
 }
