@@ -9,7 +9,7 @@ use dsconvert_dataset::format;
 use dsconvert_dataset::index::{IndexFile, Segment, ShardTable};
 use dsconvert_dataset::manifest::{FileEntry, Manifest};
 use dsconvert_dataset::schema::Schema;
-use dsconvert_dataset::storage::{Blob, Location};
+use dsconvert_dataset::storage::{Blob, Location, hex};
 use sha2::{Digest, Sha256};
 
 use super::open_options::OpenOptions;
@@ -275,7 +275,7 @@ impl DatasetState {
         blobs: impl Iterator<Item = &'a Blob>,
         files: &[IndexFile],
     ) -> Result<()> {
-        if done.load(Ordering::Acquire) || !self.options.verifies() {
+        if done.load(Ordering::Acquire) || !self.options.verify_checksums {
             return Ok(());
         }
         let mut files = files.iter();
@@ -309,13 +309,7 @@ pub(super) fn check_sha256(blob: &Blob, expected: &str, mut each_chunk: impl FnM
         offset += bytes;
         each_chunk(bytes);
     }
-    let found = hash.finalize();
-    let same = expected.len() == 2 * found.len()
-        && found
-            .iter()
-            .zip(expected.as_bytes().chunks(2))
-            .all(|(byte, hex)| format!("{byte:02x}").as_bytes() == hex);
-    if same {
+    if hex(&hash.finalize()) == expected {
         return Ok(());
     }
     Err(Error::corrupt("the SHA-256 of the file differs from the recorded one")

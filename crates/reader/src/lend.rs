@@ -92,7 +92,7 @@ impl Split {
                 return None;
             }
             for ((found, slot), values) in of_shard.iter().zip(values.chunks_exact(fields.max(1))) {
-                if dataset.options.verifies() {
+                if dataset.options.verify_checksums {
                     check_record(&dataset.schema, &found.entry, values).ok()?;
                 }
                 let Some(Value::Ids(ids)) = values.get(field_index) else { return None };

@@ -26,9 +26,9 @@ pub const DEFAULT_READ_AHEAD_BYTES: u64 = 4 << 20;
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
     pub(super) access: Access,
-    verify_checksums: bool,
+    pub(super) verify_checksums: bool,
     open_shards: Option<usize>,
-    read_ahead_bytes: u64,
+    pub(super) read_ahead_bytes: u64,
     pub(super) remote: RemoteOptions,
 }
 
@@ -111,13 +111,5 @@ impl OpenOptions {
             Access::Read => DEFAULT_OPEN_SHARDS,
         });
         most.min(shards)
-    }
-
-    pub(super) fn ahead_bytes(&self) -> u64 {
-        self.read_ahead_bytes
-    }
-
-    pub(super) fn verifies(&self) -> bool {
-        self.verify_checksums
     }
 }

@@ -10,11 +10,9 @@ use dsconvert_dataset::manifest;
 use dsconvert_dataset::sample::{self, Value};
 use dsconvert_dataset::schema::Schema;
 
-use super::dataset::CheckedIndexes;
-use super::dataset::DatasetState;
+use super::dataset::{CheckedIndexes, DatasetState};
 use super::iter::ReadAhead;
-use super::record::Record;
-use super::record::check_record;
+use super::record::{Record, check_record};
 use super::shards::OpenShards;
 
 /// State shared by all handles of one split.
@@ -145,7 +143,7 @@ impl Split {
     /// Returns the fields to decode, in stored order; `None` for all. The checksum of a record covers all its fields,
     /// so a subset is decoded only when checksums are not verified.
     fn decoded_columns(&self) -> Option<Vec<usize>> {
-        if self.state.dataset.options.verifies() {
+        if self.state.dataset.options.verify_checksums {
             return None;
         }
         let mut columns = self.projection.columns.clone()?;
@@ -244,7 +242,7 @@ impl Split {
     pub fn get(&self, record: u64) -> Result<Record> {
         // Only Parquet benefits: its records are compressed together.
         if self.format() == Format::Parquet
-            && let Some(record) = self.get_ahead(record, self.state.dataset.options.ahead_bytes())?
+            && let Some(record) = self.get_ahead(record, self.state.dataset.options.read_ahead_bytes)?
         {
             return Ok(record);
         }
@@ -420,7 +418,7 @@ impl Split {
 
     /// Checks the stored values of a record and creates a record of this handle from them.
     fn finish(&self, found: &Located, stored: sample::Record) -> Result<Record> {
-        if self.state.dataset.options.verifies() {
+        if self.state.dataset.options.verify_checksums {
             check_record(&self.state.dataset.schema, &found.entry, &stored.values)
                 .map_err(|what| self.at(Error::corrupt(what), found).help(ALTERED))?;
         }

@@ -29,15 +29,13 @@ pub use decoder::{Decoder, PixelOrder, Stored};
 pub use dsconvert_jpeg::luma;
 pub use mask::{Mask, Palette};
 pub use other::stored_size;
-pub use pixels::Size;
-pub use pixels::{Pixels, Rect};
+pub use pixels::{Pixels, Rect, Size};
 pub use planes_file::{PLANES_HEADER_BYTES, PlanesChroma, PlanesFile, planes_file, planes_of_pixels};
-pub use resize::SourceRegion;
-pub use resize::resize;
-pub use resize::{reduction, scale};
+pub use resize::{SourceRegion, reduction, resize, scale};
 pub use samples::{divide_by_alpha, to_8_bits};
-pub use sniff::{ImageType, has_image_extension, has_signature, is_unreadable_photo, sniff};
-pub use sniff::{converter, foreign_format};
+pub use sniff::{
+    ImageType, converter, foreign_format, has_image_extension, has_signature, is_unreadable_photo, sniff,
+};
 pub use tiff::TiffFile;
 
 /// Returns the reject for a file that ends inside `what`.

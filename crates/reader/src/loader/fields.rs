@@ -120,12 +120,8 @@ impl BatchFields {
         let payload = schema.payload_field();
         let pieces = stored_pieces(source, options, payload)?;
         let mut fields = Self { columns: Vec::new(), shape, payload, pieces, masks: schema.masks_field() };
-        match &options.fields {
-            Some(names) => {
-                for name in names {
-                    fields.add(source, options, name)?;
-                }
-            }
+        let names = match &options.fields {
+            Some(names) => names.clone(),
             None => {
                 let names = fields.defaults(source, options);
                 if names.iter().all(|name| name == VALID || name == SOURCE) {
@@ -138,10 +134,11 @@ impl BatchFields {
                         "name the entries of a batch with `fields`, or open the dataset with all fields",
                     ));
                 }
-                for name in names {
-                    fields.add(source, options, &name)?;
-                }
+                names
             }
+        };
+        for name in names {
+            fields.add(source, options, &name)?;
         }
         if source.has_masks() && fields.masks.is_none() && fields.has_labels() {
             let what =

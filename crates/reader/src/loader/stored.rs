@@ -124,22 +124,14 @@ pub(super) fn pairs<'a>(
 
 /// Returns whether the field at `field_index` has a value, per row.
 pub(super) fn validity(pool: &Arc<Pool>, records: &[Record], rows: usize, field_index: usize) -> Column {
-    let mut out = pool.take::<bool>(rows);
-    for (slot, record) in out.iter_mut().zip(records) {
-        *slot = record.values().get(field_index).is_some_and(|value| *value != Value::Null);
-    }
-    fill_rest(&mut out, records.len(), rows, false);
-    Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool))))
+    let is_valid =
+        |record: &Record| record.values().get(field_index).is_some_and(|value| *value != Value::Null);
+    per_row(pool, rows, records.iter().map(is_valid), false, &[])
 }
 
 /// Returns whether a row holds a record and is not blank, per row.
 pub(super) fn valid(pool: &Arc<Pool>, records: usize, rows: usize, blank: &[BlankRow]) -> Column {
-    let mut out = pool.take::<bool>(rows);
-    for (row, slot) in out.iter_mut().enumerate() {
-        *slot = row < records;
-    }
-    put_blank(&mut out, blank, false);
-    Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool))))
+    per_row(pool, rows, std::iter::repeat_n(true, records), false, blank)
 }
 
 /// Returns the class of each record, or [`IGNORE_LABEL`] where there is none or the row is blank.
@@ -150,34 +142,40 @@ pub(super) fn labels(
     field_index: usize,
     blank: &[BlankRow],
 ) -> Column {
-    let mut out = pool.take::<i64>(rows);
-    for (slot, record) in out.iter_mut().zip(records) {
-        *slot = match record.values().get(field_index) {
-            Some(Value::Int(label)) => *label,
-            _ => IGNORE_LABEL,
-        };
-    }
-    fill_rest(&mut out, records.len(), rows, IGNORE_LABEL);
-    put_blank(&mut out, blank, IGNORE_LABEL);
-    Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool))))
+    let label = |record: &Record| match record.values().get(field_index) {
+        Some(Value::Int(label)) => *label,
+        _ => IGNORE_LABEL,
+    };
+    per_row(pool, rows, records.iter().map(label), IGNORE_LABEL, blank)
 }
 
 /// Returns the number of the source of each record, in a source of several with these `ends`. Rows without a record have −1.
 pub(super) fn sources(pool: &Arc<Pool>, ends: &[u64], records: &[u64], rows: usize) -> Column {
-    let mut out = pool.take::<i32>(rows);
-    for (slot, &record) in out.iter_mut().zip(records) {
-        *slot = ends.partition_point(|&end| end <= record) as i32;
-    }
-    fill_rest(&mut out, records.len(), rows, -1);
-    Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool))))
+    let source = |record: &u64| ends.partition_point(|end| end <= record) as i32;
+    per_row(pool, rows, records.iter().map(source), -1, &[])
 }
 
-fn put_blank<T: Copy>(out: &mut [T], blank: &[BlankRow], value: T) {
+/// Returns `values`, one for each of the first rows. The rows after them, and those that are blank, have `missing`.
+pub(super) fn per_row<T: Element>(
+    pool: &Arc<Pool>,
+    rows: usize,
+    values: impl Iterator<Item = T>,
+    missing: T,
+    blank: &[BlankRow],
+) -> Column {
+    let mut out = pool.take::<T>(rows);
+    let mut held = 0;
+    for (slot, value) in out.iter_mut().zip(values) {
+        *slot = value;
+        held += 1;
+    }
+    fill_rest(&mut out, held, rows, missing);
     for row in blank {
         if let Some(slot) = out.get_mut(row.row) {
-            *slot = value;
+            *slot = missing;
         }
     }
+    Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool))))
 }
 
 /// Overwrites stale values in rows without a record.

@@ -15,6 +15,7 @@ use super::fields::{BatchField, TokenLayout};
 use super::options::{LabelsFor, PackedLayout, PadSide, TextBatchOptions};
 use super::packed::{StoredPiece, StoredPieces};
 use super::pool::Pool;
+use super::stored::per_row;
 use crate::batch::MicroBatch;
 
 /// A type of token ids in a batch.
@@ -439,11 +440,8 @@ impl TokenRows<'_> {
     }
 
     fn lengths(&self) -> Column {
-        let rows = self.batch.rows() as usize;
-        let mut out = self.pool.take::<i64>(rows);
-        let lengths = self.batch.lengths.iter().map(|&length| length as i64).chain(std::iter::repeat(0));
-        out.iter_mut().zip(lengths).for_each(|(slot, length)| *slot = length);
-        Column::Array(Array::new(vec![rows], out, Some(Arc::clone(self.pool))))
+        let lengths = self.batch.lengths.iter().map(|&length| length as i64);
+        per_row(self.pool, self.batch.rows() as usize, lengths, 0, &[])
     }
 
     fn cu_seqlens(&self, shape: TokenLayout) -> Result<Column> {
