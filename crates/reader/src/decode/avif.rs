@@ -1,7 +1,6 @@
 //! AVIF images, with `dsconvert-avif`. `no_avif.rs` has the same interface, for builds without the feature `avif`.
 
 use std::error::Error as _;
-use std::panic::PanicHookInfo;
 
 use dsconvert_avif::{AvifFile, Error, ErrorKind, Mirror, Turn};
 use dsconvert_dataset::sample::{Reject, RejectCode};
@@ -11,18 +10,8 @@ use image::{ColorType, ImageDecoder, ImageError, ImageFormat, ImageResult};
 use super::divide_by_alpha;
 use super::pixels::Size;
 
-pub use dsconvert_avif::is_avif;
-
-/// What the container of an AVIF image declares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AvifHeader {
-    /// Size of the decoded pixels, before the orientation is applied.
-    pub size: Size,
-    /// How the decoded pixels are turned to be upright: the value of the EXIF tag, 1 to 8.
-    pub orientation: u16,
-    /// Number of frames.
-    pub frames: u32,
-}
+pub use super::AvifHeader;
+pub use dsconvert_avif::{contain_panic, is_avif};
 
 /// Reads the header of the AVIF image `bytes`, and checks that the data of its first frame is complete.
 ///
@@ -41,12 +30,6 @@ pub fn header(bytes: &[u8]) -> Result<AvifHeader, Reject> {
 /// Returns the EXIF block of the AVIF image `bytes`.
 pub fn exif_block(bytes: &[u8]) -> Option<Vec<u8>> {
     AvifFile::read(bytes).ok()?.exif().map(<[u8]>::to_vec)
-}
-
-/// Ends the wait for an image whose decoder panicked, with an error. Call it first in a panic hook; see
-/// [`dsconvert_avif::contain_panic`].
-pub fn contain_panic(info: &PanicHookInfo<'_>) {
-    dsconvert_avif::contain_panic(info);
 }
 
 /// Returns the value of the EXIF tag for a turn, which rotates counterclockwise and then mirrors.

@@ -372,7 +372,9 @@ fn copy_rect(
     for (out, row) in out.chunks_exact_mut(rect.size.width as usize * to).zip(rows) {
         let row = row.get(start..start + length).unwrap_or_default();
         match (from, to) {
-            (1, 3) => spread(out, row),
+            (1, 3) => {
+                out.as_chunks_mut::<3>().0.iter_mut().zip(row).for_each(|(pixel, v)| *pixel = [*v; 3]);
+            }
             (3, 1) => out.iter_mut().zip(row.as_chunks::<3>().0).for_each(|(v, rgb)| *v = luma(*rgb)),
             (4, 1) => {
                 out.iter_mut()
@@ -387,13 +389,6 @@ fn copy_rect(
         }
     }
     Ok(())
-}
-
-/// Expands gray samples to three equal samples.
-fn spread(out: &mut [u8], row: &[u8]) {
-    for (pixel, &v) in out.as_chunks_mut::<3>().0.iter_mut().zip(row) {
-        *pixel = [v; 3];
-    }
 }
 
 #[cfg(test)]

@@ -38,6 +38,17 @@ pub use sniff::{
 };
 pub use tiff::TiffFile;
 
+/// What the container of an AVIF image declares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AvifHeader {
+    /// Size of the decoded pixels, before the orientation is applied.
+    pub size: Size,
+    /// How the decoded pixels are turned to be upright: the value of the EXIF tag, 1 to 8.
+    pub orientation: u16,
+    /// Number of frames.
+    pub frames: u32,
+}
+
 /// Returns the reject for a file that ends inside `what`.
 pub fn truncated(what: &str) -> Reject {
     Reject::new(RejectCode::Truncated, format!("the file ends inside {what}"))

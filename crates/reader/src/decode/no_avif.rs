@@ -6,19 +6,8 @@ use dsconvert_dataset::sample::Reject;
 use image::error::{DecodingError, ImageFormatHint, UnsupportedError};
 use image::{ImageDecoder, ImageError, ImageFormat, ImageResult};
 
-use super::pixels::Size;
+pub use super::AvifHeader;
 use super::unsupported;
-
-/// What the container of an AVIF image declares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AvifHeader {
-    /// Size of the decoded pixels, before the orientation is applied.
-    pub size: Size,
-    /// How the decoded pixels are turned to be upright: the value of the EXIF tag, 1 to 8.
-    pub orientation: u16,
-    /// Number of frames.
-    pub frames: u32,
-}
 
 /// Returns false: this build does not read AVIF.
 pub fn is_avif(_: &[u8]) -> bool {

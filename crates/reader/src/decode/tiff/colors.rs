@@ -59,7 +59,7 @@ impl ColorConverter {
             samples.chunks_exact(self.samples()).zip(out.chunks_exact_mut(self.channels() * T::BYTES));
         for (pixel, out) in pixels {
             let (pixel, alpha) = pixel.split_at(colors);
-            let at = |n: usize| pixel[n].get();
+            let at = |n: usize| -> u32 { pixel[n].into() };
             let put = |out: &mut [u8], values: [u32; 3]| {
                 for (to, value) in out.chunks_exact_mut(T::BYTES).zip(values) {
                     T::of(value).write(to);
@@ -91,9 +91,11 @@ impl ColorConverter {
                 let color_bytes = out.len() - T::BYTES;
                 // Indexes of a palette are not scaled, nor is what is stored together with them.
                 let is_index = self.colors == Colors::Palette;
-                let alpha =
-                    if is_index { scaled(alpha.get(), (1 << bits.min(16)) - 1, T::MAX) } else { alpha.get() };
-                T::of(alpha).write(&mut out[color_bytes..]);
+                let alpha = match is_index {
+                    true => T::of(scaled((*alpha).into(), (1 << bits.min(16)) - 1, T::MAX)),
+                    false => *alpha,
+                };
+                alpha.write(&mut out[color_bytes..]);
             }
         }
     }

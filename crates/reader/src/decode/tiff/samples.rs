@@ -3,14 +3,13 @@
 use super::layout::{Colors, Layout, Predictor, SampleKind};
 
 /// A scaled sample of 8 or 16 bits.
-pub(super) trait Sample: Copy + Default + 'static {
+pub(super) trait Sample: Copy + Default + Into<u32> + 'static {
     const BYTES: usize;
     /// The value of white or full opacity.
     const MAX: u32;
 
     /// Converts a value of at most [`Self::MAX`].
     fn of(value: u32) -> Self;
-    fn get(self) -> u32;
     /// Writes the sample in the byte order of this machine.
     fn write(self, out: &mut [u8]);
 }
@@ -21,10 +20,6 @@ impl Sample for u8 {
 
     fn of(value: u32) -> Self {
         value as u8
-    }
-
-    fn get(self) -> u32 {
-        self.into()
     }
 
     fn write(self, out: &mut [u8]) {
@@ -38,10 +33,6 @@ impl Sample for u16 {
 
     fn of(value: u32) -> Self {
         value as u16
-    }
-
-    fn get(self) -> u32 {
-        self.into()
     }
 
     fn write(self, out: &mut [u8]) {
@@ -257,7 +248,7 @@ mod tests {
 
     fn eight_bits(mut reader: SampleReader, row: &[u8], pixels: usize) -> (Vec<u32>, bool) {
         let mut out = Vec::new();
-        reader.read(row, pixels, 1, |_, _, sample: u8| out.push(sample.get()));
+        reader.read(row, pixels, 1, |_, _, sample: u8| out.push(sample.into()));
         (out, reader.has_odd_range(0xff))
     }
 
