@@ -60,7 +60,7 @@ pub struct Concatenated {
 }
 
 /// One of the sources.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Part {
     name: String,
     source: Arc<dyn RecordSource>,
@@ -138,14 +138,7 @@ impl Concatenated {
 
     /// Returns the same sources for the child of a fork.
     pub(crate) fn reopen(&self) -> Self {
-        let reopened = |part: &Part| Part {
-            name: part.name.clone(),
-            source: part.source.reopened(),
-            first: part.first,
-            columns: part.columns.clone(),
-            is_same: part.is_same,
-            labels: part.labels.clone(),
-        };
+        let reopened = |part: &Part| Part { source: part.source.reopened(), ..part.clone() };
         Self { parts: self.parts.iter().map(reopened).collect(), ..self.clone() }
     }
 
@@ -290,21 +283,14 @@ impl RecordSource for Concatenated {
 
     fn lend_ids(&self, records: &[u64], field_index: usize, read: &mut ReadIds<'_>) -> Result<()> {
         let groups = self.groups(records)?;
-        if let [PartRecords { part, ordinals, .. }] = &*groups
-            && let Some(Some(index)) = part.columns.get(field_index)
-        {
-            return part.source.lend_ids(ordinals, *index, read);
-        }
-        let sources: Option<Vec<Lender<'_>>> = groups
-            .iter()
-            .map(|PartRecords { part, slots, ordinals }| {
-                let field_index = (*part.columns.get(field_index)?)?;
-                Some(Lender { source: &*part.source, field_index, slots, ordinals })
-            })
-            .collect();
-        match sources.filter(|sources| sources.len() <= MAX_LENDING) {
-            Some(sources) => lend_all(&sources, vec![None; records.len()], read),
-            None => {
+        let lenders: Option<Vec<Lender<'_>>> =
+            groups.iter().map(|group| Some((group, (*group.part.columns.get(field_index)?)?))).collect();
+        match lenders.as_deref() {
+            Some([(group, index)]) => group.part.source.lend_ids(&group.ordinals, *index, read),
+            Some(lenders) if lenders.len() <= MAX_LENDING => {
+                lend_all(lenders, vec![None; records.len()], read)
+            }
+            _ => {
                 read(&super::source::ids_in(&self.get_many(records)?, field_index)?);
                 Ok(())
             }
@@ -420,24 +406,18 @@ impl Lengths for Concatenated {
     }
 }
 
-/// The records of one source, with their indexes among all that were requested.
-#[derive(Clone, Copy)]
-struct Lender<'a> {
-    source: &'a dyn RecordSource,
-    field_index: usize,
-    slots: &'a [usize],
-    ordinals: &'a [u64],
-}
+/// Records of one part, and the index of the field of token ids in them.
+type Lender<'a> = (&'a PartRecords<'a>, usize);
 
 /// Calls `read` with `held` and the ids of `lenders`, which are lent by one source after another.
 fn lend_all(lenders: &[Lender<'_>], held: Vec<Option<Ids<&[u8]>>>, read: &mut ReadIds<'_>) -> Result<()> {
-    let Some((first, rest)) = lenders.split_first() else {
+    let Some(((first, field_index), rest)) = lenders.split_first() else {
         let all: Vec<Ids<&[u8]>> = held.into_iter().flatten().collect();
         read(&all);
         return Ok(());
     };
     let mut result = Ok(());
-    first.source.lend_ids(first.ordinals, first.field_index, &mut |ids| {
+    first.part.source.lend_ids(&first.ordinals, *field_index, &mut |ids| {
         let mut held = held.clone();
         for (&slot, ids) in first.slots.iter().zip(ids) {
             if let Some(held) = held.get_mut(slot) {
