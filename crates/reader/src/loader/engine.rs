@@ -383,7 +383,7 @@ impl Queue {
     fn open_next(&mut self, plan: &Arc<LoaderPlan>, layout: Layout) {
         let Some(epoch) = self.current.schedule.epoch().checked_add(1) else { return };
         if self.next.is_none() {
-            let start = plan.start_in(self.current.schedule.start(), epoch);
+            let start = plan.start(Some(self.current.schedule.start()), epoch);
             let schedule = start.and_then(|at| Schedule::new(Arc::clone(plan), at, layout));
             self.next = schedule.ok().map(Tickets::new);
         }

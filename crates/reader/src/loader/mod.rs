@@ -152,7 +152,7 @@ impl Loader {
         let options = options.for_source(&source)?;
         let counts = LoaderCounts::new(&source, &options)?;
         Ok(Self {
-            at: counts.plan.start(0)?,
+            at: counts.plan.start(None, 0)?,
             counts,
             finisher: None,
             after_failed: None,
@@ -327,7 +327,7 @@ impl Loader {
         if self.restored && epoch == self.epoch() {
             return Ok(());
         }
-        let start = self.counts.plan.start_in(&self.at, epoch)?;
+        let start = self.counts.plan.start(Some(&self.at), epoch)?;
         // If it is the next epoch, threads may have started on it.
         let engine = self.engine.take().filter(|_| self.epoch().checked_add(1) == Some(epoch));
         self.go_to(start);

@@ -76,29 +76,20 @@ impl LoaderPlan {
         })
     }
 
-    /// Returns the state at the start of `epoch`.
-    pub(super) fn start(&self, epoch: u64) -> Result<LoaderState> {
-        let plan = match self {
-            LoaderPlan::Records(plan) => SavedPlan::Records(plan.state(Position { epoch, step: 0 })?),
-            LoaderPlan::Packed(plan) => SavedPlan::Packed(plan.start(epoch)),
-            LoaderPlan::Mixture(plan) => SavedPlan::Mixture(plan.start_of(None, epoch)?),
+    /// Returns the state at the start of `epoch` in the run of a state, or else in a new one.
+    pub(super) fn start(&self, run: Option<&LoaderState>, epoch: u64) -> Result<LoaderState> {
+        let plan = match (self, run.map(|state| &state.plan)) {
+            (LoaderPlan::Records(plan), _) => SavedPlan::Records(plan.state(Position { epoch, step: 0 })?),
+            (LoaderPlan::Packed(plan), Some(SavedPlan::Packed(saved))) => {
+                SavedPlan::Packed(plan.start_in(&saved.plan, epoch))
+            }
+            (LoaderPlan::Packed(plan), _) => SavedPlan::Packed(plan.start(epoch)),
+            (LoaderPlan::Mixture(plan), Some(SavedPlan::Mixture(saved))) => {
+                SavedPlan::Mixture(plan.start_of(Some(saved), epoch)?)
+            }
+            (LoaderPlan::Mixture(plan), _) => SavedPlan::Mixture(plan.start_of(None, epoch)?),
         };
         Ok(LoaderState { plan, micro_batches_done: 0 })
-    }
-
-    /// Returns the state at the start of `epoch` in the run of `state`.
-    pub(super) fn start_in(&self, state: &LoaderState, epoch: u64) -> Result<LoaderState> {
-        match (self, &state.plan) {
-            (LoaderPlan::Packed(plan), SavedPlan::Packed(saved)) => {
-                let plan = SavedPlan::Packed(plan.start_in(&saved.plan, epoch));
-                Ok(LoaderState { plan, micro_batches_done: 0 })
-            }
-            (LoaderPlan::Mixture(plan), SavedPlan::Mixture(saved)) => {
-                let plan = SavedPlan::Mixture(plan.start_of(Some(saved), epoch)?);
-                Ok(LoaderState { plan, micro_batches_done: 0 })
-            }
-            _ => self.start(epoch),
-        }
     }
 
     /// Returns the number of global steps of the epoch of `state`.
@@ -131,7 +122,7 @@ impl LoaderPlan {
             }
             (LoaderPlan::Mixture(plan), SavedPlan::Mixture(saved)) => {
                 let saved = plan.resume(saved)?;
-                if !plan.has_step(&saved) {
+                if plan.is_over(&saved) {
                     state.check_unfinished_step(state.step())?;
                 }
                 return Ok(LoaderState { plan: SavedPlan::Mixture(saved), ..state.clone() });
@@ -396,7 +387,7 @@ impl LoaderCounts {
     ///
     /// Same as [`LoaderCounts::batches`].
     pub fn steps(&self, state: &LoaderState) -> Result<u64> {
-        let start = self.plan.start_in(state, state.epoch())?;
+        let start = self.plan.start(Some(state), state.epoch())?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, steps)) = known.as_ref().filter(|(of, _)| *of == start) {
             return Ok(*steps);

@@ -76,7 +76,7 @@ pub(crate) struct MixturePlan {
     sources: Vec<PlannedSource>,
     options: MixtureOptions,
     segments: Vec<Segment>,
-    batching: Batching,
+    pub(super) batching: Batching,
     micro_batches: u64,
     start: MixtureState,
     /// The start of an epoch, its number of steps, and the start of the next one. Results do not depend on it.
@@ -220,7 +220,7 @@ impl MixturePlan {
     }
 
     /// Returns whether the epoch ends before the next step.
-    fn is_over(&self, at: &MixtureState) -> bool {
+    pub(crate) fn is_over(&self, at: &MixtureState) -> bool {
         match (self.options.exhausted, self.options.epoch) {
             (Exhausted::Never, Some(MixtureEpoch::Steps(steps))) => at.plan.step >= steps,
             (Exhausted::Never, Some(MixtureEpoch::Tokens(tokens))) => at.tokens >= tokens,
@@ -272,11 +272,6 @@ impl MixturePlan {
         })
     }
 
-    /// Returns whether the epoch of `state` has another step.
-    pub(crate) fn has_step(&self, state: &MixtureState) -> bool {
-        !self.is_over(state)
-    }
-
     /// Returns the micro-batches of the next step and the state after it, or `None` at the end of the epoch.
     pub(crate) fn step(&self, at: &MixtureState) -> Result<Option<(Vec<BatchRows>, MixtureState)>> {
         if self.is_over(at) {
@@ -317,11 +312,6 @@ impl MixturePlan {
     pub(super) fn tokens_of_packed_pass(&self, number: usize) -> Result<Option<u64>> {
         let is_packed = |source: &&PlannedSource| matches!(source.units, Units::Rows(_));
         self.sources.get(number).filter(is_packed).map(PlannedSource::tokens).transpose()
-    }
-
-    /// Returns how records are grouped into micro-batches.
-    pub(super) fn batching(&self) -> &Batching {
-        &self.batching
     }
 
     fn micro_batch(&self, index: u64, weights: &[f64], at: &mut MixtureState) -> Result<BatchRows> {

@@ -77,7 +77,7 @@ impl MixturePlan {
         let mut at = self.start_of(None, 0)?;
         let mut delivered = vec![Delivered::default(); at.sources.len()];
         let mut batches = 0u64;
-        while self.has_step(&at) {
+        while !self.is_over(&at) {
             if at.plan.step.is_multiple_of(CHECK_STEPS) {
                 interrupt::check()?;
             }
@@ -116,7 +116,7 @@ impl MixturePlan {
                 }
             }
             BatchRows::Packed { rows, .. } => {
-                let seq_len = match self.batching() {
+                let seq_len = match &self.batching {
                     Batching::Packed(packed) => packed.seq_len,
                     Batching::Records(_) => 0,
                 };

@@ -58,7 +58,7 @@ impl Mixture {
         let plan = MixturePlan::new(self, &one.into(), seed, 1)?;
         let mut at = plan.start_of(None, 0)?;
         let (mut order, mut counts, mut hash) = (Vec::new(), BTreeMap::new(), Xxh3::new());
-        while plan.has_step(&at) {
+        while !plan.is_over(&at) {
             if at.plan.step.is_multiple_of(CHECK_RECORDS) {
                 interrupt::check()?;
             }
