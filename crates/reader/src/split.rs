@@ -53,6 +53,12 @@ struct Projection {
     read_ahead: ReadAhead,
 }
 
+impl Projection {
+    fn new(schema: Arc<Schema>, columns: Option<Vec<usize>>) -> Arc<Self> {
+        Arc::new(Self { schema, columns, read_ahead: ReadAhead::default() })
+    }
+}
+
 /// A handle to one split of a dataset. Cloning is cheap, and threads may share a handle.
 ///
 /// Opening starts no threads, locks are held only while a pointer is copied, and files are read at explicit positions
@@ -67,12 +73,8 @@ pub struct Split {
 impl Split {
     /// Creates a handle that returns all fields.
     pub(super) fn whole(state: Arc<SplitState>) -> Self {
-        let projection = Projection {
-            schema: Arc::clone(&state.dataset.schema),
-            columns: None,
-            read_ahead: ReadAhead::default(),
-        };
-        Self { state, projection: Arc::new(projection) }
+        let projection = Projection::new(Arc::clone(&state.dataset.schema), None);
+        Self { state, projection }
     }
 
     /// Returns a handle for the child of a fork: it shares nothing that a thread of the parent may have locked. It
@@ -80,12 +82,9 @@ impl Split {
     pub(super) fn detached(&self) -> Self {
         let mut state = SplitState::new(Arc::clone(&self.state.dataset), self.state.name.clone());
         state.checked = self.state.checked.copy();
-        let projection = Projection {
-            schema: Arc::clone(&self.projection.schema),
-            columns: self.projection.columns.clone(),
-            read_ahead: ReadAhead::default(),
-        };
-        Self { state: Arc::new(state), projection: Arc::new(projection) }
+        let Projection { schema, columns, .. } = &*self.projection;
+        let projection = Projection::new(Arc::clone(schema), columns.clone());
+        Self { state: Arc::new(state), projection }
     }
 
     /// Returns the name.
@@ -183,9 +182,8 @@ impl Split {
         let columns = names.iter().map(find).collect::<Result<Vec<_>>>()?;
         let fields = columns.iter().filter_map(|&c| stored.fields.get(c).cloned()).collect();
         let schema = Schema { kind: stored.kind, fields, class_names: stored.class_names.clone() };
-        let projection =
-            Projection { schema: Arc::new(schema), columns: Some(columns), read_ahead: ReadAhead::default() };
-        Ok(Self { state: Arc::clone(&self.state), projection: Arc::new(projection) })
+        let projection = Projection::new(Arc::new(schema), Some(columns));
+        Ok(Self { state: Arc::clone(&self.state), projection })
     }
 
     /// Returns the record index. Its files are compared with their checksums on the first call.

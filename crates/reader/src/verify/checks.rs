@@ -12,7 +12,7 @@ use dsconvert_dataset::sample::{self, Value};
 use dsconvert_dataset::schema::TRAINED;
 use dsconvert_dataset::storage::{Blob, list_dir};
 
-use super::{Counters, Problems, VerifyOptions, VerifyProgress};
+use super::{Problems, VerifyOptions, VerifyProgress};
 use crate::dataset::{DatasetState, check_sha256};
 use crate::record::check_record;
 use crate::{Dataset, Record, Split};
@@ -43,7 +43,8 @@ pub(super) struct Checks<'a> {
     options: &'a VerifyOptions<'a>,
     total_bytes: u64,
     total_records: u64,
-    pub(super) counters: Counters,
+    pub(super) hashed_bytes: AtomicU64,
+    pub(super) decoded_records: AtomicU64,
     /// Records by label in each split whose manifest entry has such counts, as read from the shards.
     labels: BTreeMap<&'a str, Vec<AtomicU64>>,
 }
@@ -59,7 +60,8 @@ impl<'a> Checks<'a> {
             options,
             total_bytes: files.chain(shards).fold(0, u64::saturating_add),
             total_records: manifest.splits.values().map(|s| s.records).fold(0, u64::saturating_add),
-            counters: Counters::default(),
+            hashed_bytes: AtomicU64::new(0),
+            decoded_records: AtomicU64::new(0),
             labels: counted(manifest)
                 .map(|(name, counts)| (name, counts.iter().map(|_| AtomicU64::new(0)).collect()))
                 .collect(),
@@ -276,21 +278,21 @@ impl<'a> Checks<'a> {
     }
 
     fn hashed(&self, bytes: u64) {
-        self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.hashed_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.report();
     }
 
     fn decoded(&self, records: u64) {
-        self.counters.records.fetch_add(records, Ordering::Relaxed);
+        self.decoded_records.fetch_add(records, Ordering::Relaxed);
         self.report();
     }
 
     fn report(&self) {
         if let Some(progress) = self.options.progress {
             progress(VerifyProgress {
-                bytes: self.counters.bytes.load(Ordering::Relaxed),
+                bytes: self.hashed_bytes.load(Ordering::Relaxed),
                 total_bytes: self.total_bytes,
-                records: self.counters.records.load(Ordering::Relaxed),
+                records: self.decoded_records.load(Ordering::Relaxed),
                 total_records: self.total_records,
             });
         }

@@ -9,7 +9,7 @@ mod tests;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use dsconvert_dataset::error::Error;
 use dsconvert_dataset::panics::caught;
@@ -148,8 +148,8 @@ pub fn verify(dataset: &Dataset, options: &VerifyOptions<'_>) -> VerifyReport {
     unlisted.truncate(options.max_problems);
     VerifyReport {
         files: checks.files(),
-        bytes: checks.counters.bytes.load(Ordering::Relaxed),
-        records: checks.counters.records.load(Ordering::Relaxed),
+        bytes: checks.hashed_bytes.load(Ordering::Relaxed),
+        records: checks.decoded_records.load(Ordering::Relaxed),
         problems: all.kept,
         more_problems: all.more,
         unlisted,
@@ -190,11 +190,4 @@ impl Problems {
         other.kept.into_iter().for_each(|problem| self.push(problem));
         self.more += other.more;
     }
-}
-
-/// Counters shared by all threads.
-#[derive(Debug, Default)]
-struct Counters {
-    bytes: AtomicU64,
-    records: AtomicU64,
 }
