@@ -139,16 +139,10 @@ element!(bool => Bool, u8 => UInt8, i8 => Int8, i32 => Int32, i64 => Int64, u64 
 
 impl Elements {
     pub(super) fn dtype(&self) -> DType {
-        match self {
-            Elements::Bool(_) => DType::Bool,
-            Elements::UInt8(_) => DType::UInt8,
-            Elements::Int8(_) => DType::Int8,
-            Elements::Int32(_) => DType::Int32,
-            Elements::Int64(_) => DType::Int64,
-            Elements::UInt64(_) => DType::UInt64,
-            Elements::Float32(_) => DType::Float32,
-            Elements::Float64(_) => DType::Float64,
+        fn of<T: Element>(_: &[T]) -> DType {
+            T::DTYPE
         }
+        each!(self, v => of(v))
     }
 
     /// Returns the number of elements in the block.

@@ -292,15 +292,16 @@ impl BatchFields {
     /// Returns whether fields of the records other than their token ids are needed.
     pub(super) fn reads_records(&self) -> bool {
         let stored = |field: &BatchField| {
-            field.is_decoded()
-                || matches!(
-                    field,
-                    BatchField::Label(_)
-                        | BatchField::PerBox(..)
-                        | BatchField::CropTopLeft { .. }
-                        | BatchField::Stored(..)
-                        | BatchField::StoredValid(_)
-                )
+            matches!(
+                field,
+                BatchField::Image(_)
+                    | BatchField::Mask(_)
+                    | BatchField::Label(_)
+                    | BatchField::PerBox(..)
+                    | BatchField::CropTopLeft { .. }
+                    | BatchField::Stored(..)
+                    | BatchField::StoredValid(_)
+            )
         };
         self.pieces.is_some() || self.reads_masks() || self.columns.iter().any(|(_, field)| stored(field))
     }

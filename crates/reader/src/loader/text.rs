@@ -19,8 +19,7 @@ use super::stored::per_row;
 use crate::batch::MicroBatch;
 
 /// A type of token ids in a batch.
-pub(super) trait TokenId: Element {
-    fn from_u16(id: u16) -> Self;
+pub(super) trait TokenId: Element + From<u16> {
     /// Converts an id. Ids that do not fit are refused beforehand ([`check_ids`]).
     fn from_u32(id: u32) -> Self;
     fn from_i64(number: i64) -> Self;
@@ -29,10 +28,6 @@ pub(super) trait TokenId: Element {
 }
 
 impl TokenId for i64 {
-    fn from_u16(id: u16) -> Self {
-        id.into()
-    }
-
     fn from_u32(id: u32) -> Self {
         id.into()
     }
@@ -45,10 +40,6 @@ impl TokenId for i64 {
 }
 
 impl TokenId for i32 {
-    fn from_u16(id: u16) -> Self {
-        id.into()
-    }
-
     fn from_u32(id: u32) -> Self {
         id.cast_signed()
     }
@@ -67,7 +58,7 @@ fn copy_ids<T: TokenId>(ids: &Ids<&[u8]>, range: Range<usize>, out: &mut [T]) {
     match ids.width() {
         IdWidth::U16 => {
             for (slot, id) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
-                *slot = T::from_u16(u16::from_le_bytes(*id));
+                *slot = T::from(u16::from_le_bytes(*id));
             }
         }
         IdWidth::U32 => {
@@ -262,9 +253,10 @@ impl TokenRows<'_> {
                 Ok(())
             }),
             // The padding is one more piece, as in rows that are packed at read time.
-            (BatchField::PositionIds, _) => {
-                self.arranged::<T>(shape, number, |row, out| self.positions(row, out))
-            }
+            (BatchField::PositionIds, _) => self.arranged::<T>(shape, number, |row, out| {
+                self.each_piece(row, out, |_, out| number(out));
+                Ok(())
+            }),
             (BatchField::Labels, _) => {
                 let ignored = T::from_i64(IGNORE_LABEL);
                 self.arranged(shape, fill(ignored), |row, out: &mut [T]| {
@@ -372,12 +364,6 @@ impl TokenRows<'_> {
             });
         }
         count
-    }
-
-    /// Writes 0, 1, 2, … in each piece.
-    fn positions<T: TokenId>(&self, row: usize, out: &mut [T]) -> Result<()> {
-        self.each_piece(row, out, |_, out| number(out));
-        Ok(())
     }
 
     /// Returns the ends of the pieces of each row.
