@@ -86,26 +86,27 @@ impl<'a> Checks<'a> {
         (self.dataset.manifest().listed_files().count() + self.dataset.shards().shards().count()) as u64
     }
 
-    pub(super) fn run(&self, check: &Check<'_>, problems: &mut Problems) {
+    /// Runs a check, which ends with the error that it returns.
+    pub(super) fn run(&self, check: &Check<'_>, problems: &mut Problems) -> Result<()> {
         match check {
-            Check::Counts => self.counts(problems),
-            Check::File(path, bytes, sha256) => self.file(path, *bytes, sha256, problems),
-            Check::Indexes(split) => self.indexes(split, problems),
-            Check::Shard(split, ordinal) => {
-                if let Some(shard) = split.shards().get(*ordinal as usize) {
-                    self.shard(split, *ordinal, shard, problems);
-                }
-            }
+            Check::Counts => self.counts(),
+            Check::File(path, bytes, sha256) => self.file(path, *bytes, sha256),
+            Check::Indexes(split) => self.indexes(split),
+            Check::Shard(split, ordinal) => match split.shards().get(*ordinal as usize) {
+                Some(shard) => self.shard(split, *ordinal, shard, problems),
+                None => Ok(()),
+            },
         }
     }
 
-    fn counts(&self, problems: &mut Problems) {
+    fn counts(&self) -> Result<()> {
         let manifest = self.dataset.manifest();
         let rejected = manifest.reject_codes.values().try_fold(0u64, |sum, &n| sum.checked_add(n));
-        if rejected != Some(manifest.counts.rejected) {
-            let what = format!("the rejects by reason code do not add up to {}", manifest.counts.rejected);
-            problems.push(Error::corrupt(what).at_path(self.state.path().join(MANIFEST_NAME)));
+        if rejected == Some(manifest.counts.rejected) {
+            return Ok(());
         }
+        let what = format!("the rejects by reason code do not add up to {}", manifest.counts.rejected);
+        Err(Error::corrupt(what).at_path(self.state.path().join(MANIFEST_NAME)))
     }
 
     /// Compares the labels that were read with the counts in the manifest. Called after all other checks, and only if they
@@ -123,19 +124,14 @@ impl<'a> Checks<'a> {
         }
     }
 
-    fn file(&self, path: &str, bytes: u64, sha256: &str, problems: &mut Problems) {
-        let check = || {
-            let blob = self.hash(path, bytes, sha256)?;
-            let rejected = self.dataset.manifest().counts.rejected;
-            if path == REJECTS && lines(&blob)? != rejected {
-                let what = format!("the number of lines is not the number of rejects, {rejected}");
-                return Err(Error::corrupt(what).at_path(blob.path()));
-            }
-            Ok(())
-        };
-        if let Err(e) = check() {
-            problems.push(e);
+    fn file(&self, path: &str, bytes: u64, sha256: &str) -> Result<()> {
+        let blob = self.hash(path, bytes, sha256)?;
+        let rejected = self.dataset.manifest().counts.rejected;
+        if path == REJECTS && lines(&blob)? != rejected {
+            let what = format!("the number of lines is not the number of rejects, {rejected}");
+            return Err(Error::corrupt(what).at_path(blob.path()));
         }
+        Ok(())
     }
 
     /// Opens a file and compares it with its hash.
@@ -147,56 +143,46 @@ impl<'a> Checks<'a> {
         })
     }
 
-    fn indexes(&self, split: &Split, problems: &mut Problems) {
-        let check = || {
-            let lengths = split.unchecked_length_index()?;
-            lengths.verify(split.unchecked_record_index()?)?;
-            let unit = self.state.schema.length_unit();
-            let summary = LengthSummary::from_runs(unit, split.len(), lengths.histogram()?)?;
-            if split.info().is_none_or(|info| info.length != summary) {
-                let what =
-                    format!("the summary of the lengths of split {:?} differs from the index", split.name());
-                return Err(Error::corrupt(what).at_path(self.state.path().join(MANIFEST_NAME)));
-            }
-            let Some(trained) = split.info().and_then(|info| info.trained_tokens) else { return Ok(()) };
-            let schema = &self.state.schema;
-            let mut entries = split.unchecked_record_index()?.entries(0..split.len())?;
-            let found = entries.try_fold(0u64, |sum, entry| {
-                Ok::<_, Error>(sum.saturating_add(entry?.column(schema, TRAINED).unwrap_or_default().into()))
-            })?;
-            if found != trained {
-                let what = format!(
-                    "split {:?} has {trained} tokens to train on, but {found} in the record index",
-                    split.name()
-                );
-                return Err(Error::corrupt(what).at_path(self.state.path().join(MANIFEST_NAME)));
-            }
-            Ok(())
-        };
-        if let Err(e) = check() {
-            problems.push(e);
+    fn indexes(&self, split: &Split) -> Result<()> {
+        let lengths = split.unchecked_length_index()?;
+        lengths.verify(split.unchecked_record_index()?)?;
+        let unit = self.state.schema.length_unit();
+        let summary = LengthSummary::from_runs(unit, split.len(), lengths.histogram()?)?;
+        if split.info().is_none_or(|info| info.length != summary) {
+            let what =
+                format!("the summary of the lengths of split {:?} differs from the index", split.name());
+            return Err(Error::corrupt(what).at_path(self.state.path().join(MANIFEST_NAME)));
         }
+        let Some(trained) = split.info().and_then(|info| info.trained_tokens) else { return Ok(()) };
+        let schema = &self.state.schema;
+        let mut entries = split.unchecked_record_index()?.entries(0..split.len())?;
+        let found = entries.try_fold(0u64, |sum, entry| {
+            Ok::<_, Error>(sum.saturating_add(entry?.column(schema, TRAINED).unwrap_or_default().into()))
+        })?;
+        if found != trained {
+            let what = format!(
+                "split {:?} has {trained} tokens to train on, but {found} in the record index",
+                split.name()
+            );
+            return Err(Error::corrupt(what).at_path(self.state.path().join(MANIFEST_NAME)));
+        }
+        Ok(())
     }
 
-    fn shard(&self, split: &Split, ordinal: u32, shard: &ShardEntry, problems: &mut Problems) {
+    fn shard(&self, split: &Split, ordinal: u32, shard: &ShardEntry, problems: &mut Problems) -> Result<()> {
         let named = |e: Error| e.at_shard(&shard.name);
         let path = shard.path();
-        let hashed = self.hash(&path, shard.bytes, &shard.sha256);
-        let blob = match hashed.or_else(|e| match e.kind() {
+        let hashed = self.hash(&path, shard.bytes, &shard.sha256).or_else(|e| match e.kind() {
             // The records are still checked, to report which of them are damaged.
             ErrorKind::Corrupt => {
                 problems.push(named(e));
                 self.state.open(&path, shard.bytes, &shard.sha256)
             }
             _ => Err(e),
-        }) {
-            Ok(blob) => blob,
-            Err(e) => return problems.push(named(e)),
-        };
-        match format::open(self.state.manifest.format, Arc::clone(&self.state.schema), blob) {
-            Ok(reader) => self.records(split, ordinal, shard, reader.as_ref(), problems),
-            Err(e) => problems.push(named(e)),
-        }
+        });
+        let (format, schema) = (self.state.manifest.format, Arc::clone(&self.state.schema));
+        let reader = format::open(format, schema, hashed.map_err(named)?).map_err(named)?;
+        self.records(split, ordinal, shard, reader.as_ref(), problems)
     }
 
     /// Compares the records of a shard, as scanned from the shard itself, with the record index.
@@ -207,12 +193,9 @@ impl<'a> Checks<'a> {
         shard: &ShardEntry,
         reader: &dyn ShardReader,
         problems: &mut Problems,
-    ) {
+    ) -> Result<()> {
         let at = |e: Error, row: u64| e.at_shard(&shard.name).at_row(row);
-        let scan = match reader.scan() {
-            Ok(scan) => scan,
-            Err(e) => return problems.push(e.at_shard(&shard.name)),
-        };
+        let scan = reader.scan().map_err(|e| e.at_shard(&shard.name))?;
         let range = shard.first_record..shard.first_record.saturating_add(shard.records);
         let index = split.unchecked_record_index().and_then(|index| index.entries(range));
         let mut index = readable(index, problems);
@@ -222,12 +205,9 @@ impl<'a> Checks<'a> {
             if rows == shard.records {
                 let what =
                     format!("the shard has more than the {} records of the shard table", shard.records);
-                return problems.push(Error::corrupt(what).at_shard(&shard.name));
+                return Err(Error::corrupt(what).at_shard(&shard.name));
             }
-            let (placed, values) = match next {
-                Ok(next) => next,
-                Err(e) => return problems.push(at(e, rows)),
-            };
+            let (placed, values) = next.map_err(|e| at(e, rows))?;
             let entry = index.as_mut().and_then(Iterator::next).and_then(|entry| readable(entry, problems));
             if let Some((counts, field)) = labels
                 && let Some(Value::Int(label)) = values.values.get(field)
@@ -245,11 +225,12 @@ impl<'a> Checks<'a> {
             }
         }
         self.decoded(rows % REPORT_RECORDS);
-        if rows != shard.records {
-            let records = if rows == 1 { "record" } else { "records" };
-            let what = format!("the shard has {rows} {records}, but {} in the shard table", shard.records);
-            problems.push(Error::corrupt(what).at_shard(&shard.name));
+        if rows == shard.records {
+            return Ok(());
         }
+        let records = if rows == 1 { "record" } else { "records" };
+        let what = format!("the shard has {rows} {records}, but {} in the shard table", shard.records);
+        Err(Error::corrupt(what).at_shard(&shard.name))
     }
 
     fn record(

@@ -124,8 +124,9 @@ pub fn verify(dataset: &Dataset, options: &VerifyOptions<'_>) -> VerifyReport {
     let checks = Checks::new(dataset, options);
     let run = |check: Check<'_>| {
         let mut problems = Problems::new(options.max_problems);
-        if let Err(panic) = caught(|| checks.run(&check, &mut problems)) {
-            problems.push(panic.into_error("verifying"));
+        let done = caught(|| checks.run(&check, &mut problems));
+        if let Err(problem) = done.unwrap_or_else(|panic| Err(panic.into_error("verifying"))) {
+            problems.push(problem);
         }
         problems
     };
