@@ -1,10 +1,8 @@
 //! Masks: PNG files whose samples are classes or other values, which must not be interpolated or rounded.
 
-use std::io::Cursor;
-
 use dsconvert_dataset::sample::Reject;
 
-use super::other::{limits, png_error, reject};
+use super::other::{fill_zeros, png_decoder, png_error, reject, too_large};
 use super::pixels::Size;
 use super::sniff::{ImageType, sniff};
 use super::{corrupt, unsupported};
@@ -44,12 +42,7 @@ impl Mask {
         if sniff(bytes) != Some(ImageType::Png) {
             return Err(unsupported("a mask must be a PNG file"));
         }
-        // A pixel has at most eight bytes.
-        let most = limits(size.pixels().saturating_mul(8)).max_alloc.unwrap_or(u64::MAX);
-        let most = png::Limits { bytes: usize::try_from(most).unwrap_or(usize::MAX) };
-        let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), most);
-        decoder.set_ignore_text_chunk(true);
-        decoder.ignore_checksums(false);
+        let mut decoder = png_decoder(bytes, size, true);
         decoder.set_transformations(png::Transformations::IDENTITY);
         let mut reader = decoder.read_info().map_err(|e| reject(png_error(e)))?;
         let (width, height) = reader.info().size();
@@ -65,9 +58,9 @@ impl Mask {
                 Ok(Palette { colors: colors.to_vec(), alpha: info.trns.as_ref().map(|a| a.to_vec()) })
             })
             .transpose()?;
-        let bytes = reader.output_buffer_size().ok_or_else(super::other::too_large)?;
+        let bytes = reader.output_buffer_size().ok_or_else(too_large)?;
         let mut data = Vec::new();
-        super::other::fill_zeros(&mut data, bytes)?;
+        fill_zeros(&mut data, bytes)?;
         reader.next_frame(&mut data).map_err(|e| reject(png_error(e)))?;
         reader.finish().map_err(|e| reject(png_error(e)))?;
         let bits = depth as usize;

@@ -40,7 +40,7 @@ pub fn open(
 ) -> Result<Box<dyn ImageDecoder + '_>, ImageError> {
     let reader = Cursor::new(bytes);
     Ok(match image_type {
-        ImageType::Png => Box::new(PngFile::new(bytes, &png_limits(size), true)?),
+        ImageType::Png => Box::new(PngFile::new(bytes, size, true)?),
         ImageType::Webp => Box::new(WebPDecoder::new(Cursor::new(without_blending(bytes)))?),
         ImageType::Gif => Box::new(GifDecoder::new(reader)?),
         ImageType::Bmp => Box::new(BmpDecoder::new(Cursor::new(with_windows_header(bytes)))?),
@@ -57,12 +57,7 @@ pub fn open(
 
 /// Opens a decoder for the PNG `bytes` that ignores wrong checksums.
 pub fn open_damaged_png(bytes: &[u8], size: Size) -> Result<Box<dyn ImageDecoder + '_>, ImageError> {
-    Ok(Box::new(PngFile::new(bytes, &png_limits(size), false)?))
-}
-
-/// A decoded pixel has at most eight bytes.
-fn png_limits(size: Size) -> Limits {
-    limits(size.pixels().saturating_mul(8))
+    Ok(Box::new(PngFile::new(bytes, size, false)?))
 }
 
 /// Returns the BMP file `bytes` with a header of Windows instead of that of OS/2 2.x, which the decoder does not read. It
@@ -217,20 +212,26 @@ pub(super) fn image_error(reject: Reject) -> ImageError {
 // The decoder of the `image` crate skips the checksum of the compressed data. It would accept a chunk whose data a
 // broken tool changed and whose chunk checksum it recomputed, although other readers refuse such a file.
 
+/// Returns a decoder for the PNG file `bytes` whose expected size is `size`. Without `checks`, wrong checksums are ignored.
+pub(super) fn png_decoder(bytes: &[u8], size: Size, checks: bool) -> png::Decoder<Cursor<&[u8]>> {
+    // A decoded pixel has at most eight bytes.
+    let most = limits(size.pixels().saturating_mul(8)).max_alloc;
+    let most = most.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX);
+    let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), png::Limits { bytes: most });
+    decoder.set_ignore_text_chunk(true);
+    decoder.ignore_checksums(!checks);
+    decoder
+}
+
 /// A decoder for one PNG file.
-pub(super) struct PngFile<'a> {
+struct PngFile<'a> {
     reader: png::Reader<Cursor<&'a [u8]>>,
     color_type: ColorType,
 }
 
 impl<'a> PngFile<'a> {
-    /// Opens the file `bytes`. Without `checks`, wrong checksums are ignored.
-    pub(super) fn new(bytes: &'a [u8], limits: &Limits, checks: bool) -> ImageResult<Self> {
-        let max_bytes = limits.max_alloc.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX);
-        let limits = png::Limits { bytes: max_bytes };
-        let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), limits);
-        decoder.set_ignore_text_chunk(true);
-        decoder.ignore_checksums(!checks);
+    fn new(bytes: &'a [u8], size: Size, checks: bool) -> ImageResult<Self> {
+        let mut decoder = png_decoder(bytes, size, checks);
         decoder.set_transformations(png::Transformations::EXPAND);
         let reader = decoder.read_info().map_err(png_error)?;
         let color_type = match reader.output_color_type() {
