@@ -3,6 +3,8 @@
 //! Bucketed batches are those of a [`BatchPlan`](super::BatchPlan) with one micro-batch per step. The records of a
 //! micro-batch are a random subset of its bucket, so the expected length of the longest one follows from the counts.
 
+use std::collections::BTreeMap;
+
 use dsconvert_dataset::error::Result;
 use dsconvert_dataset::index::LengthRun;
 use dsconvert_dataset::packing::best_fit_rows;
@@ -72,18 +74,12 @@ pub fn padding<L: Lengths>(lengths: &L, size: BatchSize) -> Result<Padding> {
 pub fn packed_padding<L: Lengths>(lengths: &L, seq_len: u64) -> Result<f64> {
     let counts = Counts::new(lengths)?;
     let seq_len = seq_len.max(1);
-    let mut remainders: Vec<(u64, u64)> = counts
-        .runs
-        .iter()
-        .map(|run| (run.length % seq_len, run.count))
-        .filter(|(rest, _)| *rest > 0)
-        .collect();
-    remainders.sort_unstable_by_key(|&(rest, _)| std::cmp::Reverse(rest));
-    remainders.dedup_by(|next, kept| {
-        let same = next.0 == kept.0;
-        kept.1 += if same { next.1 } else { 0 };
-        same
-    });
+    let mut remainders = BTreeMap::new();
+    for run in &counts.runs {
+        *remainders.entry(run.length % seq_len).or_insert(0) += run.count;
+    }
+    // The longest first, and none of full rows.
+    let remainders = remainders.into_iter().rev().filter(|(rest, _)| *rest > 0);
     let full: u64 = counts.runs.iter().map(|run| run.length / seq_len * run.count).sum();
     let rows = (full + best_fit_rows(remainders, seq_len)) as f64;
     // Every window but the last has one more row that is not full, on average by half.

@@ -144,7 +144,10 @@ impl BatchEngine {
                 queue = shared.lock();
                 let made = match made {
                     // Other threads cannot be interrupted, so with threads, an error of this kind is like any other.
-                    Err(FailedBatch { error, task }) if threads.is_empty() && is_interruption(&error) => {
+                    // An exception of a signal handler may have ended the batch, which can then be made again.
+                    Err(FailedBatch { error, task })
+                        if threads.is_empty() && matches!(error.kind(), ErrorKind::Interrupted(_)) =>
+                    {
                         queue.current.put_back();
                         *interrupted = task.map(|task| (schedule, task));
                         return Some(Err(FailedBatch { error, task: None }));
@@ -424,9 +427,4 @@ impl Tickets {
     fn in_flight(&self) -> u64 {
         self.end.map_or(self.drawn, |end| self.drawn.min(end)).saturating_sub(self.taken)
     }
-}
-
-/// Returns whether an exception of a signal handler may have ended a batch, which can then be made again.
-fn is_interruption(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Interrupted(_))
 }
