@@ -1,13 +1,26 @@
-//! Conversion of batches to Python: dictionaries of arrays, tensors and lists.
+//! Conversion of batches to Python: dictionaries of arrays, tensors and lists, and the information about a batch.
 
 use dsconvert::error::{Error, ErrorKind};
-use dsconvert::reader::loader::{self, Column};
+use dsconvert::reader::loader::{self, Array, BatchId, Column};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::buffer::{Buffer, to_numpy, to_torch};
 use crate::error::raise;
 use crate::record::ids_buffer;
+
+/// Information about a batch beyond its arrays, in the order of the fields of the Python class `BatchInfo`: epoch, step,
+/// micro-batch, rows, filler rows, tokens, greatest length, ordinals of the records and of those whose rows are blank, and
+/// number of tokens that the loss is computed on.
+pub(crate) type BatchInfo = (u64, u64, u64, usize, usize, u64, u64, Vec<u64>, Vec<u64>, Option<u64>);
+
+pub(crate) fn batch_info(batch: &loader::Batch) -> BatchInfo {
+    let BatchId { epoch, step, micro_batch } = batch.id();
+    let (rows, filler_rows) = (batch.rows(), batch.filler_rows());
+    let blank = batch.blank_rows().iter().map(|row| row.record).collect();
+    let (tokens, max_length, records) = (batch.tokens(), batch.max_len(), batch.records().to_vec());
+    (epoch, step, micro_batch, rows, filler_rows, tokens, max_length, records, blank, batch.trained())
+}
 
 /// Returns a batch in Python: the result of a function of the user, or a dictionary of arrays or tensors.
 pub(crate) fn object(py: Python<'_>, batch: &mut loader::Batch, as_torch: bool) -> PyResult<Py<PyAny>> {
@@ -33,8 +46,7 @@ pub(crate) fn dict<'py>(
 /// Converts a column. Arrays are moved, lists are copied.
 fn column(py: Python<'_>, column: Column, as_torch: bool) -> PyResult<Bound<'_, PyAny>> {
     Ok(match column {
-        Column::Array(array) if as_torch => to_torch(py, Buffer::sole(array))?,
-        Column::Array(array) => to_numpy(py, Buffer::sole(array))?,
+        Column::Array(array) => to_python(py, array, as_torch)?,
         Column::Number(number) => number.into_pyobject(py)?.into_any(),
         Column::Texts(texts) => {
             let text =
@@ -55,11 +67,7 @@ fn column(py: Python<'_>, column: Column, as_torch: bool) -> PyResult<Bound<'_, 
         Column::Arrays(rows) => {
             let list = PyList::empty(py);
             for array in rows {
-                let array = array.map(Buffer::sole);
-                list.append(match as_torch {
-                    true => array.map(|array| to_torch(py, array)).transpose()?,
-                    false => array.map(|array| to_numpy(py, array)).transpose()?,
-                })?;
+                list.append(array.map(|array| to_python(py, array, as_torch)).transpose()?)?;
             }
             list.into_any()
         }
@@ -68,4 +76,8 @@ fn column(py: Python<'_>, column: Column, as_torch: bool) -> PyResult<Bound<'_, 
             return Err(raise(Error::new(ErrorKind::Unsupported, what)));
         }
     })
+}
+
+fn to_python(py: Python<'_>, array: Array, as_torch: bool) -> PyResult<Bound<'_, PyAny>> {
+    if as_torch { to_torch(py, Buffer::sole(array)) } else { to_numpy(py, Buffer::sole(array)) }
 }

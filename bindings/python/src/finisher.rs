@@ -8,8 +8,7 @@ use dsconvert::reader::loader::{self, BatchFinisher};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
-use crate::batch_info::BatchInfo;
-use crate::columns::dict;
+use crate::columns::{batch_info, dict};
 
 /// Number of the signal that `KeyboardInterrupt` stands for.
 const SIGINT: i32 = 2;
@@ -68,10 +67,9 @@ impl BatchFinisher for PythonFinisher {
 impl PythonFinisher {
     /// Returns the batch with the result of the function attached.
     fn with_result(&self, mut batch: loader::Batch) -> Result<loader::Batch> {
-        let (info, columns) = (BatchInfo::of(&batch), batch.take_columns());
-        let made = Python::try_attach(|py| {
-            self.function.call1(py, (dict(py, columns, self.as_torch)?, info.into_tuple()))
-        });
+        let (info, columns) = (batch_info(&batch), batch.take_columns());
+        let made =
+            Python::try_attach(|py| self.function.call1(py, (dict(py, columns, self.as_torch)?, info)));
         let made = made.ok_or_else(shut_down)?.map_err(|raised| {
             let is_failure = Python::attach(|py| raised.is_instance_of::<PyException>(py));
             let kind = if is_failure { ErrorKind::Usage } else { ErrorKind::Interrupted(SIGINT) };

@@ -126,10 +126,7 @@ impl<'a> Given<'a> {
         let Some(value) = self.values.get(name) else { return Ok(default) };
         if let Some(condition) = conditions.iter().find(|condition| !(condition.holds)(self)) {
             let error = Error::usage(format!("{name} does not apply: {}", condition.reason));
-            return Err(match condition.help {
-                Some(help) => error.help(help),
-                None => error,
-            });
+            return Err(with_help(error, condition.help.map(str::to_owned)));
         }
         T::deserialize(value).map_err(|_| {
             let expected = expected::<T>();

@@ -4,7 +4,6 @@
 //! exceptions. Everything specific to Python (ranks, epochs, pickling, torch) is written in Python, in
 //! `python/dsconvert`. Long operations release the GIL.
 
-mod batch_info;
 mod buffer;
 mod columns;
 mod command;
@@ -16,7 +15,6 @@ mod interrupt;
 mod loader;
 mod options;
 mod plan;
-mod progress;
 mod record;
 
 use pyo3::prelude::pymodule;

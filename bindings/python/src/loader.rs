@@ -1,5 +1,6 @@
 //! Python handle for a loader, which assembles batches in the background and returns them as dictionaries of arrays.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -7,19 +8,17 @@ use std::time::Duration;
 
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::batch::Layout;
-use dsconvert::reader::loader::{self, LoaderCounts, LoaderState, Next};
+use dsconvert::reader::loader::{self, BatchId, LoaderCounts, LoaderState, Next};
 use dsconvert::storage::interrupt::INTERVAL;
 use pyo3::prelude::*;
 
-use crate::batch_info::{BatchInfo, BatchInfoTuple};
-use crate::columns::object;
+use crate::columns::{BatchInfo, batch_info, object};
 use crate::dataset::Split;
 use crate::error::raise;
 use crate::finisher::{FinishingThreads, PythonFinisher, shut_down};
 use crate::interrupt::detached;
 use crate::options::loader_options;
 use crate::plan::NOT_A_STATE;
-use crate::progress::{LoaderProgress, Offer, ReadyBatch};
 
 /// How often a thread checks whether another one has prepared its batch. Two threads rarely share an iterator.
 const PREPARATION_CHECK: Duration = Duration::from_millis(1);
@@ -43,14 +42,6 @@ pub(crate) struct Loader {
     as_torch: bool,
     /// Whether the dataset is in object storage, so that counting may wait for requests.
     is_remote: bool,
-}
-
-/// What a wait for the next batch has led to.
-enum Waited {
-    /// The batch may be ready, and signals are to be checked.
-    Awake,
-    /// The epoch is over.
-    Done,
 }
 
 /// Name of a source of a mixture, requested share, realized share, passes.
@@ -104,8 +95,9 @@ impl Loader {
         if self.progress(py).iteration == iteration { Ok(()) } else { Err(raise(moved_meanwhile())) }
     }
 
-    /// Waits up to [`INTERVAL`] for the next batch and makes it ready to be returned.
-    fn wait_for_next(&self) -> Result<Waited> {
+    /// Waits up to [`INTERVAL`] for the next batch and makes it ready to be returned. Returns whether the epoch is over. If
+    /// not, the batch may be ready, and signals are to be checked.
+    fn wait_for_next(&self) -> Result<bool> {
         let mut loader = self.lock();
         self.stop_if_requested(&mut loader);
         let before = loader.state();
@@ -121,19 +113,19 @@ impl Loader {
                         progress.at = at;
                     }
                 })?;
-                return Ok(Waited::Done);
+                return Ok(true);
             }
-            Next::NotYet => return Ok(Waited::Awake),
+            Next::NotYet => return Ok(false),
         };
-        let (after, info) = (loader.state(), BatchInfo::of(&batch));
+        let (after, id, info) = (loader.state(), batch.id(), batch_info(&batch));
         let blank = batch.blank_rows().iter().map(|row| row.error.to_string()).collect();
         let noted = Python::try_attach(|py| {
             // Making Python objects may run code of the user, such as finalizers of collected garbage.
             let object = self.finishing.during(|| object(py, &mut batch, self.as_torch));
-            self.progress(py).ready.push_back(ReadyBatch { object, info, blank, before, after });
+            self.progress(py).ready.push_back(ReadyBatch { object, id, info, blank, before, after });
         });
         noted.ok_or_else(shut_down)?;
-        Ok(Waited::Awake)
+        Ok(false)
     }
 
     fn stop_if_requested(&self, loader: &mut loader::Loader) {
@@ -229,9 +221,9 @@ impl Loader {
                 }
                 Offer::Nothing => {}
             }
-            match py.detach(|| self.wait_for_next()).map_err(raise)? {
-                Waited::Awake => {}
-                Waited::Done => return Ok(None),
+            let is_over = py.detach(|| self.wait_for_next()).map_err(raise)?;
+            if is_over {
+                return Ok(None);
             }
         }
     }
@@ -308,17 +300,16 @@ impl Loader {
     }
 
     /// Returns information about the last batch.
-    fn last(&self, py: Python<'_>) -> Option<BatchInfoTuple> {
-        self.progress(py).last.as_ref().map(|(info, _)| info.clone().into_tuple())
+    fn last(&self, py: Python<'_>) -> Option<BatchInfo> {
+        self.progress(py).last.as_ref().map(|(_, info, _)| info.clone())
     }
 
     /// Returns the rows, tokens, padded tokens, labels when packed, and trained tokens of the step of the last batch, over all
     /// ranks, and the sources of a mixture.
     fn totals(&self, py: Python<'_>) -> PyResult<Option<TotalsTuple>> {
-        let step =
-            self.progress(py).last.as_ref().map(|(info, start)| (info.epoch, info.step, start.clone()));
-        let Some((epoch, step, start)) = step else { return Ok(None) };
-        let totals = detached(py, self.is_remote, || self.counts.totals(epoch, step, &start))?;
+        let last = self.progress(py).last.as_ref().map(|(id, _, start)| (*id, start.clone()));
+        let Some((id, start)) = last else { return Ok(None) };
+        let totals = detached(py, self.is_remote, || self.counts.totals(id.epoch, id.step, &start))?;
         Ok(totals.map(|all| {
             let sources = all.sources.into_iter();
             let sources = sources.map(|of| (of.name, of.requested, of.realized, of.epochs)).collect();
@@ -333,6 +324,81 @@ impl Drop for Loader {
         let loader = self.loader.get_mut().unwrap_or_else(PoisonError::into_inner);
         let _ = Python::try_attach(|py| py.detach(|| loader.stop()));
     }
+}
+
+/// What a loader has returned, and what it is about to return.
+#[derive(Debug)]
+struct LoaderProgress {
+    /// Number of the current iteration. Another iteration, or a move of the loader, makes it invalid.
+    iteration: u64,
+    /// Batches that are ready, but not yet returned: usually none or one.
+    ready: VecDeque<ReadyBatch>,
+    /// Whether a thread prepares the first of them to be returned.
+    is_preparing: bool,
+    /// State after the returned batches.
+    at: LoaderState,
+    /// The last batch, information about it, and the state before the first batch of its step or, if the batch before that
+    /// failed, before the failed one.
+    last: Option<(BatchId, BatchInfo, LoaderState)>,
+}
+
+/// A batch that is ready to be returned. It counts as returned only then: until an exception of a signal handler, such
+/// as `KeyboardInterrupt`, cannot take its place any more.
+#[derive(Debug)]
+struct ReadyBatch {
+    /// The batch in Python, or why it cannot be represented.
+    object: PyResult<Py<PyAny>>,
+    id: BatchId,
+    info: BatchInfo,
+    /// Decoding errors of its blank rows, in row order.
+    blank: Vec<String>,
+    /// States before and after the batch.
+    before: LoaderState,
+    after: LoaderState,
+}
+
+impl LoaderProgress {
+    fn new(at: LoaderState) -> Self {
+        Self { iteration: 0, ready: VecDeque::new(), is_preparing: false, at, last: None }
+    }
+
+    /// Offers the first ready batch, which is returned at once unless it `needs_preparation`.
+    fn offer(&mut self, py: Python<'_>, needs_preparation: bool) -> Offer {
+        if self.is_preparing {
+            return Offer::InPreparation;
+        }
+        match self.ready.front() {
+            Some(ReadyBatch { object: Ok(object), blank, .. }) if needs_preparation => {
+                self.is_preparing = true;
+                Offer::ToPrepare(object.clone_ref(py), blank.clone())
+            }
+            Some(_) => self.take_ready().map_or(Offer::Nothing, Offer::Returned),
+            None => Offer::Nothing,
+        }
+    }
+
+    /// Takes the first ready batch, which is thereby returned.
+    fn take_ready(&mut self) -> Option<PyResult<Py<PyAny>>> {
+        let ReadyBatch { object, id, info, before, after, .. } = self.ready.pop_front()?;
+        let start = match self.last.take() {
+            Some((last, _, start)) if (last.epoch, last.step) == (id.epoch, id.step) => start,
+            _ => before,
+        };
+        (self.at, self.last) = (after, Some((id, info, start)));
+        Some(object)
+    }
+}
+
+/// The next batch, as far as it is known.
+enum Offer {
+    /// The batch, which is thereby returned.
+    Returned(PyResult<Py<PyAny>>),
+    /// A batch that `prepare` must be called with, and the decoding errors of its blank rows.
+    ToPrepare(Py<PyAny>, Vec<String>),
+    /// Another thread prepares a batch.
+    InPreparation,
+    /// No batch is ready.
+    Nothing,
 }
 
 fn moved_meanwhile() -> Error {
