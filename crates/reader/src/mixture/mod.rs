@@ -125,22 +125,17 @@ impl MixtureOptions {
     }
 
     fn check(&self) -> Result<()> {
-        match (self.exhausted, self.epoch) {
+        let epoch = self.epoch.map(|epoch| match epoch {
+            MixtureEpoch::Tokens(tokens) => ("epoch_tokens", tokens),
+            MixtureEpoch::Steps(steps) => ("epoch_steps", steps),
+        });
+        match (self.exhausted, epoch) {
             (Exhausted::Never, None) => Err(Error::usage("the length of an epoch is not set: sources are repeated").help(
                 "set `epoch_tokens` or `epoch_steps`; or set `exhausted` to \"first_exhausted\" or \"all_exhausted\"",
             )),
-            (Exhausted::Never, Some(MixtureEpoch::Tokens(tokens))) => {
-                check_in_range("epoch_tokens", tokens, 1..=MAX_EPOCH)
-            }
-            (Exhausted::Never, Some(MixtureEpoch::Steps(steps))) => {
-                check_in_range("epoch_steps", steps, 1..=MAX_EPOCH)
-            }
+            (Exhausted::Never, Some((name, length))) => check_in_range(name, length, 1..=MAX_EPOCH),
             (_, None) => Ok(()),
-            (_, Some(epoch)) => {
-                let name = match epoch {
-                    MixtureEpoch::Tokens(_) => "epoch_tokens",
-                    MixtureEpoch::Steps(_) => "epoch_steps",
-                };
+            (_, Some((name, _))) => {
                 let what = format!("`{name}` does not apply: an epoch ends when a source ends");
                 Err(Error::usage(what).help("leave it out, or set `exhausted` to \"never\""))
             }
