@@ -43,7 +43,7 @@ pub use pack::{
     DEFAULT_PACK_ROWS, DEFAULT_PACK_WINDOW, MAX_DEFAULT_PACK_WINDOW, PackCursor, PackOptions, PackPlan,
     PackState, PackedStep,
 };
-pub(crate) use permute::source_seed;
+pub(crate) use permute::{Purpose, key, source_seed};
 pub use plan::{BatchPlan, Counts, MicroBatch, StepTotals};
 pub use shape::ImageShape;
 pub(crate) use state::damaged_state;

@@ -15,9 +15,10 @@ const ROUNDS: usize = 8;
 /// Largest domain that is shuffled in a table. Its numbers fit into a byte.
 const SMALL: u64 = 256;
 
-/// The purpose of a permutation. Permutations with different purposes are unrelated.
+/// The purpose of random numbers, such as a permutation. Those with different purposes are unrelated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+#[repr(u64)]
+pub(crate) enum Purpose {
     /// Steps of an epoch, or of one window of it.
     Steps = 1,
     /// Records of a bucket.
@@ -32,6 +33,8 @@ pub(super) enum Purpose {
     Cuttings = 6,
     /// Sources of a mixture.
     Sources = 7,
+    /// Crops and flips of an image.
+    Images = 0x696d_6167_6573,
 }
 
 /// Returns the seed of source `number` of a mixture. Sources of equal size would otherwise have equal orders.
@@ -39,9 +42,9 @@ pub(crate) fn source_seed(seed: u64, number: u64) -> u64 {
     key(seed, Purpose::Sources, 0, number)
 }
 
-/// Returns the key of a permutation: the XXH3-64 under `seed` of purpose, epoch and part (the bucket, the window, …) as
-/// three u64 LE.
-pub(super) fn key(seed: u64, purpose: Purpose, epoch: u64, part: u64) -> u64 {
+/// Returns the key of random numbers: the XXH3-64 under `seed` of purpose, epoch and part (the bucket, the window, the
+/// record, …) as three u64 LE.
+pub(crate) fn key(seed: u64, purpose: Purpose, epoch: u64, part: u64) -> u64 {
     let mut bytes = [0; 24];
     for (slot, number) in bytes.chunks_exact_mut(8).zip([purpose as u64, epoch, part]) {
         slot.copy_from_slice(&number.to_le_bytes());

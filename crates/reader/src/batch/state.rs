@@ -52,11 +52,8 @@ impl PlanState {
     ///
     /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) naming the first difference.
     pub fn check_same_run(&self, saved: &PlanState) -> Result<()> {
-        let differs = |what: &str, saved: &str, own: &str, help: &str| {
-            Err(Error::usage(format!("the state was saved for {what} {saved}, not {own}"))
-                .help(help.to_owned()))
-        };
         const OTHER_DATA: &str = "open the dataset and split that the state was saved with, or start over";
+        const FIXED: &str = "the micro-batches per step are fixed at the first start; only the ranks that share them may change";
         const OTHER_OPTIONS: &str = "resume with the options and seed of the first start, or start over";
         if saved.version != self.version {
             let what = format!(
@@ -68,23 +65,23 @@ impl PlanState {
                  start over",
             ));
         }
-        if saved.dataset != self.dataset {
-            return differs("dataset", &saved.dataset, &self.dataset, OTHER_DATA);
+        let compared = [
+            ("dataset", saved.dataset.clone(), self.dataset.clone(), OTHER_DATA),
+            ("records with lengths", saved.lengths.clone(), self.lengths.clone(), OTHER_DATA),
+            (
+                "micro-batches per step",
+                saved.micro_batches.to_string(),
+                self.micro_batches.to_string(),
+                FIXED,
+            ),
+            ("seed", saved.seed.to_string(), self.seed.to_string(), OTHER_OPTIONS),
+            ("options", saved.options.clone(), self.options.clone(), OTHER_OPTIONS),
+        ];
+        match compared.into_iter().find(|(_, saved, own, _)| saved != own) {
+            None => Ok(()),
+            Some((what, saved, own, help)) => {
+                Err(Error::usage(format!("the state was saved for {what} {saved}, not {own}")).help(help))
+            }
         }
-        if saved.lengths != self.lengths {
-            return differs("records with lengths", &saved.lengths, &self.lengths, OTHER_DATA);
-        }
-        if saved.micro_batches != self.micro_batches {
-            let (saved, own) = (saved.micro_batches.to_string(), self.micro_batches.to_string());
-            let help = "the micro-batches per step are fixed at the first start; only the ranks that share them may change";
-            return differs("micro-batches per step", &saved, &own, help);
-        }
-        if saved.seed != self.seed {
-            return differs("seed", &saved.seed.to_string(), &self.seed.to_string(), OTHER_OPTIONS);
-        }
-        if saved.options != self.options {
-            return differs("options", &saved.options, &self.options, OTHER_OPTIONS);
-        }
-        Ok(())
     }
 }

@@ -1,14 +1,11 @@
 //! Image augmentation: the crop and the horizontal flip are a function of seed, epoch and ordinal.
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
-
 use super::options::{Channels, Crop, ImageBatchOptions};
+use crate::batch::{Purpose, key};
 use crate::split_mix;
 
 /// Attempts before the random crop falls back to the center, as in torchvision.
 const TRIES: usize = 10;
-/// Separates these random numbers from others that are derived from the same seed.
-const PURPOSE: u64 = 0x696d_6167_6573;
 
 /// The part of an image that becomes a row of the batch, in pixels of the stored image.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -107,11 +104,7 @@ pub(super) struct RecordRandom(u64);
 
 impl RecordRandom {
     pub(super) fn new(seed: u64, epoch: u64, ordinal: u64) -> Self {
-        let mut bytes = [0; 24];
-        for (to, number) in bytes.as_chunks_mut::<8>().0.iter_mut().zip([PURPOSE, epoch, ordinal]) {
-            *to = number.to_le_bytes();
-        }
-        Self(xxh3_64_with_seed(&bytes, seed))
+        Self(key(seed, Purpose::Images, epoch, ordinal))
     }
 
     fn next(&mut self) -> u64 {
