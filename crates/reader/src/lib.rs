@@ -69,6 +69,7 @@ pub mod loader;
 mod mixture;
 mod open_options;
 mod range;
+mod recent;
 mod record;
 mod shards;
 mod source;

@@ -14,7 +14,7 @@ use dsconvert_dataset::packing::{MAX_SEQ_LEN, Packing, Row};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use self::rows::{PackedWindows, RowSource};
+use self::rows::{KEPT_WINDOWS, PackedWindows, RowSource};
 use super::bucket::CheckedRuns;
 use super::layout::check_micro_batches;
 use super::lengths::Lengths;
@@ -227,7 +227,7 @@ impl<L: Lengths> PackPlan<L> {
             epoch: 0,
             step: 0,
         };
-        Ok(Self { lengths, options, start, earlier, tokens, windows: PackedWindows::default() })
+        Ok(Self { lengths, options, start, earlier, tokens, windows: PackedWindows::new(KEPT_WINDOWS) })
     }
 
     /// Returns the options of the run that saved `state`: its windows may be the default of an earlier version.

@@ -2,9 +2,12 @@
 
 mod find;
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 
-use self::find::{BucketStep, WindowCache};
+use self::find::{BucketStep, Item};
 use super::bucket::Bucket;
 use super::cuttings::{Cutting, Cuttings};
 use super::layout::{Layout, check_micro_batches};
@@ -13,6 +16,7 @@ use super::options::{ALGORITHM, BatchOptions, BucketBy, Last, json_digest};
 use super::permute::{Purpose, key};
 use super::shape::{self, ImageShape, ShapeOrder};
 use super::state::{PlanState, Position, damaged_state};
+use crate::recent::Recent;
 
 /// A pure function of (lengths, options, seed, epoch, step) that computes which records each micro-batch holds.
 ///
@@ -54,7 +58,8 @@ pub struct BatchPlan<L> {
     oversize: u64,
     /// The state at the start.
     start: PlanState,
-    windows: WindowCache,
+    /// The last sorted window, by its epoch and positions.
+    windows: Recent<(u64, Range<u64>), Arc<[Item]>>,
 }
 
 impl<L: Lengths> BatchPlan<L> {
@@ -92,7 +97,7 @@ impl<L: Lengths> BatchPlan<L> {
             epoch: 0,
             step: 0,
         };
-        let windows = WindowCache::default();
+        let windows = Recent::new(1);
         let mut plan = Self { lengths, options, micro_batches, cuttings, by_shape, oversize, start, windows };
         plan.check_windows()?;
         if plan.options.longest_first {

@@ -1,7 +1,6 @@
 //! The plan of a mixture: which records of which sources each micro-batch holds.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::packing::Row;
@@ -15,6 +14,7 @@ use crate::batch::{
     PackOptions, PackPlan, PlanState, Position, damaged_state, json_digest, source_seed,
 };
 use crate::loader::{BatchRows, Batching};
+use crate::recent::Recent;
 
 /// Maximum number of epochs that are gone through to find the start of a later one.
 const MAX_EPOCHS_AHEAD: u64 = 10_000;
@@ -79,8 +79,8 @@ pub(crate) struct MixturePlan {
     pub(super) batching: Batching,
     micro_batches: u64,
     start: MixtureState,
-    /// The start of an epoch, its number of steps, and the start of the next one. Results do not depend on it.
-    ends: Mutex<VecDeque<(MixtureState, u64, MixtureState)>>,
+    /// The number of steps of each epoch, by its start, and the start of the next one.
+    ends: Recent<MixtureState, (u64, MixtureState)>,
 }
 
 #[derive(Debug)]
@@ -159,8 +159,8 @@ impl MixturePlan {
             sources: fresh.clone(),
             start: fresh,
         };
-        let (options, batching) = (options.clone(), batching.clone());
-        Ok(Self { sources, options, segments, batching, micro_batches, start, ends: Mutex::default() })
+        let (options, batching, ends) = (options.clone(), batching.clone(), Recent::new(KEPT_EPOCHS));
+        Ok(Self { sources, options, segments, batching, micro_batches, start, ends })
     }
 
     /// Returns the state at the start of `epoch` in the run of `state`; without one, in a new run.
@@ -184,11 +184,8 @@ impl MixturePlan {
 
     /// Returns the number of steps of the epoch of `state`, and the start of the next epoch.
     fn end_of(&self, state: &MixtureState) -> Result<(u64, MixtureState)> {
-        let start = epoch_start(state);
-        if let Ok(ends) = self.ends.try_lock()
-            && let Some((_, steps, next)) = ends.iter().find(|(of, ..)| *of == start)
-        {
-            return Ok((*steps, next.clone()));
+        if let Some(end) = self.ends.get(&epoch_start(state)) {
+            return Ok(end);
         }
         let mut at = state.clone();
         while let Some((_, after)) = self.step(&at)? {
@@ -275,12 +272,9 @@ impl MixturePlan {
     /// Returns the micro-batches of the next step and the state after it, or `None` at the end of the epoch.
     pub(crate) fn step(&self, at: &MixtureState) -> Result<Option<(Vec<BatchRows>, MixtureState)>> {
         if self.is_over(at) {
-            let (start, next) = (epoch_start(at), self.next_epoch(at));
-            if let Ok(mut ends) = self.ends.try_lock()
-                && ends.iter().all(|(of, ..)| *of != start)
-            {
-                ends.truncate(KEPT_EPOCHS - 1);
-                ends.push_front((start, at.plan.step, next));
+            let start = epoch_start(at);
+            if self.ends.get(&start).is_none() {
+                self.ends.keep(start, (at.plan.step, self.next_epoch(at)));
             }
             return Ok(None);
         }

@@ -1,7 +1,6 @@
 //! Packs the documents of an epoch into rows, window by window.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::packing::{Document, Packing, Row, Window};
@@ -10,41 +9,26 @@ use super::super::lengths::Lengths;
 use super::super::options::Shuffle;
 use super::super::order::{Epoch, Order};
 use super::{PackCursor, PackOptions};
+use crate::recent::Recent;
 
 /// Number of windows that are kept: the one whose rows are returned and the one whose rows are prepared.
-const KEPT_WINDOWS: usize = 2;
+pub(super) const KEPT_WINDOWS: usize = 2;
 
 /// Fewest and most lengths that are looked up at once.
 const MIN_LOOKUP: u64 = 16;
 const MAX_LOOKUP: u64 = 1024;
 
-/// Cache of the last windows, because each step continues from the cursor after the previous one. Results do not depend
-/// on it. Its lock is non-blocking, because after a fork it may be held forever by a thread that no longer exists.
-#[derive(Debug, Default)]
-pub(super) struct PackedWindows(Mutex<VecDeque<(WindowStart, Arc<OpenWindow>)>>);
+/// The last windows, because each step continues from the cursor after the previous one.
+pub(super) type PackedWindows = Recent<WindowStart, Arc<OpenWindow>>;
 
 /// What a window depends on, besides the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct WindowStart {
+pub(super) struct WindowStart {
     epoch: u64,
     document: u64,
     token: u64,
     /// [`PackOptions::window`].
     documents: Option<u64>,
-}
-
-impl PackedWindows {
-    fn get(&self, start: WindowStart) -> Option<Arc<OpenWindow>> {
-        let held = self.0.try_lock().ok()?;
-        held.iter().find(|(of, _)| *of == start).map(|(_, window)| Arc::clone(window))
-    }
-
-    fn keep(&self, start: WindowStart, window: &Arc<OpenWindow>) {
-        if let Ok(mut held) = self.0.try_lock() {
-            held.truncate(KEPT_WINDOWS - 1);
-            held.push_front((start, Arc::clone(window)));
-        }
-    }
 }
 
 /// Produces the rows of an epoch in order, from a cursor on.
@@ -61,7 +45,7 @@ pub(super) struct RowSource<'a, L> {
 }
 
 #[derive(Debug)]
-struct OpenWindow {
+pub(super) struct OpenWindow {
     window: Window,
     /// Order of the rows in the window.
     order: Order,
@@ -103,11 +87,11 @@ impl<'a, L: Lengths> RowSource<'a, L> {
             let PackCursor { document, token, .. } = self.cursor;
             let start =
                 WindowStart { epoch: self.epoch.epoch, document, token, documents: self.options.window };
-            let window = match self.windows.get(start) {
+            let window = match self.windows.get(&start) {
                 Some(window) => window,
                 None => {
                     let window = Arc::new(self.pack()?);
-                    self.windows.keep(start, &window);
+                    self.windows.keep(start, Arc::clone(&window));
                     window
                 }
             };

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 
@@ -141,7 +141,17 @@ impl<L: Lengths> BatchPlan<L> {
         let Some(window) = self.window_records(bucket) else { return plain(position) };
         let start = position / window * window;
         let end = start.saturating_add(window).min(bucket.records);
-        let items = self.windows.sorted(epoch, start..end, plain)?;
+        let items = match self.windows.get(&(epoch, start..end)) {
+            Some(items) => items,
+            None => {
+                let mut items = (start..end).map(plain).collect::<Result<Vec<Item>>>()?;
+                // So that neighbors have similar lengths.
+                items.sort_unstable_by_key(|item| (Reverse(item.length), item.record));
+                let items: Arc<[Item]> = items.into();
+                self.windows.keep((epoch, start..end), Arc::clone(&items));
+                items
+            }
+        };
         let item = usize::try_from(position - start).ok().and_then(|i| items.get(i)).copied();
         item.ok_or_else(|| Error::new(ErrorKind::OutOfRange, "a position outside its window"))
     }
@@ -258,44 +268,4 @@ impl<L: Lengths> BatchPlan<L> {
 pub(super) struct Item {
     pub(super) record: u64,
     pub(super) length: u64,
-}
-
-/// Cache of the last sorted window. Results do not depend on it. Its lock is non-blocking, because after a fork it may
-/// be held forever by a thread that no longer exists.
-#[derive(Debug, Default)]
-pub(super) struct WindowCache(Mutex<Option<SortedWindow>>);
-
-/// Several steps of the shuffled order, sorted by length so that neighbors have similar lengths.
-#[derive(Debug, Clone)]
-struct SortedWindow {
-    epoch: u64,
-    positions: Range<u64>,
-    items: Arc<[Item]>,
-}
-
-impl WindowCache {
-    /// Returns the items of the window at `positions` of the shuffled order, longest first, those of equal length in
-    /// record order. `item` returns the item at a position.
-    fn sorted(
-        &self,
-        epoch: u64,
-        positions: Range<u64>,
-        item: impl Fn(u64) -> Result<Item>,
-    ) -> Result<Arc<[Item]>> {
-        if let Ok(held) = self.0.try_lock()
-            && let Some(window) = &*held
-            && window.epoch == epoch
-            && window.positions == positions
-        {
-            return Ok(Arc::clone(&window.items));
-        }
-        // Not under the lock: threads may request different windows.
-        let mut items = positions.clone().map(item).collect::<Result<Vec<Item>>>()?;
-        items.sort_unstable_by_key(|item| (Reverse(item.length), item.record));
-        let items: Arc<[Item]> = items.into();
-        if let Ok(mut held) = self.0.try_lock() {
-            *held = Some(SortedWindow { epoch, positions, items: Arc::clone(&items) });
-        }
-        Ok(items)
-    }
 }
