@@ -296,10 +296,6 @@ const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Checks that the SHA-256 of `blob` is `expected` (lower-case hexadecimal). `each_chunk` is called with the number of
 /// bytes hashed since its last call.
-///
-/// # Errors
-///
-/// [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when the hash differs.
 pub(super) fn check_sha256(blob: &Blob, expected: &str, mut each_chunk: impl FnMut(u64)) -> Result<()> {
     let mut hash = Sha256::new();
     let mut offset = 0;

@@ -82,10 +82,6 @@ impl Layout {
 }
 
 /// Checks the number of micro-batches of a global step.
-///
-/// # Errors
-///
-/// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when it is out of range.
 pub(super) fn check_micro_batches(micro_batches: u64) -> Result<()> {
     check_in_range("the number of micro-batches per step", micro_batches, 1..=MAX_MICRO_BATCHES)
 }

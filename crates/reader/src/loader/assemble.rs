@@ -13,7 +13,7 @@ use super::augment::View;
 use super::batch::{Batch, BatchId, BlankRow};
 use super::fields::{BatchField, BatchFields};
 use super::image::{DecodeScratch, ImageRows};
-use super::options::{Batching, IdType, LoaderOptions};
+use super::options::{IdType, LoaderOptions};
 use super::packed::StoredPieces;
 use super::pool::Pool;
 use super::stored;
@@ -283,10 +283,7 @@ impl Assembler {
 
     /// Makes a batch of packed rows.
     pub(super) fn packed(&self, id: BatchId, rows: &[Row], filler_rows: u64) -> Result<Batch> {
-        let seq_len = match &self.options.batching {
-            Batching::Packed(packed) => packed.seq_len,
-            Batching::Records(_) => 0,
-        };
+        let seq_len = self.options.batching.seq_len();
         let pieces = || rows.iter().flat_map(|row| &row.pieces);
         let ordinals: Vec<u64> = pieces().map(|piece| piece.document).collect();
         let all_rows = rows.len() + filler_rows as usize;

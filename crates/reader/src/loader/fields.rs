@@ -8,7 +8,7 @@ use dsconvert_dataset::schema::{
 use super::options::{Batching, LabelsFor, LoaderOptions, PackedLayout, StoredPacking};
 use super::packed::CU_SEQLENS;
 use crate::RecordSource;
-use crate::batch::{BatchSize, Last};
+use crate::batch::Last;
 
 /// Name of the array that is true for rows with a record, and false for filler rows and blank rows.
 pub const VALID: &str = "valid";
@@ -108,11 +108,8 @@ impl BatchFields {
         let schema = source.schema();
         let shape = match &options.batching {
             Batching::Packed(_) => TokenLayout::Packed,
-            Batching::Records(batches) => match batches.size {
-                BatchSize::MaxTokensUnpadded(_) => TokenLayout::Flat,
-                _ if is_flash(source, options) => TokenLayout::Flat,
-                _ => TokenLayout::Padded,
-            },
+            batching if batching.is_flat() || is_flash(source, options) => TokenLayout::Flat,
+            Batching::Records(_) => TokenLayout::Padded,
         };
         if shape == TokenLayout::Packed && !schema.holds_token_ids() {
             return Err(Error::usage("images cannot be packed").help("use a batch size"));
@@ -151,10 +148,6 @@ impl BatchFields {
 
     /// Returns the default columns.
     fn defaults(&self, source: &dyn RecordSource, options: &LoaderOptions) -> Vec<String> {
-        let last = match &options.batching {
-            Batching::Records(batches) => batches.last,
-            Batching::Packed(packed) => packed.last,
-        };
         let mut names = match self.shape {
             _ if !source.schema().holds_token_ids() => vec![IMAGE, LABEL],
             _ if is_flash(source, options) => {
@@ -176,7 +169,7 @@ impl BatchFields {
         };
         names.retain(|name| needs(name));
         let may_be_blank = names.contains(&IMAGE) && options.image.may_be_blank();
-        if last == Last::Pad || may_be_blank {
+        if options.batching.last() == Last::Pad || may_be_blank {
             names.push(VALID);
         }
         // The entries of these batches are the arguments of a model.

@@ -27,6 +27,29 @@ pub enum Batching {
     Packed(PackOptions),
 }
 
+impl Batching {
+    /// Returns the length of packed rows; 0 if documents are not packed.
+    pub(crate) fn seq_len(&self) -> u64 {
+        match self {
+            Batching::Records(_) => 0,
+            Batching::Packed(packed) => packed.seq_len,
+        }
+    }
+
+    /// Returns what happens to the records at the end of an epoch that do not fill a step.
+    pub(super) fn last(&self) -> Last {
+        match self {
+            Batching::Records(batches) => batches.last,
+            Batching::Packed(packed) => packed.last,
+        }
+    }
+
+    /// Returns whether the records of a batch follow each other without padding.
+    pub(super) fn is_flat(&self) -> bool {
+        matches!(self, Batching::Records(batches) if matches!(batches.size, BatchSize::MaxTokensUnpadded(_)))
+    }
+}
+
 impl From<BatchOptions> for Batching {
     fn from(options: BatchOptions) -> Self {
         Batching::Records(options)
@@ -126,14 +149,8 @@ impl LoaderOptions {
         check_in_range("prefetch", self.in_flight(), 1..=MAX_PREFETCH)?;
         self.image.check()?;
         self.text.check()?;
-        let (last, is_flat) = match &self.batching {
-            Batching::Records(batches) => {
-                (batches.last, matches!(batches.size, BatchSize::MaxTokensUnpadded(_)))
-            }
-            Batching::Packed(packed) => (packed.last, false),
-        };
-        let is_flash = self.text.packed == PackedLayout::Flash;
-        if is_flash && last == Last::Pad {
+        let (is_flash, is_flat) = (self.text.packed == PackedLayout::Flash, self.batching.is_flat());
+        if is_flash && self.batching.last() == Last::Pad {
             return Err(Error::usage(
                 "last \"pad\" does not apply: with packed \"flash\", nothing is padded",
             )

@@ -14,7 +14,7 @@ use super::batch::BatchId;
 use super::options::{Batching, LabelsFor, LoaderOptions, PackedLayout};
 use super::state::{LoaderState, SavedPlan};
 use crate::RecordSource;
-use crate::batch::{BatchPlan, BatchSize, Layout, MicroBatch, PackPlan, Position};
+use crate::batch::{BatchPlan, Layout, MicroBatch, PackPlan, Position};
 use crate::mixture::{MixturePlan, MixturePrediction, SourceTotals};
 
 /// Number of steps that are packed at once. Continuing from a saved cursor packs its window again, so packing several
@@ -102,11 +102,7 @@ impl LoaderPlan {
         }
     }
 
-    /// Returns the state that continues from a saved one.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) if it does not belong to this plan.
+    /// Returns the state that continues from a saved one, which must belong to this plan.
     pub(super) fn resume(&self, state: &LoaderState) -> Result<LoaderState> {
         match (self, &state.plan) {
             (LoaderPlan::Records(plan), SavedPlan::Records(saved)) => {
@@ -441,9 +437,7 @@ impl LoaderCounts {
     /// Same as [`LoaderCounts::batches`].
     pub fn predict(&self) -> Result<Option<MixturePrediction>> {
         let LoaderPlan::Mixture(plan) = &*self.plan else { return Ok(None) };
-        let LoaderOptions { batching, .. } = self.assembler.options();
-        let is_flat = matches!(batching, Batching::Records(batches) if matches!(batches.size, BatchSize::MaxTokensUnpadded(_)))
-            && self.assembler.is_text();
+        let is_flat = self.assembler.options().batching.is_flat() && self.assembler.is_text();
         plan.predict(!(is_flat || self.is_flash())).map(Some)
     }
 
@@ -467,17 +461,13 @@ impl LoaderCounts {
 
     fn totals_of_rows(&self, packed: &[Row], is_flash: bool) -> Result<LoaderTotals> {
         let LoaderOptions { text, batching, .. } = self.assembler.options();
-        let seq_len = match batching {
-            Batching::Packed(packed) => packed.seq_len,
-            Batching::Records(_) => 0,
-        };
         let trained = self.assembler.trained_in_rows(packed)?;
         let labels = match text.labels_in(true) {
             LabelsFor::NextToken | LabelsFor::Megatron => packed.iter().map(Row::labels).sum(),
             LabelsFor::HuggingFace => packed.iter().map(Row::tokens_after_first).sum(),
         };
         let (rows, tokens) = (packed.len() as u64, packed.iter().map(Row::tokens).sum());
-        let padded_tokens = if is_flash { tokens } else { rows.saturating_mul(seq_len) };
+        let padded_tokens = if is_flash { tokens } else { rows.saturating_mul(batching.seq_len()) };
         let labels = Some(trained.unwrap_or(labels));
         Ok(LoaderTotals { rows, tokens, padded_tokens, labels, trained, sources: Vec::new() })
     }

@@ -4,7 +4,7 @@ use dsconvert_dataset::error::Result;
 use dsconvert_dataset::storage::interrupt;
 
 use super::plan::{MixturePlan, SourceTotals};
-use crate::loader::{BatchRows, Batching};
+use crate::loader::BatchRows;
 
 /// Number of steps after which an interruption is noticed.
 const CHECK_STEPS: u64 = 1024;
@@ -116,13 +116,9 @@ impl MixturePlan {
                 }
             }
             BatchRows::Packed { rows, .. } => {
-                let seq_len = match &self.batching {
-                    Batching::Packed(packed) => packed.seq_len,
-                    Batching::Records(_) => 0,
-                };
                 for row in rows {
                     if let Some(piece) = row.pieces.first() {
-                        add(piece.document, 1, row.tokens(), seq_len);
+                        add(piece.document, 1, row.tokens(), self.batching.seq_len());
                     }
                 }
             }
