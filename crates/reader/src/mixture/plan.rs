@@ -118,11 +118,11 @@ impl MixturePlan {
         }
         // Checks `micro_batches`, too.
         crate::batch::Layout::SINGLE.share(micro_batches).map(drop)?;
-        let segments = match options.unit {
-            MixtureUnit::Epochs => by_size(&mixture.segments, &sources)?,
-            _ => mixture.segments.clone(),
+        let sizes = match options.unit {
+            MixtureUnit::Epochs => sources.iter().map(PlannedSource::tokens).collect::<Result<Vec<u64>>>()?,
+            _ => vec![1; sources.len()],
         };
-        let segments: Vec<Segment> = segments.iter().map(normalized).collect();
+        let segments: Vec<Segment> = mixture.segments.iter().map(|s| normalized(s, &sizes)).collect();
         let mut lengths = Xxh3::new();
         let mut inner = None;
         for source in &sources {
@@ -459,19 +459,11 @@ impl Filled {
     }
 }
 
-/// Divides the weights by their sum, which is added in order.
-fn normalized(segment: &Segment) -> Segment {
-    let sum: f64 = segment.weights.iter().sum();
-    Segment { start: segment.start, weights: segment.weights.iter().map(|weight| weight / sum).collect() }
-}
-
-/// Multiplies each weight by the tokens of a pass over its source.
-fn by_size(segments: &[Segment], sources: &[PlannedSource]) -> Result<Vec<Segment>> {
-    let sizes = sources.iter().map(PlannedSource::tokens).collect::<Result<Vec<u64>>>()?;
-    let weights = |segment: &Segment| {
-        segment.weights.iter().zip(&sizes).map(|(weight, &size)| weight * size as f64).collect()
-    };
-    Ok(segments.iter().map(|segment| Segment { start: segment.start, weights: weights(segment) }).collect())
+/// Multiplies each weight by the size of its source, and divides the products by their sum, which is added in order.
+fn normalized(segment: &Segment, sizes: &[u64]) -> Segment {
+    let weights = segment.weights.iter().zip(sizes).map(|(weight, &size)| weight * size as f64);
+    let sum: f64 = weights.clone().sum();
+    Segment { start: segment.start, weights: weights.map(|weight| weight / sum).collect() }
 }
 
 /// Adds the name of a dataset to an error about its plan.
