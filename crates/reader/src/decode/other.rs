@@ -46,7 +46,9 @@ pub fn open(
         ImageType::Bmp => Box::new(BmpDecoder::new(Cursor::new(with_windows_header(bytes)))?),
         ImageType::Planes => Box::new(PlanesReader::new(bytes)?),
         ImageType::Pnm => Box::new(PnmDecoder::new(reader)?),
-        ImageType::Tga => Box::new(TgaFile::new(bytes)?),
+        ImageType::Tga => {
+            Box::new(TgaFile { decoder: TgaDecoder::new(reader)?, is_opaque: has_unused_alpha(bytes) })
+        }
         ImageType::Qoi => Box::new(QoiDecoder::new(reader)?),
         ImageType::Avif => avif::open(bytes)?,
         ImageType::Tiff | ImageType::Raw | ImageType::Jpeg => {
@@ -120,12 +122,6 @@ fn flags_of_first_frame(bytes: &[u8]) -> Option<usize> {
 struct TgaFile<'a> {
     decoder: TgaDecoder<Cursor<&'a [u8]>>,
     is_opaque: bool,
-}
-
-impl<'a> TgaFile<'a> {
-    fn new(bytes: &'a [u8]) -> ImageResult<Self> {
-        Ok(Self { decoder: TgaDecoder::new(Cursor::new(bytes))?, is_opaque: has_unused_alpha(bytes) })
-    }
 }
 
 impl ImageDecoder for TgaFile<'_> {

@@ -14,16 +14,9 @@ const SOS: u8 = 0xda;
 const APP0: u8 = 0xe0;
 const APP15: u8 = 0xef;
 
-/// Decoded samples of a part.
-pub(super) struct JpegPart {
-    pub(super) size: Size,
-    /// Interleaved samples.
-    pub(super) samples: Vec<u8>,
-}
-
-/// Decodes the part that is stored as `data`. Samples of YCbCr with the usual JPEG compression become RGB; others stay
+/// Decodes the part that is stored as `data`. Returns its size and its interleaved samples. Samples of YCbCr with the usual JPEG compression become RGB; others stay
 /// as they are.
-pub(super) fn decode(tags: &TiffTags<'_>, layout: &Layout, data: &[u8]) -> Result<JpegPart, Reject> {
+pub(super) fn decode(tags: &TiffTags<'_>, layout: &Layout, data: &[u8]) -> Result<(Size, Vec<u8>), Reject> {
     let file = match layout.compression {
         Compression::OldJpeg => old_file(tags, layout, data)?,
         _ => {
@@ -43,7 +36,7 @@ pub(super) fn decode(tags: &TiffTags<'_>, layout: &Layout, data: &[u8]) -> Resul
     if image.info.format != format || image.pixels.len() != image.info.width * image.info.height * count {
         return Err(corrupt("a JPEG in the TIFF has other channels than the TIFF"));
     }
-    Ok(JpegPart { size: Size { width, height }, samples: image.pixels })
+    Ok((Size { width, height }, image.pixels))
 }
 
 /// Returns a JPEG file with the abbreviated image `data`, the tables that it refers to, and a segment that says whether

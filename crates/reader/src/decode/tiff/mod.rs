@@ -162,12 +162,12 @@ impl<'a> TiffFile<'a> {
                 band[(y * width + left + x) * needed + first + channel] = sample;
             };
             if layout.compression.is_jpeg() {
-                let jpeg = jpeg::decode(tags, layout, data)?;
-                let stride = jpeg.size.width as usize * layout.samples_together();
-                if (jpeg.size.width as usize) < pixels || (jpeg.size.height as usize) < rows {
+                let (size, samples) = jpeg::decode(tags, layout, data)?;
+                let stride = size.width as usize * layout.samples_together();
+                if (size.width as usize) < pixels || (size.height as usize) < rows {
                     return Err(corrupt("a JPEG in the TIFF is smaller than its strip or tile"));
                 }
-                for (y, row) in jpeg.samples.chunks_exact(stride).take(rows).enumerate() {
+                for (y, row) in samples.chunks_exact(stride).take(rows).enumerate() {
                     for (x, pixel) in row.chunks_exact(layout.samples_together()).take(pixels).enumerate() {
                         for (channel, sample) in pixel.iter().take(count).enumerate() {
                             put(y, x, channel, T::of((*sample).into()));
