@@ -48,19 +48,14 @@ impl Order {
         Self { base, swaps: Vec::new() }
     }
 
-    /// Returns a random order of `n` steps.
-    pub(super) fn of_steps(epoch: Epoch, n: u64) -> Self {
-        Self { base: Base::Full(epoch.permutation(n, Purpose::Steps, 0)), swaps: Vec::new() }
+    /// Returns a random order of the `n` steps of an epoch, or packed rows of window `part`.
+    pub(super) fn random(epoch: Epoch, n: u64, purpose: Purpose, part: u64) -> Self {
+        Self { base: Base::Full(epoch.permutation(n, purpose, part)), swaps: Vec::new() }
     }
 
     /// Returns a random order of `n` steps that keeps the steps of each window of `window` together.
     pub(super) fn of_steps_in_windows(epoch: Epoch, n: u64, window: u64) -> Self {
         Self { base: Base::Windows { epoch, n, window: window.max(1) }, swaps: Vec::new() }
-    }
-
-    /// Returns a random order of the `n` packed rows of window `part`.
-    pub(super) fn of_rows(epoch: Epoch, n: u64, part: u64) -> Self {
-        Self { base: Base::Full(epoch.permutation(n, Purpose::Rows, part)), swaps: Vec::new() }
     }
 
     /// Moves `number` to `position`, in exchange for the number there.
@@ -173,7 +168,7 @@ mod tests {
                     0 => Order::of_records(Shuffle::None, epoch, n, 3),
                     1 => Order::of_records(Shuffle::Full, epoch, n, 3),
                     2 => Order::of_records(Shuffle::Block { records: size, group }, epoch, n, 3),
-                    3 => Order::of_steps(epoch, n),
+                    3 => Order::random(epoch, n, Purpose::Steps, 0),
                     _ => Order::of_steps_in_windows(epoch, n, size),
                 }
             },

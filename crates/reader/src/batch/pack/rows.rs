@@ -8,6 +8,7 @@ use dsconvert_dataset::packing::{Document, Packing, Row, Window};
 use super::super::lengths::Lengths;
 use super::super::options::Shuffle;
 use super::super::order::{Epoch, Order};
+use super::super::permute::Purpose;
 use super::{PackCursor, PackOptions};
 use crate::recent::Recent;
 
@@ -161,7 +162,7 @@ impl<'a, L: Lengths> RowSource<'a, L> {
         let window = Window::new(options.packing, options.seq_len, documents, skipped, next == records);
         let order = match options.shuffle {
             Shuffle::None => Order::natural(),
-            _ => Order::of_rows(self.epoch, window.rows(), start),
+            _ => Order::random(self.epoch, window.rows(), Purpose::Rows, start),
         };
         let carry = window.carry();
         let document = positions.get(carry.documents).copied().unwrap_or(next);

@@ -10,6 +10,7 @@ use super::super::bucket::Bucket;
 use super::super::lengths::Lengths;
 use super::super::options::{BucketBy, Last, MAX_WINDOW_RECORDS, Shuffle};
 use super::super::order::{Epoch, Order};
+use super::super::permute::Purpose;
 use super::super::shape;
 use super::super::state::Position;
 use super::{BatchPlan, Counts};
@@ -73,37 +74,25 @@ impl<L: Lengths> BatchPlan<L> {
     /// Counts the records of an epoch of a plan by shape.
     pub(super) fn counts_by_shape(&self, epoch: u64) -> Counts {
         let all = self.full_steps(epoch);
-        let mut counts = Counts {
-            records: self.lengths.records(),
-            delivered: 0,
-            repeated: 0,
-            filler_rows: 0,
-            dropped: 0,
-            oversize: self.oversize,
+        let mut counts =
+            Counts { records: self.lengths.records(), oversize: self.oversize, ..Counts::default() };
+        let planned: u64 = self.buckets(epoch).iter().map(|bucket| bucket.records).sum();
+        let mut add = |held: u64, missing: u64| match self.options.last {
+            Last::Short => {}
+            Last::Drop => counts.dropped += held,
+            Last::Pad => counts.filler_rows += missing,
+            Last::Wrap => counts.repeated += missing,
         };
-        let last = self.options.last;
-        for bucket in self.buckets(epoch) {
-            let missing = if bucket.tail > 0 { bucket.per_batch - bucket.tail } else { 0 };
-            counts.delivered += bucket.records;
-            match last {
-                Last::Short => {}
-                Last::Drop => counts.dropped += bucket.tail,
-                Last::Pad => counts.filler_rows += missing,
-                Last::Wrap => counts.repeated += missing,
-            }
+        for bucket in self.buckets(epoch).iter().filter(|bucket| bucket.tail > 0) {
+            add(bucket.tail, bucket.per_batch - bucket.tail);
         }
         // The micro-batches that do not fill a step, or that the last step lacks. There are none in an empty epoch.
         let slots = self.steps() * self.micro_batches;
         for number in slots.min(all)..slots.max(all) {
             let Ok(found) = self.micro_batch_of_bucket(epoch, number % all) else { break };
-            match last {
-                Last::Short => {}
-                Last::Drop => counts.dropped += found.bucket.per_batch,
-                Last::Pad => counts.filler_rows += found.bucket.per_batch,
-                Last::Wrap => counts.repeated += found.bucket.per_batch,
-            }
+            add(found.bucket.per_batch, found.bucket.per_batch);
         }
-        counts.delivered = counts.delivered - counts.dropped + counts.repeated;
+        counts.delivered = planned - counts.dropped + counts.repeated;
         counts
     }
 
@@ -224,7 +213,7 @@ impl<L: Lengths> BatchPlan<L> {
         let (epoch, n) = (self.epoch(epoch), self.full_steps(epoch));
         let order = match (&self.options.bucket, self.options.shuffle) {
             (_, Shuffle::None) => Order::natural(),
-            (BucketBy::Length(_) | BucketBy::Shape, _) => Order::of_steps(epoch, n),
+            (BucketBy::Length(_) | BucketBy::Shape, _) => Order::random(epoch, n, Purpose::Steps, 0),
             (BucketBy::Windows { steps }, _) => Order::of_steps_in_windows(epoch, n, *steps),
             // The records are already shuffled.
             (BucketBy::None, _) => Order::natural(),
