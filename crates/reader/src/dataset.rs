@@ -79,10 +79,8 @@ impl Dataset {
     /// Returns the same dataset without checksum verification, for reading a few fields of many records.
     #[must_use]
     pub fn unverified(&self) -> Self {
-        let DatasetState { location, manifest, shards, schema, options } = &*self.state;
-        let (location, manifest, shards) = (location.clone(), manifest.clone(), shards.clone());
-        let options = options.clone().verify_checksums(false);
-        Self::of(Arc::new(DatasetState { location, manifest, shards, schema: Arc::clone(schema), options }))
+        let options = self.state.options.clone().verify_checksums(false);
+        Self::of(Arc::new(DatasetState { options, ..DatasetState::clone(&self.state) }))
     }
 
     /// Returns the directory or URL.
@@ -185,7 +183,7 @@ fn check_shards(manifest: &Manifest, shards: &ShardTable) -> Result<()> {
 }
 
 /// State shared by an opened dataset and all its splits.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct DatasetState {
     pub(super) location: Location,
     pub(super) manifest: Manifest,

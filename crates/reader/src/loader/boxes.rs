@@ -72,21 +72,15 @@ impl ImageRows<'_> {
 /// Returns the part of a box that is seen in `view`, in pixels of the result; `None` if nothing of it is seen. Without a
 /// crop, every box is seen.
 fn seen([left, top, right, bottom]: PixelBox, view: &View) -> Option<PixelBox> {
-    let along = |at: f32, start: f64, taken: f64, out: u32| {
-        let at = (f64::from(at) - start) * (f64::from(out) / taken);
-        at.clamp(0.0, out.into())
-    };
     let is_whole = |start: f64, taken: f64, out: u32| start == 0.0 && taken == f64::from(out);
     let is_all =
         is_whole(view.left, view.width, view.out_width) && is_whole(view.top, view.height, view.out_height);
-    let [x1, x2] = match is_all {
-        true => [left, right].map(f64::from),
-        false => [left, right].map(|x| along(x, view.left, view.width, view.out_width)),
+    let along = |at: f32, start: f64, taken: f64, out: u32| match is_all {
+        true => f64::from(at),
+        false => ((f64::from(at) - start) * (f64::from(out) / taken)).clamp(0.0, out.into()),
     };
-    let [y1, y2] = match is_all {
-        true => [top, bottom].map(f64::from),
-        false => [top, bottom].map(|y| along(y, view.top, view.height, view.out_height)),
-    };
+    let [x1, x2] = [left, right].map(|x| along(x, view.left, view.width, view.out_width));
+    let [y1, y2] = [top, bottom].map(|y| along(y, view.top, view.height, view.out_height));
     let (x1, x2) = match view.mirrored {
         true => (f64::from(view.out_width) - x2, f64::from(view.out_width) - x1),
         false => (x1, x2),
