@@ -18,13 +18,13 @@ use std::sync::Arc;
 
 use super::derived_files::{DerivedFiles, SORT_BYTES, file_entry};
 use super::outcome::ContentHash;
-use super::output::OutputDir;
 use super::stop::Stop;
 use super::unit::{REJECTS_NAME, for_each_row, keys_name, rows_name};
-use super::units::{PlannedUnits, Totals, UnitDirs, UnitResult, UnitShard, add_all, difference, shard_path};
+use super::units::{Totals, UnitDirs, UnitResult, UnitShard, add_all, difference, shard_path};
 use super::workers::{FILE_THREADS, for_all, in_order};
+use super::writer::DatasetWriter;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{self, Format};
+use crate::format;
 use crate::index::IndexEntry;
 use crate::index::sort::ExternalSort;
 use crate::manifest::{Counts, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, TOKENIZER_NAME};
@@ -40,12 +40,8 @@ const SHOWN_REJECTS: usize = 3;
 
 /// Input of the commit besides the units.
 pub(crate) struct Commit<'a> {
-    /// The output directory.
-    pub(crate) dir: &'a OutputDir,
-    /// The directories of the units.
-    pub(crate) dirs: &'a UnitDirs,
-    /// The units, all of which must be finished.
-    pub(crate) units: &'a PlannedUnits,
+    /// The writer of the units, all of which must be finished.
+    pub(crate) writer: &'a DatasetWriter,
     /// What the manifest says besides what the units determine.
     pub(crate) parts: &'a ManifestParts<'a>,
     /// Limit on rejects; if it is exceeded, nothing is committed.
@@ -106,8 +102,9 @@ impl Commit<'_> {
     ///
     /// [`ErrorKind::NotCommitted`] if there are no records, too many items were rejected, or two records have the same key.
     pub(crate) fn run(self) -> Result<Committed, CommitFailure> {
-        let (planned, parts, dirs) = (self.units, self.parts, self.dirs);
-        if let Some(remote) = self.dir.remote() {
+        let (dir, dirs, planned) = (self.writer.dir(), self.writer.dirs(), self.writer.units());
+        let parts = self.parts;
+        if let Some(remote) = dir.remote() {
             remote.fetch_units(dirs, planned.count, &planned.plan, self.stop)?;
         }
         let mut units = Vec::new();
@@ -141,26 +138,12 @@ impl Commit<'_> {
         };
 
         // Before anything is moved: if keys repeat, the units can never become a dataset.
-        KeyCheck {
-            dir: self.dir,
-            dirs,
-            units: &units,
-            splits: &planned.splits,
-            format: planned.format,
-            schema: &planned.schema,
-        }
-        .run(SORT_BYTES)
-        .map_err(|error| CommitFailure { worth_resuming: error.kind() != ErrorKind::NotCommitted, error })?;
-        let staged = self.dir.staged();
-        let mut derived = DerivedFiles {
-            work: &self.dir.work(),
-            staged: &staged,
-            schema: &planned.schema,
-            splits: &planned.splits,
-            dirs,
-            units: &units,
-        }
-        .write()?;
+        KeyCheck { writer: self.writer, units: &units }.run().map_err(|error| CommitFailure {
+            worth_resuming: error.kind() != ErrorKind::NotCommitted,
+            error,
+        })?;
+        let staged = dir.staged();
+        let mut derived = DerivedFiles { writer: self.writer, units: &units }.write()?;
         if planned.schema.label_field().is_some() {
             for (name, counts) in planned.splits.iter().zip(labels) {
                 derived.splits.entry(name.clone()).and_modify(|split| split.class_counts = Some(counts));
@@ -189,15 +172,15 @@ impl Commit<'_> {
             files,
         };
         let json = manifest.seal()?;
-        if let Some(remote) = self.dir.remote() {
+        if let Some(remote) = dir.remote() {
             remote.commit(&units, &staged, &manifest, json, self.stop)?;
             return Ok(Committed { manifest, totals });
         }
-        write_shared_file(&self.dir.pending(), &json)?;
+        write_shared_file(&dir.pending(), &json)?;
         self.place_shards(&units)?;
-        place_staged(&self.dir.staged(), self.dir.path(), &manifest.listed_files().collect::<Vec<_>>())?;
-        sync_dir(self.dir.path())?;
-        rename(&self.dir.pending(), &self.dir.path().join(MANIFEST_NAME))?;
+        place_staged(&staged, dir.path(), &manifest.listed_files().collect::<Vec<_>>())?;
+        sync_dir(dir.path())?;
+        rename(&dir.pending(), &dir.path().join(MANIFEST_NAME))?;
         Ok(Committed { manifest, totals })
     }
 
@@ -266,7 +249,7 @@ impl Commit<'_> {
     fn first_rejects(&self, units: &[UnitResult]) -> Vec<String> {
         let mut shown = Vec::new();
         for unit in units.iter().filter(|u| u.counts().rejected > 0) {
-            let path = self.dirs.done(unit.unit).join(REJECTS_NAME);
+            let path = self.writer.dirs().done(unit.unit).join(REJECTS_NAME);
             if let Err(error) = read_rejects(&path, &mut shown) {
                 shown.push(error.to_string());
             }
@@ -280,16 +263,16 @@ impl Commit<'_> {
     /// Moves all shards to their final location. Afterwards, every shard must be there with the size it was written
     /// with, moved either now or by an earlier, interrupted commit.
     fn place_shards(&self, units: &[UnitResult]) -> Result<()> {
-        for (ordinal, split) in self.units.splits.iter().enumerate() {
+        let (out, dirs) = (self.writer.dir().path(), self.writer.dirs());
+        for (ordinal, split) in self.writer.units().splits.iter().enumerate() {
             if units.iter().all(|unit| unit.splits[ordinal].shards.is_empty()) {
                 continue;
             }
-            let folder = resolve(self.dir.path(), split)?;
+            let folder = resolve(out, split)?;
             create_dir(&folder)?;
-            let out = self.dir.path();
             let place = |unit: &UnitResult| {
                 let mut shards = unit.splits[ordinal].shards.iter();
-                shards.try_for_each(|shard| place_shard(out, self.dirs, unit.unit, split, shard))
+                shards.try_for_each(|shard| place_shard(out, dirs, unit.unit, split, shard))
             };
             // A commit that has started is not interrupted.
             for_all(units, FILE_THREADS, "moving shards", &Stop::default(), place)?;
@@ -359,13 +342,9 @@ const HASH_BYTES: usize = 16;
 const ROW_BYTES: usize = HASH_BYTES + 2 + 4 + 8;
 
 /// A check that keys are unique, with the data that is needed to look up a key.
-pub(crate) struct KeyCheck<'a> {
-    pub dir: &'a OutputDir,
-    pub dirs: &'a UnitDirs,
-    pub units: &'a [UnitResult],
-    pub splits: &'a [String],
-    pub format: Format,
-    pub schema: &'a Schema,
+struct KeyCheck<'a> {
+    writer: &'a DatasetWriter,
+    units: &'a [UnitResult],
 }
 
 /// The location of a record: split, unit and row.
@@ -400,14 +379,14 @@ impl KeyCheck<'_> {
     /// # Errors
     ///
     /// [`ErrorKind::NotCommitted`] naming the key and both origins.
-    pub(crate) fn run(&self, memory_bytes: usize) -> Result<()> {
-        let mut sort = ExternalSort::<ROW_BYTES>::new(self.dir.work(), memory_bytes);
+    fn run(&self) -> Result<()> {
+        let mut sort = ExternalSort::<ROW_BYTES>::new(self.writer.dir().work(), SORT_BYTES);
         for unit in self.units {
-            for (split, name) in self.splits.iter().enumerate() {
+            for (split, name) in self.writer.units().splits.iter().enumerate() {
                 if !unit.has_file(&keys_name(name)) {
                     continue;
                 }
-                let path = self.dirs.done(unit.unit).join(keys_name(name));
+                let path = self.writer.dirs().done(unit.unit).join(keys_name(name));
                 let mut file = BufReader::new(File::open(&path).map_err(|e| Error::io("open", &path, e))?);
                 for row in 0..unit.splits[split].records {
                     let mut hash = [0; HASH_BYTES];
@@ -440,25 +419,25 @@ impl KeyCheck<'_> {
 
     /// Returns the key and the origin of a record.
     fn read_key(&self, wanted: &KeyRow) -> Result<(String, String)> {
-        let (unit, split) = (&self.units[wanted.unit as usize], &self.splits[wanted.split]);
+        let (dirs, planned) = (self.writer.dirs(), self.writer.units());
+        let unit = &self.units[wanted.unit as usize];
+        let part = &unit.splits[wanted.split];
         let mut found: Option<IndexEntry> = None;
         let mut at = 0;
-        let rows = self.dirs.done(unit.unit).join(rows_name(split));
-        for_each_row(&rows, unit.splits[wanted.split].records, |entry| {
+        let rows = dirs.done(unit.unit).join(rows_name(&part.name));
+        for_each_row(&rows, part.records, |entry| {
             found = if at == wanted.row { Some(entry) } else { found };
             at += 1;
             Ok(())
         })?;
         let missing = || Error::corrupt("a key hash belongs to no record");
         let entry = found.ok_or_else(missing)?;
-        let part = &unit.splits[wanted.split];
         let shard = part.shards.get(entry.shard as usize).ok_or_else(missing)?;
-        let path = self.dir.find_shard(self.dirs, unit.unit, part, shard)?;
-        let path =
-            path.ok_or_else(|| self.dirs.unusable(unit.unit, &format!("{} is missing", shard.name)))?;
+        let path = self.writer.dir().find_shard(dirs, unit.unit, part, shard)?;
+        let path = path.ok_or_else(|| dirs.unusable(unit.unit, &format!("{} is missing", shard.name)))?;
         let blob = Blob::open(&path, Access::Read, Some(shard.bytes))?;
-        let record = format::open(self.format, Arc::new(self.schema.clone()), blob)?.get(entry.placed())?;
-        let text = |name: &str| match self.schema.index_of(name).and_then(|i| record.values.get(i)) {
+        let record = format::open(planned.format, Arc::clone(&planned.schema), blob)?.get(entry.placed())?;
+        let text = |name: &str| match planned.schema.index_of(name).and_then(|i| record.values.get(i)) {
             Some(Value::Text(text)) => text.as_str().to_owned(),
             _ => String::new(),
         };

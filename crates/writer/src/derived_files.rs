@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::stop::Stop;
 use super::unit::{DUPLICATES_NAME, FILTERED_NAME, REJECTS_NAME, for_each_row, rows_name};
-use super::units::{UnitDirs, UnitResult, UnitSplit};
+use super::units::UnitResult;
 use super::workers::in_order;
+use super::writer::DatasetWriter;
 use crate::error::{Error, Result};
 use crate::index::{
     IndexEntry, IndexFile, LengthIndexBuilder, RecordIndexWriter, ShardEntry, write_shard_table,
@@ -20,15 +21,9 @@ use crate::storage::{NewFile, Written, create_dir};
 /// Memory limit of all sorts at a time, in bytes.
 pub const SORT_BYTES: usize = 64 << 20;
 
-/// Input and destination of the derived files.
+/// Input of the derived files.
 pub(crate) struct DerivedFiles<'a> {
-    /// Folder for data that does not fit in memory.
-    pub work: &'a Path,
-    /// Destination folder, in which the files have their paths in the dataset.
-    pub staged: &'a Path,
-    pub schema: &'a Schema,
-    pub splits: &'a [String],
-    pub dirs: &'a UnitDirs,
+    pub writer: &'a DatasetWriter,
     /// All units, which must be finished.
     pub units: &'a [UnitResult],
 }
@@ -52,32 +47,84 @@ impl WrittenFiles {
 }
 
 impl DerivedFiles<'_> {
+    /// Writes the files to the staging folder, in which they have their paths in the dataset.
     pub(crate) fn write(&self) -> Result<WrittenFiles> {
-        create_dir(&self.staged.join("index"))?;
+        let staged = self.writer.dir().staged();
+        create_dir(&staged.join("index"))?;
         let mut splits = BTreeMap::new();
-        for (ordinal, name) in self.splits.iter().enumerate() {
-            let mut index =
-                SplitIndex::create(name, ordinal, self.schema, self.work, self.staged, self.dirs)?;
-            index.add_units(self.units)?;
-            splits.insert(name.clone(), index.finish()?);
+        for (ordinal, name) in self.writer.units().splits.iter().enumerate() {
+            splits.insert(name.clone(), self.write_indexes(ordinal, name, &staged)?);
         }
-        let shard_table = write_shard_table(self.staged, &self.shards())?;
+        let shard_table = write_shard_table(&staged, &self.shards())?;
         let mut counts = Counts::default();
         self.units.iter().for_each(|unit| counts.add(&unit.counts()));
-        let mut lists = vec![self.concatenate(REJECTS_NAME)?];
+        let mut lists = vec![self.concatenate(REJECTS_NAME, &staged)?];
         if counts.filtered > 0 {
-            lists.push(self.concatenate(FILTERED_NAME)?);
+            lists.push(self.concatenate(FILTERED_NAME, &staged)?);
         }
         if counts.duplicates > 0 {
-            lists.push(self.concatenate(DUPLICATES_NAME)?);
+            lists.push(self.concatenate(DUPLICATES_NAME, &staged)?);
         }
         Ok(WrittenFiles { splits, shard_table, lists })
+    }
+
+    /// Writes the indexes of the split `name`. The rows of small units are read concurrently.
+    fn write_indexes(&self, ordinal: usize, name: &str, staged: &Path) -> Result<Split> {
+        let (dirs, schema) = (self.writer.dirs(), &*self.writer.units().schema);
+        let mut index = SplitIndex {
+            schema,
+            records: RecordIndexWriter::create(staged, name, schema)?,
+            lengths: LengthIndexBuilder::new(self.writer.dir().work(), SORT_BYTES),
+            shards: 0,
+            trained: schema.masks_field().map(|_| 0),
+        };
+        let path = |unit: &UnitResult| dirs.done(unit.unit).join(rows_name(name));
+        for group in groups(self.units, |unit| unit.splits[ordinal].records) {
+            if let [unit] = group {
+                let split = &unit.splits[ordinal];
+                for_each_row(&path(unit), split.records, |row| index.add_row(row))?;
+                index.shards += split.shards.len() as u64;
+                continue;
+            }
+            let read = |unit: &UnitResult| {
+                let mut rows = Vec::new();
+                for_each_row(&path(unit), unit.splits[ordinal].records, |row| {
+                    rows.push(row);
+                    Ok(())
+                })?;
+                Ok(rows)
+            };
+            in_order(group, "reading rows", &Stop::default(), read, |unit, rows| {
+                rows.into_iter().try_for_each(|row| index.add_row(row))?;
+                index.shards += unit.splits[ordinal].shards.len() as u64;
+                Ok(())
+            })?;
+        }
+        let record_index = index.records.finish()?;
+        let (mut length_index, length) = index.lengths.finish(staged, name, schema.length_unit())?;
+        let length_histogram =
+            length_index.pop().ok_or_else(|| Error::internal("the length index has no histogram"))?;
+        let parts = || self.units.iter().map(|unit| &unit.splits[ordinal]);
+        let mut counts = Counts::default();
+        parts().for_each(|part| counts.add(&part.counts));
+        Ok(Split {
+            counts,
+            records: parts().map(|part| part.records).sum(),
+            shards: index.shards,
+            bytes: parts().flat_map(|part| &part.shards).map(|shard| shard.bytes).sum(),
+            length,
+            class_counts: None,
+            trained_tokens: index.trained,
+            record_index,
+            length_index,
+            length_histogram,
+        })
     }
 
     /// Returns the rows of the shard table, ordered by split, unit and ordinal.
     fn shards(&self) -> Vec<ShardEntry> {
         let mut table = Vec::new();
-        for (ordinal, split) in self.splits.iter().enumerate() {
+        for (ordinal, split) in self.writer.units().splits.iter().enumerate() {
             let mut first_record = 0;
             for shard in self.units.iter().flat_map(|unit| &unit.splits[ordinal].shards) {
                 table.push(ShardEntry {
@@ -95,13 +142,13 @@ impl DerivedFiles<'_> {
     }
 
     /// Concatenates the files called `name` of all units that have a non-empty one.
-    fn concatenate(&self, name: &str) -> Result<FileEntry> {
-        let target = self.staged.join(name);
+    fn concatenate(&self, name: &str, staged: &Path) -> Result<FileEntry> {
+        let target = staged.join(name);
         let mut all = NewFile::create_shared(&target)?;
         let has_lines =
             |unit: &&UnitResult| unit.files.iter().any(|file| file.name == name && file.bytes > 0);
         for unit in self.units.iter().filter(has_lines) {
-            let path = self.dirs.done(unit.unit).join(name);
+            let path = self.writer.dirs().done(unit.unit).join(name);
             let mut part = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
             std::io::copy(&mut part, &mut all).map_err(|e| Error::io("copy", &path, e))?;
         }
@@ -117,112 +164,24 @@ pub(crate) fn file_entry(path: &str, written: Written) -> FileEntry {
 /// Maximum rows of small units held in memory at a time.
 const HELD_ROWS: u64 = 1 << 18;
 
-/// Writer of the indexes of a split.
-pub(crate) struct SplitIndex<'a> {
-    name: &'a str,
-    /// Ordinal of the split.
-    ordinal: usize,
+/// Writers of the indexes of a split.
+struct SplitIndex<'a> {
     schema: &'a Schema,
-    staged: &'a Path,
-    dirs: &'a UnitDirs,
     records: RecordIndexWriter,
     lengths: LengthIndexBuilder,
-    counts: Counts,
-    record_count: u64,
+    /// Shards of the units whose rows were added.
     shards: u64,
-    bytes: u64,
     /// Number of tokens to train on, if they are marked.
     trained: Option<u64>,
 }
 
-impl<'a> SplitIndex<'a> {
-    /// Creates the indexes in `staged`. Temporary files that do not fit in memory are in `work`.
-    pub(crate) fn create(
-        name: &'a str,
-        ordinal: usize,
-        schema: &'a Schema,
-        work: &Path,
-        staged: &'a Path,
-        dirs: &'a UnitDirs,
-    ) -> Result<Self> {
-        Ok(Self {
-            name,
-            ordinal,
-            schema,
-            staged,
-            dirs,
-            records: RecordIndexWriter::create(staged, name, schema)?,
-            lengths: LengthIndexBuilder::new(work.to_owned(), SORT_BYTES),
-            counts: Counts::default(),
-            record_count: 0,
-            shards: 0,
-            bytes: 0,
-            trained: schema.masks_field().map(|_| 0),
-        })
-    }
-
-    /// Adds `units`, in order. The rows of small units are read concurrently.
-    pub(crate) fn add_units(&mut self, units: &[UnitResult]) -> Result<()> {
-        let (dirs, name, ordinal) = (self.dirs, self.name, self.ordinal);
-        let path = |unit: &UnitResult| -> PathBuf { dirs.done(unit.unit).join(rows_name(name)) };
-        for group in groups(units, |unit| unit.splits[ordinal].records) {
-            if let [unit] = group {
-                let split = &unit.splits[ordinal];
-                for_each_row(&path(unit), split.records, |row| self.add_row(row))?;
-                self.end_unit(split);
-                continue;
-            }
-            let read = |unit: &UnitResult| {
-                let mut rows = Vec::new();
-                for_each_row(&path(unit), unit.splits[ordinal].records, |row| {
-                    rows.push(row);
-                    Ok(())
-                })?;
-                Ok(rows)
-            };
-            in_order(group, "reading rows", &Stop::default(), read, |unit, rows| {
-                rows.into_iter().try_for_each(|row| self.add_row(row))?;
-                self.end_unit(&unit.splits[ordinal]);
-                Ok(())
-            })?;
-        }
-        Ok(())
-    }
-
+impl SplitIndex<'_> {
     fn add_row(&mut self, row: IndexEntry) -> Result<()> {
         self.lengths.push(row.length)?;
         if let (Some(all), Some(trained)) = (&mut self.trained, row.column(self.schema, TRAINED)) {
             *all += u64::from(trained);
         }
         self.records.push(&IndexEntry { shard: self.shards as u32 + row.shard, ..row })
-    }
-
-    fn end_unit(&mut self, split: &UnitSplit) {
-        self.counts.add(&split.counts);
-        self.record_count += split.records;
-        self.shards += split.shards.len() as u64;
-        self.bytes += split.shards.iter().map(|shard| shard.bytes).sum::<u64>();
-    }
-
-    /// Finishes writing the indexes.
-    pub(crate) fn finish(self) -> Result<Split> {
-        let record_index = self.records.finish()?;
-        let (mut length_index, length) =
-            self.lengths.finish(self.staged, self.name, self.schema.length_unit())?;
-        let length_histogram =
-            length_index.pop().ok_or_else(|| Error::internal("the length index has no histogram"))?;
-        Ok(Split {
-            counts: self.counts,
-            records: self.record_count,
-            shards: self.shards,
-            bytes: self.bytes,
-            length,
-            class_counts: None,
-            trained_tokens: self.trained,
-            record_index,
-            length_index,
-            length_histogram,
-        })
     }
 }
 

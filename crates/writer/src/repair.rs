@@ -215,15 +215,8 @@ impl Repair<'_> {
         self.write((0..self.writer.units().count).collect())?;
         let units = (0..self.writer.units().count).map(|unit| dirs.result(unit, &self.writer.units().plan));
         let staged = self.writer.dir().staged();
-        let made = DerivedFiles {
-            work: &self.writer.dir().work(),
-            staged: &staged,
-            schema: &self.writer.units().schema,
-            splits: &self.writer.units().splits,
-            dirs,
-            units: &units.collect::<Result<Vec<_>>>()?,
-        }
-        .write()?;
+        let units = units.collect::<Result<Vec<_>>>()?;
+        let made = DerivedFiles { writer: self.writer, units: &units }.write()?;
         // All files are compared before the first is replaced: a difference shows that the conversion is not the same.
         let mut replacements = Vec::new();
         for file in &damaged {

@@ -411,7 +411,7 @@ impl DatasetWriter {
         max_rejects: MaxRejects,
         stop: &Stop,
     ) -> Result<Committed, CommitFailure> {
-        Commit { dir: &self.dir, dirs: &self.dirs, units: &self.units, parts, max_rejects, stop }.run()
+        Commit { writer: self, parts, max_rejects, stop }.run()
     }
 
     /// Removes everything of units that are not worth keeping, and the directory itself if this process created it.
