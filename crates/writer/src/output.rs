@@ -53,17 +53,10 @@ pub struct OutputDir {
     remote: Option<Remote>,
     /// Whether other processes may write units, too.
     joined: bool,
-    guard: DirGuard,
-}
-
-/// Protection of the directory against other processes.
-enum DirGuard {
-    /// No other process writes.
-    Exclusive { _lock: DirLock },
-    /// Other processes write units, too, or have written all of them.
-    Shared { _lock: Option<DirLock> },
-    /// The directory belongs to this process alone.
-    Scratch { _dir: ScratchDir },
+    /// Keeps other processes from opening a local output; shared if this one has joined it.
+    _lock: Option<DirLock>,
+    /// The directory of this process alone, if the output is object storage.
+    _scratch: Option<ScratchDir>,
 }
 
 impl OutputDir {
@@ -78,14 +71,9 @@ impl OutputDir {
         let had_work = lstat(&work)?.is_some();
         create_dir(out)?;
         create_dir(&work)?;
-        let lock = DirLock::acquire(&work.join(LOCK_NAME))?;
-        let dir = Self {
-            out: out.to_owned(),
-            created,
-            remote: None,
-            joined: false,
-            guard: DirGuard::Exclusive { _lock: lock },
-        };
+        let lock = Some(DirLock::acquire(&work.join(LOCK_NAME))?);
+        let out = out.to_owned();
+        let dir = Self { out, created, remote: None, joined: false, _lock: lock, _scratch: None };
         match dir.state(existing == Existing::Overwrite) {
             Ok(state) => Ok((dir, state)),
             // The directory is left as it was, unless a removal has started: the retired manifest is needed to finish
@@ -97,7 +85,6 @@ impl OutputDir {
         }
     }
 
-    /// Creates a scratch directory for the output `remote`.
     fn open_remote(
         remote: Remote,
         scratch: Option<&Path>,
@@ -105,11 +92,16 @@ impl OutputDir {
     ) -> Result<(Self, OutputState)> {
         remote.check_existing(existing)?;
         let state = remote_state(&remote)?;
+        let dir = Self::in_scratch(remote, scratch, false)?;
+        create_dir(&dir.work())?;
+        Ok((dir, state))
+    }
+
+    /// Creates a scratch directory for the output `remote`.
+    fn in_scratch(remote: Remote, scratch: Option<&Path>, joined: bool) -> Result<Self> {
         let scratch = ScratchDir::create(scratch)?;
         let out = scratch.path().to_owned();
-        create_dir(&out.join(WORK_NAME))?;
-        let guard = DirGuard::Scratch { _dir: scratch };
-        Ok((Self { out, created: true, remote: Some(remote), joined: false, guard }, state))
+        Ok(Self { out, created: true, remote: Some(remote), joined, _lock: None, _scratch: Some(scratch) })
     }
 
     /// Opens the output `out`, which need not exist, without writing to it: other processes write units, too, or have
@@ -117,25 +109,17 @@ impl OutputDir {
     pub fn join(out: &Path, scratch: Option<&Path>, existing: Existing) -> Result<Self> {
         check_scratch(out, scratch)?;
         let Some(remote) = Remote::of(out)? else {
-            let guard = DirGuard::Shared { _lock: None };
-            return Ok(Self { out: out.to_owned(), created: false, remote: None, joined: true, guard });
+            let out = out.to_owned();
+            return Ok(Self { out, created: false, remote: None, joined: true, _lock: None, _scratch: None });
         };
         remote.check_existing(existing)?;
-        let scratch = ScratchDir::create(scratch)?;
-        let out = scratch.path().to_owned();
-        Ok(Self {
-            out,
-            created: true,
-            remote: Some(remote),
-            joined: true,
-            guard: DirGuard::Scratch { _dir: scratch },
-        })
+        Self::in_scratch(remote, scratch, true)
     }
 
     /// Keeps other processes from opening the directory for themselves alone, for an output that this process has joined.
     pub fn share_lock(&mut self) -> Result<()> {
-        if let DirGuard::Shared { _lock } = &mut self.guard {
-            *_lock = Some(DirLock::share(&self.out.join(WORK_NAME).join(LOCK_NAME))?);
+        if self.joined && self.remote.is_none() {
+            self._lock = Some(DirLock::share(&self.out.join(WORK_NAME).join(LOCK_NAME))?);
         }
         Ok(())
     }
