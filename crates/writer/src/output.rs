@@ -21,12 +21,12 @@ use super::layout::{Existing, LOCK_NAME, PLAN_NAME, RETIRED_NAME, ResumeCheck, W
 use super::remote::{PrefixContents, Remote, ScratchDir};
 use super::units::{UnitDirs, UnitResult, UnitShard, UnitSplit, difference};
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{INDEX_DIR, Segment, ShardTable};
-use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
+use crate::index::INDEX_DIR;
+use crate::manifest::{MANIFEST_NAME, Manifest};
 use crate::printable::printable_path;
 use crate::storage::{
-    Access, DirLock, ObjectUrl, check_local, create_dir, find_link, is_empty_dir, lstat, real_path,
-    remove_dir_all, remove_empty_dir, remove_temporary_files, resolve, stat, sync_dir,
+    DirLock, ObjectUrl, check_local, create_dir, find_link, is_empty_dir, lstat, real_path, remove_dir_all,
+    remove_empty_dir, remove_temporary_files, resolve, stat, sync_dir,
 };
 
 /// The manifest of a commit in progress. It lists all files that the commit may have moved to their final location.
@@ -283,8 +283,7 @@ impl OutputDir {
         if difference(&path, table.bytes, Some(&table.sha256))?.is_some() {
             return Ok(files);
         }
-        let blob = open_listed(&self.out, &table.path, table.bytes, Access::Read)?;
-        for shard in ShardTable::read(Segment { blob, records: table.records })?.shards() {
+        for shard in manifest.read_shards(&self.out)?.shards() {
             files.push((shard.path(), shard.bytes, shard.sha256.clone()));
         }
         Ok(files)

@@ -15,11 +15,10 @@ use super::units::{
     unusable_unit,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{Segment, ShardEntry, ShardTable};
-use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
+use crate::manifest::{MANIFEST_NAME, Manifest};
 use crate::numbers::{count, plural};
 use crate::storage::objects::Created;
-use crate::storage::{Access, Written, create_dir, lstat, random, remove_dir_all, resolve, write_file};
+use crate::storage::{Written, create_dir, lstat, random, remove_dir_all, resolve, write_file};
 
 /// Name of the object, in the working folder, that identifies the plan of a prefix.
 const PLAN_ID_NAME: &str = "plan.json";
@@ -420,9 +419,8 @@ impl Remote {
             let local = resolve(scratch, &table.path)?;
             create_dir(local.parent().unwrap_or(scratch))?;
             self.download(&table.path, Some(table.bytes), &local)?;
-            let blob = open_listed(scratch, &table.path, table.bytes, Access::Read)?;
-            for shard in ShardTable::read(Segment { blob, records: table.records })?.shards() {
-                check(&ShardEntry::path(shard), shard.bytes)?;
+            for shard in manifest.read_shards(scratch)?.shards() {
+                check(&shard.path(), shard.bytes)?;
             }
         }
         Ok(damaged)

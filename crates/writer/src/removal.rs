@@ -10,8 +10,8 @@ use super::layout::{LOCK_NAME, RETIRED_NAME};
 use super::output::OutputDir;
 use super::units::difference;
 use crate::error::{Error, Result};
-use crate::index::{Segment, ShardEntry, ShardTable};
-use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
+use crate::index::ShardEntry;
+use crate::manifest::{MANIFEST_NAME, Manifest};
 use crate::storage::{
     Access, Blob, list_dir, lstat, remove_dir_all, remove_empty_dir, remove_file, rename, resolve, sync_dir,
     write_file,
@@ -103,9 +103,7 @@ impl OutputDir {
                     why = difference;
                     break;
                 }
-                let blob = open_listed(root, &table.path, table.bytes, Access::Read)?;
-                let shards = ShardTable::read(Segment { blob, records: table.records })?;
-                for path in shards.shards().map(ShardEntry::path) {
+                for path in manifest.read_shards(root)?.shards().map(ShardEntry::path) {
                     to_remove.files.insert(resolve(self.path(), &path)?);
                 }
                 return Ok(());

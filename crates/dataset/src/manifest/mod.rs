@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
-use crate::index::{IndexFile, LengthSummary, check_split_name};
+use crate::index::{IndexFile, LengthSummary, Segment, ShardTable, check_split_name};
 use crate::schema::{Kind, Schema};
 use crate::storage::{Access, Blob, Location, hex, resolve, stat};
 use unique::check_unique_names;
@@ -358,6 +358,13 @@ impl Manifest {
             .chain(self.files.iter().map(|f| (f.path.as_str(), f.bytes, f.sha256.as_str())))
     }
 
+    /// Reads the shard table of a local dataset in the directory `dir`, after checking its path and size.
+    pub fn read_shards(&self, dir: &Path) -> Result<ShardTable> {
+        let IndexFile { path, records, bytes, .. } = &self.shard_table;
+        let blob = Blob::open(&resolve(dir, path)?, Access::Read, Some(*bytes))?;
+        ShardTable::read(Segment { blob, records: *records })
+    }
+
     fn check(&self) -> Result<()> {
         self.schema.clone().checked_as_read()?;
         if self.manifest_version > OLDEST_VERSION && self.plan.is_none() {
@@ -441,11 +448,6 @@ fn no_manifest(error: Error, address: &Path) -> Error {
             .help("check the URL; a conversion that has not finished has no manifest yet"),
         false => error,
     }
-}
-
-/// Opens a file listed in the manifest of a local dataset after checking its path and size.
-pub fn open_listed(dir: &Path, path: &str, bytes: u64, access: Access) -> Result<Blob> {
-    Blob::open(&resolve(dir, path)?, access, Some(bytes))
 }
 
 #[cfg(test)]
