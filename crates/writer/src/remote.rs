@@ -327,18 +327,9 @@ impl Remote {
         }
     }
 
-    /// Downloads the object called `name` to the file `to`. `bytes` is the size of the object, if known.
-    pub(crate) fn download(&self, name: &str, bytes: Option<u64>, to: &Path) -> Result<Written> {
+    /// Downloads the object called `name`, which has `bytes` bytes, to the file `to`.
+    pub(crate) fn download(&self, name: &str, bytes: u64, to: &Path) -> Result<Written> {
         let url = self.object(name)?;
-        let bytes = match bytes {
-            Some(bytes) => bytes,
-            None => match self.bucket.head(&url)? {
-                Some(object) => object.bytes,
-                None => {
-                    return Err(Error::new(ErrorKind::Io, "there is no such object").at_path(url.as_path()));
-                }
-            },
-        };
         let fail = |e| Error::io("write", to, e);
         let mut file = NewFile::create(to)?;
         if bytes <= REQUEST_BYTES {

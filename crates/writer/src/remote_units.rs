@@ -100,14 +100,18 @@ impl Remote {
 
     /// Downloads the file `name` of the plan `id` to the working directory `work`.
     pub fn fetch_planned(&self, work: &Path, id: &str, name: &str) -> Result<()> {
-        self.download(&plan_object(id, name), None, &work.join(name)).map(drop)
+        if self.find_planned(work, id, name)? {
+            return Ok(());
+        }
+        let url = self.object(&plan_object(id, name))?;
+        Err(Error::new(ErrorKind::Io, "there is no such object").at_path(url.as_path()))
     }
 
     /// Downloads the file `name` of the plan `id` to the working directory `work`, if there is one. Returns whether there
     /// is.
     pub fn find_planned(&self, work: &Path, id: &str, name: &str) -> Result<bool> {
         let Some(object) = self.bucket.head(&self.object(&plan_object(id, name))?)? else { return Ok(false) };
-        self.download(&plan_object(id, name), Some(object.bytes), &work.join(name)).map(|_| true)
+        self.download(&plan_object(id, name), object.bytes, &work.join(name)).map(|_| true)
     }
 
     /// Checks that create-only writes work: all coordination between concurrent processes relies on them.
@@ -272,7 +276,7 @@ impl Remote {
             create_dir(&done)?;
             for file in &result.files {
                 let path = done.join(&file.name);
-                self.download(&unit_object(unit, &file.name), Some(file.bytes), &path)?;
+                self.download(&unit_object(unit, &file.name), file.bytes, &path)?;
                 if let Some(why) = difference(&path, file.bytes, Some(&file.sha256))? {
                     return Err(self.unusable(unit, &file.name, &why));
                 }
@@ -311,7 +315,7 @@ impl Remote {
 
     /// Downloads a shard to the file `to`.
     pub(crate) fn fetch_shard(&self, split: &str, name: &str, bytes: u64, to: &Path) -> Result<()> {
-        self.download(&shard_path(split, name), Some(bytes), to).map(drop)
+        self.download(&shard_path(split, name), bytes, to).map(drop)
     }
 }
 
@@ -418,7 +422,7 @@ impl Remote {
         if !is_damaged {
             let local = resolve(scratch, &table.path)?;
             create_dir(local.parent().unwrap_or(scratch))?;
-            self.download(&table.path, Some(table.bytes), &local)?;
+            self.download(&table.path, table.bytes, &local)?;
             for shard in manifest.read_shards(scratch)?.shards() {
                 check(&shard.path(), shard.bytes)?;
             }
