@@ -26,7 +26,7 @@ mod testing;
 
 use serde::{Deserialize, Serialize};
 
-pub use lengths::{Bucket, LengthIndex, LengthIndexBuilder, LengthRun};
+pub use lengths::{LengthIndex, LengthIndexBuilder, LengthRun};
 pub use records::{IndexEntry, RecordIndex, RecordIndexWriter};
 pub use shards::{SHARD_TABLE_PATH, ShardEntry, ShardTable, SplitShards, write_shard_table};
 pub use summary::LengthSummary;

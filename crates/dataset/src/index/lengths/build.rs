@@ -70,16 +70,6 @@ impl LengthIndexBuilder {
         self.sort.push(key.to_be_bytes())
     }
 
-    /// Returns the number of lengths added so far.
-    pub fn len(&self) -> u64 {
-        self.sort.len()
-    }
-
-    /// Returns whether no lengths have been added.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Writes the length index of `split` to the dataset directory `out_dir`. The returned list contains the
     /// permutation files in order, followed by the histogram.
     pub fn finish(

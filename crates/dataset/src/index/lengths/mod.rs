@@ -10,7 +10,7 @@ mod read;
 mod tests;
 
 pub use build::LengthIndexBuilder;
-pub use read::{Bucket, LengthIndex};
+pub use read::LengthIndex;
 
 use std::borrow::Cow;
 

@@ -21,15 +21,6 @@ pub struct LengthIndex {
     histogram: IndexTable,
 }
 
-/// A range of lengths and the ranks of the records within it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bucket {
-    /// Lengths, as a half-open range.
-    pub lengths: Range<u64>,
-    /// Ranks in the length index, as a half-open range. Its size is the number of records.
-    pub ranks: Range<u64>,
-}
-
 impl LengthIndex {
     /// Opens the permutation, whose files are given in manifest order, and the histogram.
     ///
@@ -50,9 +41,9 @@ impl LengthIndex {
         let permutation = IndexTable::open(permutation, PERMUTATION, geometry)?;
         let histogram = IndexTable::open(vec![histogram_file], histogram(unit), geometry)?;
         let index = Self { permutation, histogram };
-        let counted = match index.distinct_lengths().checked_sub(1) {
+        let counted = match index.histogram.rows().checked_sub(1) {
             Some(last) => {
-                let run = index.run(last)?;
+                let run = index.histogram.row(last).map(to_run)?;
                 run.first_rank.checked_add(run.count)
             }
             None => Some(0),
@@ -82,11 +73,6 @@ impl LengthIndex {
     /// Returns the file of the histogram.
     pub fn histogram_blobs(&self) -> impl Iterator<Item = &Blob> {
         self.histogram.blobs()
-    }
-
-    /// Returns the number of distinct lengths.
-    pub fn distinct_lengths(&self) -> u64 {
-        self.histogram.rows()
     }
 
     /// Returns the record at `rank`: shortest first, records of equal length in record order.
@@ -154,27 +140,6 @@ impl LengthIndex {
         Ok(rank)
     }
 
-    /// Splits all lengths at `boundaries` (ascending) into buckets: one below the first boundary, one between each
-    /// adjacent pair, and one from the last boundary on. Empty buckets are included.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Usage`] if the boundaries do not ascend.
-    pub fn buckets(&self, boundaries: &[u64]) -> Result<Vec<Bucket>> {
-        if !boundaries.is_sorted_by(|a, b| a < b) {
-            return Err(Error::usage("the boundaries of buckets must ascend"));
-        }
-        let mut buckets = Vec::with_capacity(boundaries.len() + 1);
-        let mut from = (0, 0);
-        for &boundary in boundaries {
-            let to = (boundary, self.shorter_than(boundary)?.max(from.1));
-            buckets.push(Bucket { lengths: from.0..to.0, ranks: from.1..to.1 });
-            from = to;
-        }
-        buckets.push(Bucket { lengths: from.0..u64::MAX, ranks: from.1..self.len() });
-        Ok(buckets)
-    }
-
     /// Checks every row against the record index. The histogram must ascend and count all records. Each rank must hold
     /// a record of its length, with records of equal length in record order. Together, these checks prove that the
     /// permutation contains each record once.
@@ -223,10 +188,6 @@ impl LengthIndex {
             first_allowed = record + 1; // below the number of records
         }
         Ok(())
-    }
-
-    fn run(&self, row: u64) -> Result<LengthRun> {
-        self.histogram.row(row).map(to_run)
     }
 
     fn check_record(&self, record: u64) -> Result<u64> {

@@ -88,28 +88,16 @@ proptest! {
     }
 
     #[test]
-    fn ranks_and_buckets_match_a_count(
+    fn ranks_match_a_count(
         lengths in prop::collection::vec(0u64..20, 0..60),
         start in 0u64..22,
         end in 0u64..22,
-        mut boundaries in prop::collection::vec(0u64..22, 0..5),
     ) {
         let dir = tempfile::tempdir().unwrap();
         let (files, _) = build(dir.path(), &lengths, 0, SMALL);
         let index = open(dir.path(), &files, Access::Map, SMALL);
         let shorter = |than: u64| lengths.iter().filter(|&&l| l < than).count() as u64;
         prop_assert_eq!(index.ranks_of(start..end).unwrap(), shorter(start)..shorter(end).max(shorter(start)));
-        boundaries.sort_unstable();
-        boundaries.dedup();
-        let buckets = index.buckets(&boundaries).unwrap();
-        prop_assert_eq!(buckets.len(), boundaries.len() + 1);
-        let mut next = (0, 0);
-        for bucket in &buckets {
-            prop_assert_eq!((bucket.lengths.start, bucket.ranks.start), next);
-            prop_assert_eq!(bucket.ranks.end, shorter(bucket.lengths.end));
-            next = (bucket.lengths.end, bucket.ranks.end);
-        }
-        prop_assert_eq!(next, (u64::MAX, lengths.len() as u64));
     }
 }
 
@@ -126,9 +114,6 @@ fn an_altered_index_is_an_error_or_stays_in_bounds() {
         let read = LengthIndex::with_geometry(both, histogram, TOKENS, SMALL).and_then(|index| {
             let ranks = index.ranks_of(3..6)?;
             assert!(ranks.start <= ranks.end && ranks.end <= 7);
-            for bucket in index.buckets(&[2, 5])? {
-                assert!(bucket.ranks.start <= bucket.ranks.end && bucket.ranks.end <= 7);
-            }
             for rank in 0..7 {
                 assert!(index.record_at(rank)? < 7);
                 index.length_at(rank)?;
@@ -211,7 +196,6 @@ fn a_split_without_records_has_an_index() {
     let index = open(dir.path(), &files, Access::Map, Geometry::STANDARD);
     assert!(index.is_empty());
     assert_eq!(index.ranks_of(0..u64::MAX).unwrap(), 0..0);
-    assert_eq!(index.buckets(&[]).unwrap(), [Bucket { lengths: 0..u64::MAX, ranks: 0..0 }]);
 }
 
 #[test]
@@ -219,8 +203,4 @@ fn lengths_beyond_the_limit_are_rejected() {
     let mut builder = LengthIndexBuilder::new("unused", 0);
     builder.push(MAX_LENGTH).unwrap();
     assert_eq!(builder.push(1).unwrap_err().kind(), ErrorKind::Usage);
-    let boundaries = tempfile::tempdir().unwrap();
-    let (files, _) = build(boundaries.path(), &[1], 0, SMALL);
-    let index = open(boundaries.path(), &files, Access::Map, SMALL);
-    assert_eq!(index.buckets(&[2, 2]).unwrap_err().kind(), ErrorKind::Usage);
 }
