@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use dsconvert_tokens::{EncodeError, IdSink, IdSource, Tokenizer};
 
-use crate::sample::{Ids, PackedIds};
+use crate::sample::{Aligned, Ids, PackedIds};
 use crate::schema::IdWidth;
 
 /// Returns the narrowest width that holds every id of `tokenizer`. It depends on the largest id, not on the vocabulary

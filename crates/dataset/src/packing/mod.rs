@@ -96,15 +96,6 @@ impl Row {
         self.pieces.iter().map(|p| p.len.saturating_sub(1)).sum()
     }
 
-    /// Returns the position of each token within its piece: 0, 1, 2, … from the start of each. Padding counts as one
-    /// more piece.
-    pub fn position_ids(&self, seq_len: u64) -> Vec<u32> {
-        // Rows are shorter than 2³¹.
-        let count = |len: u64| 0..len as u32;
-        let padding = seq_len.saturating_sub(self.tokens());
-        self.pieces.iter().map(|p| p.len).chain([padding]).flat_map(count).collect()
-    }
-
     /// Writes the inputs and labels of a row with `inputs.len()` positions. `documents` contains all tokens of the
     /// document of each piece. Padding is `pad_id` with the label [`IGNORE_LABEL`].
     ///
@@ -194,8 +185,6 @@ mod tests {
 
     #[test]
     fn padding_counts_as_a_piece() {
-        assert_eq!(row().position_ids(7), [0, 1, 2, 0, 1, 0, 1]);
-        assert_eq!(row().position_ids(5), [0, 1, 2, 0, 1]);
         assert_eq!(cu_seqlens(&[row(), row()], 7).unwrap(), [0, 3, 5, 7, 10, 12, 14]);
         assert_eq!(cu_seqlens(&[row()], 5).unwrap(), [0, 3, 5]);
         assert!(cu_seqlens(&[row(), row()], MAX_SEQ_LEN).is_err());

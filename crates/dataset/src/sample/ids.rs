@@ -1,10 +1,7 @@
 //! Token ids in their stored form: little-endian bytes of fixed width.
 
-use std::ops::Range;
-
 use bytes::{Bytes, BytesMut};
 
-use super::Aligned;
 use crate::schema::IdWidth;
 
 /// Token ids as little-endian bytes of fixed width.
@@ -62,11 +59,6 @@ impl Ids {
         let mut packed = PackedIds { width, bytes: BytesMut::with_capacity(ids.len() * width.bytes()) };
         packed.push(ids).then(|| Self { width, bytes: packed.bytes.freeze() })
     }
-
-    /// Copies a range of the ids, so that the others need not stay in memory; `None` if there are fewer ids.
-    pub fn copy_of(&self, ids: Range<usize>) -> Option<Self> {
-        Aligned::join(&[(self, ids)])
-    }
 }
 
 /// Capacity of the buffers that short documents share.
@@ -75,7 +67,7 @@ const SHARED_BYTES: usize = 1 << 16;
 /// Builder for the ids of consecutive documents, packed piece by piece.
 ///
 /// Short documents share a buffer of 64 KiB, which stays allocated as long as any of their ids are in use. Copy ids
-/// that live much longer than their neighbors ([`Ids::copy_of`]).
+/// that live much longer than their neighbors ([`Aligned::copy_of`](super::Aligned::copy_of)).
 #[derive(Debug)]
 pub struct PackedIds {
     width: IdWidth,
@@ -218,6 +210,7 @@ mod tests {
 
     #[test]
     fn pieces_are_concatenated() {
+        use crate::sample::Aligned;
         for width in [IdWidth::U16, IdWidth::U32] {
             let mut packed = PackedIds::new(width);
             assert!(packed.push(&[1, 2]) && packed.push(&[]) && packed.push(&[700, 4, 5]));

@@ -269,18 +269,6 @@ impl Bucket {
         }
     }
 
-    /// Writes a small object, replacing an existing one.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Io`] if it cannot be written.
-    pub fn put(&self, url: &ObjectUrl, content: Bytes) -> Result<()> {
-        let (client, key) = (self.client()?, key(url)?);
-        let put = runtime::current()?
-            .wait(async move { retry_truncated(|| client.put(&key, content.clone().into())).await })?;
-        put.map(|_| ()).map_err(|e| failure("write", url, e))
-    }
-
     /// Starts a multipart upload of an object of any size.
     ///
     /// # Errors
