@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::index::ipc::{IpcFile, write_error};
 use crate::index::table::{BATCH_ROWS, check_schema, metadata};
 use crate::index::{INDEX_DIR, IndexFile, Segment};
-use crate::storage::{NewFile, create_dir, hex};
+use crate::storage::{NewFile, create_dir, from_hex, hex};
 
 /// Path of the shard table relative to the dataset.
 pub const SHARD_TABLE_PATH: &str = "index/shards.arrow";
@@ -60,7 +60,8 @@ pub fn write_shard_table(out_dir: &Path, entries: &[ShardEntry]) -> Result<Index
     let mut writer = FileWriter::try_new(NewFile::create_shared(&path)?, &schema).map_err(fail)?;
     for rows in entries.chunks(BATCH_ROWS as usize) {
         let hash = |e: &ShardEntry| {
-            sha256_bytes(&e.sha256).ok_or_else(|| Error::usage(format!("invalid SHA-256 {:?}", e.sha256)))
+            let bytes = from_hex(&e.sha256).filter(|bytes| bytes.len() == SHA256_BYTES);
+            bytes.ok_or_else(|| Error::usage(format!("invalid SHA-256 {:?}", e.sha256)))
         };
         let hashes = rows.iter().map(hash).collect::<Result<Vec<_>>>()?.concat();
         let numbers = |of: fn(&ShardEntry) -> u64| -> ArrayRef {
@@ -199,23 +200,6 @@ impl Strings {
         let text = self.text.get(offset(row)?..offset(row + 1)?)?;
         std::str::from_utf8(text).ok().map(str::to_owned)
     }
-}
-
-/// Decodes a SHA-256 from lower-case hexadecimal; `None` if it is invalid.
-fn sha256_bytes(hexadecimal: &str) -> Option<[u8; SHA256_BYTES]> {
-    let digit = |c: u8| match c {
-        b'0'..=b'9' => Some(c - b'0'),
-        b'a'..=b'f' => Some(c - b'a' + 10),
-        _ => None,
-    };
-    if hexadecimal.len() != 2 * SHA256_BYTES {
-        return None;
-    }
-    let mut bytes = [0; SHA256_BYTES];
-    for (byte, [high, low]) in bytes.iter_mut().zip(hexadecimal.as_bytes().as_chunks().0) {
-        *byte = digit(*high)? << 4 | digit(*low)?;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]
