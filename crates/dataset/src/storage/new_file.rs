@@ -157,16 +157,8 @@ impl NewFile {
         if let Some(file) = &self.file {
             file.write_all_at(start, 0).map_err(fail)?;
         }
-        let mut hash = Sha256::new();
         let mut file = File::open(&self.temporary).map_err(fail)?;
-        let mut chunk = vec![0; BUFFER_BYTES];
-        loop {
-            match file.read(&mut chunk).map_err(fail)? {
-                0 => break,
-                count => hash.update(&chunk[..count]),
-            }
-        }
-        self.drained.hash = hash;
+        (self.drained.hash, _) = hash_all(&mut file).map_err(fail)?;
         self.end(true)
     }
 
@@ -225,13 +217,18 @@ impl Drop for NewFile {
 
 /// Computes the size and SHA-256 of the file at `path`.
 pub fn hash_file(path: &Path) -> Result<Written> {
-    let fail = |e| Error::io("read", path, e);
-    let mut file = File::open(path).map_err(fail)?;
+    let hashed = File::open(path).and_then(|mut file| hash_all(&mut file));
+    let (hash, bytes) = hashed.map_err(|e| Error::io("read", path, e))?;
+    Ok(Written { bytes, sha256: hex(&hash.finalize()) })
+}
+
+/// Hashes the rest of `file`. Returns the hash and the number of bytes.
+fn hash_all(file: &mut File) -> io::Result<(Sha256, u64)> {
     let (mut hash, mut bytes) = (Sha256::new(), 0);
     let mut buffer = vec![0; SMALL_BUFFER_BYTES];
     loop {
         match file.read(&mut buffer) {
-            Ok(0) => return Ok(Written { bytes, sha256: hex(&hash.finalize()) }),
+            Ok(0) => return Ok((hash, bytes)),
             Ok(n) => {
                 hash.update(&buffer[..n]);
                 bytes += n as u64;
@@ -240,7 +237,7 @@ pub fn hash_file(path: &Path) -> Result<Written> {
                 }
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(fail(e)),
+            Err(e) => return Err(e),
         }
     }
 }
