@@ -1,43 +1,29 @@
 //! Panics and pauses on request, for tests of the command. They exist only in builds with debug assertions: a release
 //! build never reads the environment variables.
 
-/// Names the place that panics, such as `convert`, or the item, such as `item:photos/1.jpg`.
-#[cfg(debug_assertions)]
-const VARIABLE: &str = "DSCONVERT_TEST_PANIC";
+/// Returns whether the environment variable `variable` has the value `value`.
+fn is_requested(variable: &str, value: &str) -> bool {
+    cfg!(debug_assertions) && std::env::var(variable).is_ok_and(|requested| requested == value)
+}
 
-/// Panics if a test requests a panic at `place`.
-#[cfg(debug_assertions)]
+/// Panics if a test requests a panic at `place`, such as `convert`.
+#[inline]
 pub fn panic_point(place: &str) {
-    let requested = std::env::var(VARIABLE).unwrap_or_default();
-    assert!(requested != place, "a test requested a panic at {place}");
+    assert!(!is_requested("DSCONVERT_TEST_PANIC", place), "a test requested a panic at {place}");
 }
 
-/// Panics if a test requests a panic for the item with this `origin`.
-#[cfg(debug_assertions)]
+/// Panics if a test requests a panic for the item with this `origin`: `item:photos/1.jpg`.
+#[inline]
 pub fn item_panic_point(origin: &str) {
-    let requested = std::env::var(VARIABLE).unwrap_or_default();
-    assert!(requested.strip_prefix("item:") != Some(origin), "a test requested a panic at {origin}");
-}
-
-/// Waits half a second if a test requests a pause at `place`.
-#[cfg(debug_assertions)]
-pub fn pause_point(place: &str) {
-    if std::env::var("DSCONVERT_TEST_PAUSE").is_ok_and(|requested| requested == place) {
-        std::thread::sleep(std::time::Duration::from_millis(500));
+    if cfg!(debug_assertions) {
+        panic_point(&format!("item:{origin}"));
     }
 }
 
-/// Does nothing.
-#[cfg(not(debug_assertions))]
+/// Waits half a second if a test requests a pause at `place`.
 #[inline]
-pub fn pause_point(_: &str) {}
-
-/// Does nothing.
-#[cfg(not(debug_assertions))]
-#[inline]
-pub fn panic_point(_: &str) {}
-
-/// Does nothing.
-#[cfg(not(debug_assertions))]
-#[inline]
-pub fn item_panic_point(_: &str) {}
+pub fn pause_point(place: &str) {
+    if is_requested("DSCONVERT_TEST_PAUSE", place) {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+}
