@@ -100,12 +100,7 @@ impl Bucket {
     ///
     /// [`ErrorKind::Io`] if the store cannot be queried.
     pub fn head(&self, url: &ObjectUrl) -> Result<Option<Object>> {
-        let (client, key) = (self.client()?, key(url)?);
-        match runtime::current()?.wait(async move { head(client.as_ref(), &key).await })? {
-            Ok(meta) => Ok(Some(object(url.clone(), &meta))),
-            Err(Failure::NotFound { .. }) => Ok(None),
-            Err(e) => Err(failure("request the object", url, e)),
-        }
+        Ok(self.heads(std::slice::from_ref(url))?.pop().flatten())
     }
 
     /// Returns the metadata of the objects at `urls`. Sends up to 16 requests at a time.
