@@ -5,7 +5,7 @@ use arrow_array::types::{
     ArrowPrimitiveType, Float32Type, Float64Type, Int32Type, Int64Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, GenericListArray, RecordBatch};
-use arrow_buffer::{ArrowNativeType, Buffer};
+use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
 use bytes::Bytes;
 
 use super::arrow_schema::BOX_NUMBERS;
@@ -86,9 +86,9 @@ fn payload(ty: FieldType, column: &ArrayRef) -> Option<Bytes> {
 }
 
 /// Returns the items of a list column as little-endian bytes, or `None` if an item is null or has another type.
-fn items<T: ArrowPrimitiveType<Native: LittleEndian>>(column: &ArrayRef) -> Option<Buffer> {
+fn items<T: ArrowPrimitiveType>(column: &ArrayRef) -> Option<Buffer> {
     let items = column.as_list_opt::<i32>()?.values().as_primitive_opt::<T>()?;
-    (items.null_count() == 0).then(|| LittleEndian::bytes(items.values()))
+    (items.null_count() == 0).then(|| little_endian(items.values()))
 }
 
 /// Returns the numbers of the boxes in a list column as little-endian bytes, or `None` if an item is not a box.
@@ -101,28 +101,21 @@ fn box_numbers(column: &ArrayRef) -> Option<Buffer> {
         && offsets.first().is_none_or(|&first| first == 0)
         && offsets.windows(2).all(is_box);
     let numbers = boxes.values().as_primitive_opt::<Float32Type>()?;
-    (are_boxes && numbers.null_count() == 0).then(|| LittleEndian::bytes(numbers.values()))
+    (are_boxes && numbers.null_count() == 0).then(|| little_endian(numbers.values()))
 }
 
-/// Conversion of numbers to little-endian bytes, without a copy on little-endian machines.
-trait LittleEndian: ArrowNativeType {
-    fn bytes(values: &arrow_buffer::ScalarBuffer<Self>) -> Buffer;
+/// Returns numbers as little-endian bytes, without a copy on little-endian machines.
+fn little_endian<T: ArrowNativeType>(numbers: &ScalarBuffer<T>) -> Buffer {
+    if cfg!(target_endian = "little") {
+        return numbers.inner().clone();
+    }
+    numbers.inner().chunks_exact(size_of::<T>()).flat_map(|number| number.iter().rev().copied()).collect()
 }
 
-macro_rules! little_endian {
-    ($($ty:ty),*) => {$(
-        impl LittleEndian for $ty {
-            fn bytes(values: &arrow_buffer::ScalarBuffer<Self>) -> Buffer {
-                if cfg!(target_endian = "little") {
-                    values.inner().clone()
-                } else {
-                    values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>().into()
-                }
-            }
-        }
-    )*};
+/// Returns the number in `row`; `None` if the column has another type.
+fn number<T: ArrowPrimitiveType>(column: &ArrayRef, row: usize) -> Option<T::Native> {
+    Some(column.as_primitive_opt::<T>()?.value(row))
 }
-little_endian!(i32, i64, f32);
 
 fn value(field: &Field, column: &ArrayRef, payload: &Bytes, row: usize) -> Result<Value, String> {
     if column.is_null(row) {
@@ -150,24 +143,14 @@ fn value(field: &Field, column: &ArrayRef, payload: &Bytes, row: usize) -> Resul
             Value::Bytes(cut(slice(payload, bytes.value_offsets(), row, 1))?)
         }
         FieldType::Bool => Value::Bool(column.as_boolean_opt().ok_or_else(other)?.value(row)),
-        FieldType::Int32 => {
-            Value::Int(column.as_primitive_opt::<Int32Type>().ok_or_else(other)?.value(row).into())
-        }
+        FieldType::Int32 => Value::Int(number::<Int32Type>(column, row).ok_or_else(other)?.into()),
         FieldType::Int64 | FieldType::Label => {
-            Value::Int(column.as_primitive_opt::<Int64Type>().ok_or_else(other)?.value(row))
+            Value::Int(number::<Int64Type>(column, row).ok_or_else(other)?)
         }
-        FieldType::UInt32 => {
-            Value::UInt(column.as_primitive_opt::<UInt32Type>().ok_or_else(other)?.value(row).into())
-        }
-        FieldType::UInt64 => {
-            Value::UInt(column.as_primitive_opt::<UInt64Type>().ok_or_else(other)?.value(row))
-        }
-        FieldType::Float32 => {
-            Value::Float(column.as_primitive_opt::<Float32Type>().ok_or_else(other)?.value(row).into())
-        }
-        FieldType::Float64 => {
-            Value::Float(column.as_primitive_opt::<Float64Type>().ok_or_else(other)?.value(row))
-        }
+        FieldType::UInt32 => Value::UInt(number::<UInt32Type>(column, row).ok_or_else(other)?.into()),
+        FieldType::UInt64 => Value::UInt(number::<UInt64Type>(column, row).ok_or_else(other)?),
+        FieldType::Float32 => Value::Float(number::<Float32Type>(column, row).ok_or_else(other)?.into()),
+        FieldType::Float64 => Value::Float(number::<Float64Type>(column, row).ok_or_else(other)?),
         FieldType::IdsU16 | FieldType::IdsU32 | FieldType::Flags => return Err(other()),
         FieldType::Boxes | FieldType::BoxLabels | FieldType::BoxInts | FieldType::Int32Pair => {
             let list: &GenericListArray<i32> = column.as_list_opt::<i32>().ok_or_else(other)?;
