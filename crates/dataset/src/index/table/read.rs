@@ -3,10 +3,8 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use bytes::Bytes;
-
 use super::{Geometry, Spec, Width, check_schema};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, chain_until_error};
 use crate::index::Segment;
 use crate::index::ipc::IpcFile;
 use crate::storage::Blob;
@@ -94,7 +92,8 @@ impl IndexTable {
         Ok(values)
     }
 
-    /// Iterates over the values of `columns` for `rows` in order; columns that the table lacks are 0.
+    /// Iterates over the values of `columns` for `rows` in order, up to the first error; columns that the table lacks
+    /// are 0.
     ///
     /// # Errors
     ///
@@ -103,11 +102,17 @@ impl IndexTable {
         &self,
         rows: Range<u64>,
         columns: [usize; N],
-    ) -> Result<TableRows<'_, N>> {
+    ) -> Result<impl Iterator<Item = Result<[u64; N]>>> {
         if rows.start > rows.end || rows.end > self.rows {
             return Err(self.out_of_range(rows.end));
         }
-        Ok(TableRows { table: self, columns, rest: rows, chunk: None })
+        let mut rest = rows;
+        let chunks = std::iter::from_fn(move || {
+            let chunk = (!rest.is_empty()).then(|| self.chunk(&rest, columns))?;
+            rest.start += chunk.as_ref().map_or(0, |rows| rows.len() as u64);
+            Some(chunk)
+        });
+        Ok(chain_until_error(chunks))
     }
 
     /// Returns an error about this table, located at its first file.
@@ -184,89 +189,28 @@ impl IndexTable {
 
     /// Reads the rows from the start of `rows` (not empty) to the end of `rows` or of the record batch, whichever is
     /// first.
-    fn chunk<const N: usize>(&self, rows: &Range<u64>, columns: [usize; N]) -> Result<TableChunk<N>> {
+    fn chunk<const N: usize>(
+        &self,
+        rows: &Range<u64>,
+        columns: [usize; N],
+    ) -> Result<impl ExactSizeIterator<Item = Result<[u64; N]>> + use<N>> {
         let location = self.locate(rows.start)?;
         let len = location.rest.min(rows.end - rows.start);
-        let mut chunk = TableChunk { next: 0, len: len as usize, columns: [const { None }; N] };
-        for (slot, column) in chunk.columns.iter_mut().zip(columns) {
+        let mut values = [const { None }; N];
+        for (slot, column) in values.iter_mut().zip(columns) {
             if let (Some(start), Some(spec)) = (location.columns.get(column), self.spec.columns.get(column)) {
                 let start = start + location.row * spec.width.bytes();
                 let bytes = location.ipc.bytes(start..start + len * spec.width.bytes())?;
                 *slot = Some((spec.width, bytes));
             }
         }
-        Ok(chunk)
-    }
-}
-
-/// Iterator over rows. Ends after the first error.
-#[derive(Debug)]
-pub(in crate::index) struct TableRows<'a, const N: usize> {
-    table: &'a IndexTable,
-    columns: [usize; N],
-    /// Rows not yet read into a chunk.
-    rest: Range<u64>,
-    chunk: Option<TableChunk<N>>,
-}
-
-/// Rows of one record batch.
-#[derive(Debug)]
-struct TableChunk<const N: usize> {
-    next: usize,
-    len: usize,
-    columns: [Option<(Width, Bytes)>; N],
-}
-
-impl<const N: usize> TableChunk<N> {
-    fn next(&mut self) -> Option<[u64; N]> {
-        if self.next == self.len {
-            return None;
-        }
-        let mut row = [0; N];
-        for (value, column) in row.iter_mut().zip(&self.columns) {
-            *value = match column {
-                Some((Width::U32, bytes)) => {
-                    bytes.as_chunks().0.get(self.next).map_or(0, |b| u32::from_le_bytes(*b).into())
-                }
-                Some((Width::U64, bytes)) => {
-                    bytes.as_chunks().0.get(self.next).map_or(0, |b| u64::from_le_bytes(*b))
-                }
-                None => 0,
-            };
-        }
-        self.next += 1;
-        Some(row)
-    }
-}
-
-impl<const N: usize> Iterator for TableRows<'_, N> {
-    type Item = Result<[u64; N]>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(row) = self.chunk.as_mut().and_then(TableChunk::next) {
-                return Some(Ok(row));
+        let value = move |column: usize, row: usize| match &values[column] {
+            Some((Width::U32, bytes)) => {
+                bytes.as_chunks().0.get(row).map_or(0, |b| u32::from_le_bytes(*b).into())
             }
-            if self.rest.is_empty() {
-                return None;
-            }
-            match self.table.chunk(&self.rest, self.columns) {
-                Ok(chunk) => {
-                    self.rest.start += chunk.len as u64;
-                    self.chunk = Some(chunk);
-                }
-                Err(e) => {
-                    self.rest = 0..0;
-                    self.chunk = None;
-                    return Some(Err(e));
-                }
-            }
-        }
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let chunk = self.chunk.as_ref().map_or(0, |c| c.len - c.next);
-        let rows = (self.rest.end - self.rest.start).saturating_add(chunk as u64);
-        usize::try_from(rows).map_or((usize::MAX, None), |rows| (rows, Some(rows)))
+            Some((Width::U64, bytes)) => bytes.as_chunks().0.get(row).map_or(0, |b| u64::from_le_bytes(*b)),
+            None => 0,
+        };
+        Ok((0..len as usize).map(move |row| Ok(std::array::from_fn(|column| value(column, row)))))
     }
 }
