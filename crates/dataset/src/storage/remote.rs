@@ -10,7 +10,7 @@ use super::blob::Blob;
 use super::location::RemoteOptions;
 use super::lock::briefly;
 use super::object_url::ObjectUrl;
-use super::objects::{Bucket, Cache, InFlight, MemoryCache, RemoteFile};
+use super::objects::{BlockStore, Bucket, Cache, RemoteFile};
 use crate::error::{Error, Result};
 
 /// Default limit of the cache in bytes.
@@ -27,9 +27,7 @@ const MAX_DROPS: u32 = 4;
 pub(super) struct RemoteDataset {
     url: ObjectUrl,
     bucket: Bucket,
-    cache: Option<Cache>,
-    memory: Arc<MemoryCache>,
-    in_flight: Arc<InFlight>,
+    store: BlockStore,
     /// How often each file was found damaged and dropped from the caches.
     dropped: Arc<Mutex<HashMap<String, u32>>>,
 }
@@ -50,15 +48,8 @@ impl RemoteDataset {
             }
             None => None,
         };
-        let memory = Arc::new(MemoryCache::new(MEMORY_BYTES));
-        Ok(Self {
-            url: url.clone(),
-            bucket,
-            cache,
-            memory,
-            in_flight: Arc::default(),
-            dropped: Arc::default(),
-        })
+        let store = BlockStore::new(cache, MEMORY_BYTES);
+        Ok(Self { url: url.clone(), bucket, store, dropped: Arc::default() })
     }
 
     pub(super) fn small(&self, name: &str, max_bytes: u64) -> Result<Bytes> {
@@ -67,11 +58,7 @@ impl RemoteDataset {
 
     pub(super) fn open(&self, path: &str, bytes: u64, sha256: &str) -> Result<Blob> {
         let url = self.url.join(path)?;
-        let file = match &self.cache {
-            Some(cache) => RemoteFile::cached(&self.bucket, url, bytes, &self.in_flight, cache, sha256)?,
-            None => RemoteFile::in_memory(&self.bucket, url, bytes, &self.in_flight, &self.memory),
-        };
-        Ok(Blob::from_remote(file))
+        Ok(Blob::from_remote(RemoteFile::open(&self.bucket, url, bytes, sha256, &self.store)?))
     }
 
     /// Drops what was fetched of a file that differs from its checksums, so that it is fetched again. Returns whether it
@@ -81,11 +68,11 @@ impl RemoteDataset {
         let Some(mut dropped) = briefly(&self.dropped) else { return false };
         let drops = dropped.entry(path.to_owned()).or_default();
         *drops += 1;
-        *drops <= MAX_DROPS && RemoteFile::forget(&url, sha256, self.cache.as_ref(), &self.memory).is_ok()
+        *drops <= MAX_DROPS && self.store.forget(&url, sha256).is_ok()
     }
 
     pub(super) fn has_fetched(&self) -> bool {
-        self.in_flight.take_used()
+        self.store.take_used()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::storage::briefly;
 /// Least-recently-used cache of blocks of several files. No call waits for a lock: a block that cannot be stored is
 /// fetched again.
 #[derive(Debug)]
-pub struct MemoryCache {
+pub(super) struct MemoryCache {
     max_bytes: u64,
     blocks: Mutex<CachedBlocks>,
 }
@@ -26,7 +26,7 @@ struct CachedBlocks {
 
 impl MemoryCache {
     /// Creates a cache of up to `max_bytes` bytes.
-    pub fn new(max_bytes: u64) -> Self {
+    pub(super) fn new(max_bytes: u64) -> Self {
         Self { max_bytes, blocks: Mutex::default() }
     }
 
@@ -69,7 +69,7 @@ pub(super) type BlockId = (u128, u64);
 
 /// Blocks being fetched from the files of one dataset.
 #[derive(Debug, Default)]
-pub struct InFlight {
+pub(super) struct InFlight {
     /// Blocks, each with the ID of the process that fetches it. After a fork, the child fetches none of them.
     blocks: Mutex<HashMap<BlockId, u32>>,
     used: AtomicBool,
@@ -97,7 +97,7 @@ impl InFlight {
     }
 
     /// Returns whether any blocks were missing since the last call.
-    pub fn take_used(&self) -> bool {
+    pub(super) fn take_used(&self) -> bool {
         self.used.swap(false, Ordering::Relaxed)
     }
 }

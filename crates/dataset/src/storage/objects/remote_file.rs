@@ -13,8 +13,7 @@ use super::super::interrupt;
 use super::super::object_url::ObjectUrl;
 use super::bucket::Bucket;
 use super::cache::{BLOCK_BYTES, Cache, CachedFile};
-use super::memory_cache::InFlight;
-use super::memory_cache::MemoryCache;
+use super::memory_cache::{InFlight, MemoryCache};
 use crate::error::Result;
 
 /// Maximum bytes per request.
@@ -22,8 +21,44 @@ const REQUEST_BYTES: u64 = 8 << 20;
 /// Interval for checking on a block that another thread is fetching.
 const POLL_INTERVAL: Duration = Duration::from_micros(500);
 
-/// An object of known size, opened for random access. Bytes that were read are kept in the cache or, without one, in
-/// memory while there is room.
+/// Where the blocks of the files of one dataset are kept, and which of them are being fetched. Clones share both.
+#[derive(Debug, Clone)]
+pub struct BlockStore {
+    cache: Option<Cache>,
+    /// Used without a cache.
+    memory: Arc<MemoryCache>,
+    in_flight: Arc<InFlight>,
+}
+
+impl BlockStore {
+    /// Creates a store that keeps blocks in `cache` or, without one, up to `memory_bytes` bytes of them in memory.
+    pub fn new(cache: Option<Cache>, memory_bytes: u64) -> Self {
+        Self { cache, memory: Arc::new(MemoryCache::new(memory_bytes)), in_flight: Arc::default() }
+    }
+
+    /// Drops what was read of the object at `url`, whose content should have the hash `sha256`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](crate::error::ErrorKind) if the cache cannot be written.
+    pub fn forget(&self, url: &ObjectUrl, sha256: &str) -> Result<()> {
+        match &self.cache {
+            Some(cache) => cache.remove(sha256),
+            None => {
+                self.memory.forget(file_id(url));
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns whether any blocks were missing since the last call.
+    pub fn take_used(&self) -> bool {
+        self.in_flight.take_used()
+    }
+}
+
+/// An object of known size, opened for random access. Bytes that were read are kept in a [`BlockStore`] while there is
+/// room.
 #[derive(Debug)]
 pub struct RemoteFile {
     bucket: Bucket,
@@ -32,72 +67,28 @@ pub struct RemoteFile {
     /// Entity tag of the first response. Later responses must have the same one.
     etag: OnceLock<Option<String>>,
     store: BlockStore,
-    in_flight: Arc<InFlight>,
+    /// The object in the cache, if there is one.
+    cached: Option<CachedFile>,
     /// Hash of the address.
     id: u128,
 }
 
-#[derive(Debug)]
-enum BlockStore {
-    Disk(CachedFile),
-    Memory(Arc<MemoryCache>),
-}
-
 impl RemoteFile {
-    /// Opens the object of `bytes` bytes at `url`, whose content has the hash `sha256`, and keeps what is read in
-    /// `cache`. Sends no request.
+    /// Opens the object of `bytes` bytes at `url`, whose content has the hash `sha256`. Sends no request.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if `sha256` is not a valid hash.
-    pub fn cached(
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if there is a cache and `sha256` is not a valid hash.
+    pub fn open(
         bucket: &Bucket,
         url: ObjectUrl,
         bytes: u64,
-        in_flight: &Arc<InFlight>,
-        cache: &Cache,
         sha256: &str,
+        store: &BlockStore,
     ) -> Result<Self> {
-        Ok(Self::new(bucket, url, bytes, in_flight, BlockStore::Disk(cache.file(sha256, bytes)?)))
-    }
-
-    /// Opens the object of `bytes` bytes at `url` and keeps what is read in `memory`. Sends no request.
-    pub fn in_memory(
-        bucket: &Bucket,
-        url: ObjectUrl,
-        bytes: u64,
-        in_flight: &Arc<InFlight>,
-        memory: &Arc<MemoryCache>,
-    ) -> Self {
-        Self::new(bucket, url, bytes, in_flight, BlockStore::Memory(Arc::clone(memory)))
-    }
-
-    fn new(
-        bucket: &Bucket,
-        url: ObjectUrl,
-        bytes: u64,
-        in_flight: &Arc<InFlight>,
-        store: BlockStore,
-    ) -> Self {
-        let id = file_id(&url);
-        let (bucket, in_flight) = (bucket.clone(), Arc::clone(in_flight));
-        Self { bucket, url, bytes, etag: OnceLock::new(), store, in_flight, id }
-    }
-
-    /// Drops what was read of the object at `url`, whose content should have the hash `sha256`, from the cache or, without
-    /// one, from memory.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Io`](crate::error::ErrorKind) if the cache cannot be written.
-    pub fn forget(url: &ObjectUrl, sha256: &str, cache: Option<&Cache>, memory: &MemoryCache) -> Result<()> {
-        match cache {
-            Some(cache) => cache.remove(sha256),
-            None => {
-                memory.forget(file_id(url));
-                Ok(())
-            }
-        }
+        let cached = store.cache.as_ref().map(|cache| cache.file(sha256, bytes)).transpose()?;
+        let (id, bucket, store) = (file_id(&url), bucket.clone(), store.clone());
+        Ok(Self { bucket, url, bytes, etag: OnceLock::new(), store, cached, id })
     }
 
     /// Returns the address, for messages.
@@ -119,23 +110,16 @@ impl RemoteFile {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
-        match &self.store {
-            BlockStore::Disk(cached) => {
-                let file = cached.opened()?;
-                self.fetch(
-                    &range,
-                    |block| file.has(block),
-                    |block, bytes| cached.keep(&file, block, &bytes),
-                )?;
-                Ok(file.map().slice(range.start as usize..range.end as usize))
-            }
-            BlockStore::Memory(memory) => self.read_in_memory(memory, &range),
-        }
+        let Some(cached) = &self.cached else { return self.read_in_memory(&range) };
+        let file = cached.opened()?;
+        self.fetch(&range, |block| file.has(block), |block, bytes| cached.keep(&file, block, &bytes))?;
+        Ok(file.map().slice(range.start as usize..range.end as usize))
     }
 
     /// Implements [`Self::read`] without a disk cache. Collects the blocks itself, because blocks that were just fetched
     /// may already be evicted from memory.
-    fn read_in_memory(&self, memory: &MemoryCache, range: &Range<u64>) -> Result<Bytes> {
+    fn read_in_memory(&self, range: &Range<u64>) -> Result<Bytes> {
+        let memory = &self.store.memory;
         let first = blocks(range).start;
         let found: RefCell<Vec<Option<Bytes>>> = RefCell::new(vec![None; blocks(range).count()]);
         let has = |block: u64| {
@@ -187,7 +171,7 @@ impl RemoteFile {
             if missing.is_empty() {
                 return Ok(());
             }
-            let claim = self.in_flight.claim(self.id, &missing);
+            let claim = self.store.in_flight.claim(self.id, &missing);
             // Another thread may have fetched them since the check above.
             let mut mine = Vec::new();
             for &block in &claim.blocks {

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -41,6 +40,11 @@ fn content(len: usize) -> Vec<u8> {
     })
     .take(len)
     .collect()
+}
+
+/// Returns a store without a cache directory.
+fn in_memory() -> BlockStore {
+    BlockStore::new(None, 1 << 30)
 }
 
 fn sha256(bytes: &[u8]) -> String {
@@ -111,16 +115,8 @@ fn files_are_read_in_blocks_with_and_without_a_cache() {
         server.set_faults(Faults::usual(if seed == 0 { 0 } else { 4 }, seed));
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::open(dir.path(), 1 << 30).unwrap();
-        let memory = Arc::new(MemoryCache::new(1 << 30));
-        let in_flight = Arc::default();
-        for cached in [None, Some(&cache)] {
-            let open = || match cached {
-                Some(cache) => {
-                    RemoteFile::cached(&bucket, url("s3://bucket/x"), end, &in_flight, cache, &sha256)
-                        .unwrap()
-                }
-                None => RemoteFile::in_memory(&bucket, url("s3://bucket/x"), end, &in_flight, &memory),
-            };
+        for store in [in_memory(), BlockStore::new(Some(cache), 0)] {
+            let open = || RemoteFile::open(&bucket, url("s3://bucket/x"), end, &sha256, &store).unwrap();
             let file = open();
             let mut before = 0;
             for _ in 0..2 {
@@ -151,7 +147,8 @@ fn damaged_cache_blocks_are_fetched_again() {
     let (dir, sha256) = (tempfile::tempdir().unwrap(), sha256(&bytes));
     let cache = Cache::open(dir.path(), 1 << 30).unwrap();
     let open = || {
-        RemoteFile::cached(&bucket, url("s3://bucket/x"), 3 << 20, &Arc::default(), &cache, &sha256).unwrap()
+        let store = BlockStore::new(Some(cache.clone()), 0);
+        RemoteFile::open(&bucket, url("s3://bucket/x"), 3 << 20, &sha256, &store).unwrap()
     };
     assert!(open().read(0..3 << 20).unwrap() == bytes);
     let data = dir.path().join(format!("{sha256}.data"));
@@ -169,13 +166,13 @@ fn damaged_cache_blocks_are_fetched_again() {
 fn the_cache_stays_within_its_limit() {
     let (server, bucket) = started(Faults::default());
     let dir = tempfile::tempdir().unwrap();
-    let cache = Cache::open(dir.path(), 4 << 20).unwrap();
+    let store = BlockStore::new(Some(Cache::open(dir.path(), 4 << 20).unwrap()), 0);
     for number in 0..6u8 {
         let bytes = [content(1 << 20), vec![number]].concat();
         server.put(&format!("bucket/{number}"), bytes.clone());
         let end = bytes.len() as u64;
         let at = url(&format!("s3://bucket/{number}"));
-        let file = RemoteFile::cached(&bucket, at, end, &Arc::default(), &cache, &sha256(&bytes)).unwrap();
+        let file = RemoteFile::open(&bucket, at, end, &sha256(&bytes), &store).unwrap();
         assert!(file.read(0..end).unwrap() == bytes);
     }
     let used: u64 = std::fs::read_dir(dir.path())
@@ -191,10 +188,7 @@ fn bytes_of_a_replaced_object_are_never_mixed() {
     let (server, bucket) = started(Faults::default());
     let bytes = content(3 << 20);
     server.put("bucket/x", bytes.clone());
-    let opened = || {
-        let memory = Arc::new(MemoryCache::new(1 << 30));
-        RemoteFile::in_memory(&bucket, url("s3://bucket/x"), 3 << 20, &Arc::default(), &memory)
-    };
+    let opened = || RemoteFile::open(&bucket, url("s3://bucket/x"), 3 << 20, "", &in_memory()).unwrap();
     let file = opened();
     file.read(0..1).unwrap();
     let mut other = bytes;
@@ -234,19 +228,14 @@ fn threads_that_need_the_same_block_send_one_request() {
     server.put("bucket/x", bytes.clone());
     let (dir, sha256) = (tempfile::tempdir().unwrap(), sha256(&bytes));
     let cache = Cache::open(dir.path(), 1 << 30).unwrap();
-    let (in_flight, memory) = (Arc::default(), Arc::new(MemoryCache::new(1 << 30)));
-    for cached in [false, true] {
+    for (store, cached) in [(in_memory(), false), (BlockStore::new(Some(cache), 0), true)] {
         let before = server.counts().sent;
         std::thread::scope(|scope| {
             for thread in 0..8u64 {
-                let (bytes, sha256, cache, in_flight, memory, bucket) =
-                    (&bytes, &sha256, &cache, &in_flight, &memory, &bucket);
+                let (bytes, sha256, store, bucket) = (&bytes, &sha256, &store, &bucket);
                 scope.spawn(move || {
                     let at = url("s3://bucket/x");
-                    let file = match cached {
-                        true => RemoteFile::cached(bucket, at, 3 << 20, in_flight, cache, sha256).unwrap(),
-                        false => RemoteFile::in_memory(bucket, at, 3 << 20, in_flight, memory),
-                    };
+                    let file = RemoteFile::open(bucket, at, 3 << 20, sha256, store).unwrap();
                     for range in [thread * 7..(thread + 1) << 10, 0..3 << 20, thread..(1 << 20) + thread] {
                         assert!(
                             file.read(range.clone()).unwrap()
@@ -365,8 +354,7 @@ fn small_objects_are_read_from_servers_without_ranges() {
     let root = url(&format!("{}/bucket", server.endpoint()));
     let bucket = Bucket::of(&root).unwrap();
     let open = |name: &str, bytes: u64| {
-        let memory = Arc::new(MemoryCache::new(1 << 30));
-        RemoteFile::in_memory(&bucket, root.join(name).unwrap(), bytes, &Arc::default(), &memory)
+        RemoteFile::open(&bucket, root.join(name).unwrap(), bytes, "", &in_memory()).unwrap()
     };
     let bytes = content(3 << 20);
     server.put("bucket/small", bytes.clone());
@@ -417,8 +405,7 @@ fn files_are_not_requested_from_a_store_that_counts_as_unavailable() {
     let bucket = bucket_at(&server, "s3://unavailable");
     server.put("unavailable/x", content(10));
     let at = url("s3://unavailable/x");
-    let (memory, in_flight) = (Arc::new(MemoryCache::new(1 << 20)), Arc::default());
-    let file = RemoteFile::in_memory(&bucket, at.clone(), 10, &in_flight, &memory);
+    let file = RemoteFile::open(&bucket, at.clone(), 10, "", &in_memory()).unwrap();
     let outages = &runtime::current().unwrap().outages;
     for _ in 0..3 {
         outages.add(at.root(), &crate::error::Error::new(ErrorKind::Io, "no response"));
