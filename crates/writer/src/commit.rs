@@ -21,7 +21,7 @@ use super::outcome::ContentHash;
 use super::stop::Stop;
 use super::unit::{REJECTS_NAME, for_each_row, keys_name, rows_name};
 use super::units::{Totals, UnitDirs, UnitResult, UnitShard, add_all, difference, shard_path};
-use super::workers::{FILE_THREADS, for_all, in_order};
+use super::workers::{for_all, in_order};
 use super::writer::DatasetWriter;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format;
@@ -275,7 +275,7 @@ impl Commit<'_> {
                 shards.try_for_each(|shard| place_shard(out, dirs, unit.unit, split, shard))
             };
             // A commit that has started is not interrupted.
-            for_all(units, FILE_THREADS, "moving shards", &Stop::default(), place)?;
+            for_all(units, "moving shards", &Stop::default(), place)?;
             sync_dir(&folder)?;
         }
         Ok(())

@@ -30,7 +30,6 @@ use bytes::Bytes;
 
 use super::layout::{Existing, ResumeCheck, WORK_NAME};
 use super::stop::Stop;
-use super::workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest};
 use crate::storage::objects::{Bucket, Created, is_cut_short};
@@ -273,8 +272,6 @@ const CHUNK_BYTES: usize = 1 << 20;
 const REQUEST_BYTES: u64 = 8 << 20;
 /// Bytes of an object that are downloaded concurrently.
 const WINDOW_BYTES: u64 = 64 << 20;
-/// Number of small requests in progress at a time.
-const REQUESTS: usize = 16;
 
 /// Number of attempts to upload a file from its start.
 const UPLOAD_ATTEMPTS: usize = 5;
@@ -348,16 +345,6 @@ impl Remote {
         }
         file.finish()
     }
-}
-
-/// Calls `each` with all `items`, up to [`REQUESTS`] at a time, in any order.
-pub(crate) fn for_all<T: Sync>(
-    items: &[T],
-    doing: &str,
-    stop: &Stop,
-    each: impl Fn(&T) -> Result<()> + Sync,
-) -> Result<()> {
-    workers::for_all(items, REQUESTS, doing, stop, each)
 }
 
 #[cfg(test)]

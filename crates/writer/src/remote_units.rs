@@ -8,12 +8,13 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::layout::WORK_NAME;
-use super::remote::{Remote, for_all};
+use super::remote::Remote;
 use super::stop::Stop;
 use super::units::{
     RESULT_NAME, UnitDirs, UnitFile, UnitResult, UnitState, difference, different_unit, shard_path,
     unusable_unit,
 };
+use super::workers::for_all;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{MANIFEST_NAME, Manifest};
 use crate::numbers::{count, plural};

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::layout::{Existing, ResumeCheck};
 use super::stop::Stop;
-use super::workers::{FILE_THREADS, Workers, for_all};
+use super::workers::{Workers, for_all};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
 use crate::manifest::Counts;
@@ -219,7 +219,7 @@ pub enum CheckLevel {
 
 impl CheckLevel {
     /// Calls `each` with all `items`. Hashing shards is limited by the processors, so it uses the workers. Checking the
-    /// sizes of many files mostly waits for the file system, so it uses [`FILE_THREADS`] threads.
+    /// sizes of many files mostly waits for the file system, so it uses threads of its own.
     pub(crate) fn for_all<T: Sync>(
         self,
         items: &[T],
@@ -229,7 +229,7 @@ impl CheckLevel {
         each: impl Fn(&T) -> Result<()> + Sync,
     ) -> Result<()> {
         match self {
-            Self::Sizes => for_all(items, FILE_THREADS, doing, stop, each),
+            Self::Sizes => for_all(items, doing, stop, each),
             Self::Hashes => workers.for_all(items, doing, stop, each),
         }
     }
@@ -283,7 +283,7 @@ impl UnitDirs {
     /// Removes attempts that died. Only the holder of the lock may do this.
     pub(crate) fn remove_unfinished(&self) -> Result<()> {
         let units = list_dir(&self.root)?;
-        for_all(&units, FILE_THREADS, "removing unfinished units", &Stop::default(), |unit| {
+        for_all(&units, "removing unfinished units", &Stop::default(), |unit| {
             for attempt in list_dir(&unit.path)? {
                 if attempt.name != DONE {
                     remove_dir_all(&attempt.path)?;
@@ -297,7 +297,7 @@ impl UnitDirs {
     pub(crate) fn remove_all(&self) -> Result<()> {
         let mut units = list_dir(&self.root)?;
         units.retain(|unit| unit.kind.is_dir());
-        for_all(&units, FILE_THREADS, "removing units", &Stop::default(), |unit| remove_dir_all(&unit.path))
+        for_all(&units, "removing units", &Stop::default(), |unit| remove_dir_all(&unit.path))
     }
 
     /// Removes the result of a unit that has to be converted again.
@@ -311,7 +311,7 @@ impl UnitDirs {
         if units.is_empty() {
             return Ok(());
         }
-        for_all(units, FILE_THREADS, "making finished units durable", &Stop::default(), |unit| {
+        for_all(units, "making finished units durable", &Stop::default(), |unit| {
             sync_dir(&self.unit(*unit))
         })?;
         sync_dir(&self.root).and_then(|()| sync_dir(&self.work))

@@ -84,21 +84,20 @@ impl Workers {
     }
 }
 
-/// Number of threads for many small files. They mostly wait for the file system, for example over a network, rather
-/// than use a processor.
-pub(crate) const FILE_THREADS: usize = 16;
+/// Number of threads for many small files or requests. They mostly wait for a file system or the network rather than use
+/// a processor.
+const IO_THREADS: usize = 16;
 
 /// Number of results that [`in_order`] holds at a time.
 const WINDOW: usize = 1024;
 
-/// Calls `each` with all `items` on up to `threads` threads of its own, in any order.
+/// Calls `each` with all `items` on up to 16 threads of its own, in any order.
 ///
 /// # Errors
 ///
-/// Same as [`on_io_threads`].
+/// Same as [`Workers::on_all`].
 pub(crate) fn for_all<T: Sync>(
     items: &[T],
-    threads: usize,
     doing: &str,
     stop: &Stop,
     each: impl Fn(&T) -> Result<()> + Sync,
@@ -106,7 +105,7 @@ pub(crate) fn for_all<T: Sync>(
     let next = AtomicUsize::new(0);
     match items.len() {
         0 => Ok(()),
-        count => on_io_threads(threads.clamp(1, count), doing, stop, || take_all(items, &next, stop, &each)),
+        count => on_io_threads(IO_THREADS.min(count), doing, stop, || take_all(items, &next, stop, &each)),
     }
 }
 
@@ -136,7 +135,7 @@ pub fn in_order<T: Sync, R: Send>(
     for window in items.chunks(WINDOW) {
         let numbered: Vec<(usize, &T)> = window.iter().enumerate().collect();
         let results = Mutex::new(Vec::with_capacity(window.len()));
-        for_all(&numbered, FILE_THREADS, doing, stop, |&(at, item)| {
+        for_all(&numbered, doing, stop, |&(at, item)| {
             let result = produce(item)?;
             results.lock().unwrap_or_else(PoisonError::into_inner).push((at, item, result));
             Ok(())
@@ -154,12 +153,7 @@ pub fn in_order<T: Sync, R: Send>(
 /// # Errors
 ///
 /// Same as [`Workers::on_all`].
-pub(crate) fn on_io_threads(
-    count: usize,
-    doing: &str,
-    stop: &Stop,
-    work: impl Fn() -> Result<()> + Sync,
-) -> Result<()> {
+fn on_io_threads(count: usize, doing: &str, stop: &Stop, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
     std::thread::scope(|scope| {
         let work = || contained(doing, stop, &work);
         let start = |_| threads::named("io").spawn_scoped(scope, work);
@@ -218,7 +212,7 @@ mod tests {
         let error = in_order(&items, "testing", &stop, fail, counted).unwrap_err();
         assert!(error.to_string().contains("2000"));
         assert_eq!(count, WINDOW, "only the window before the failure was consumed");
-        for_all(&[], 4, "testing", &stop, |_: &usize| panic!("there are no items")).unwrap();
+        for_all(&[], "testing", &stop, |_: &usize| panic!("there are no items")).unwrap();
         let sum = AtomicUsize::new(0);
         let add = |item: &usize| {
             sum.fetch_add(*item, Ordering::Relaxed);
