@@ -153,32 +153,23 @@ const RESULT_BYTES: u64 = 1 << 30;
 const LISTED_SHARE: usize = 4;
 
 /// Objects of a listing, by their name under the prefix.
-pub(crate) struct ObjectListing(HashMap<String, ListedObject>);
+pub(super) type ObjectListing = HashMap<String, ListedObject>;
 
-#[derive(Clone, Copy)]
-struct ListedObject {
+pub(super) struct ListedObject {
     bytes: u64,
     modified_ns: i128,
 }
 
-impl ObjectListing {
-    /// Returns whether the object `name` is listed with `bytes` bytes. Otherwise, it is requested: a listing may be
-    /// outdated.
-    fn has(&self, name: &str, bytes: u64) -> bool {
-        self.0.get(name).is_some_and(|object| object.bytes == bytes)
-    }
-}
-
 impl Remote {
     /// Lists the objects under `folder`, or all objects.
-    pub(crate) fn listing(&self, folder: Option<&str>) -> Result<ObjectListing> {
+    fn listing(&self, folder: Option<&str>) -> Result<ObjectListing> {
         let url = folder.map_or_else(|| Ok(self.url.clone()), |folder| self.object(folder))?;
         let prefix = self.url.as_str().len() + 1;
-        let found = self.bucket.list(&url)?.into_iter().map(|object| {
+        let listed = self.bucket.list(&url)?.into_iter().map(|object| {
             let name = object.url.as_str().get(prefix..).unwrap_or_default().to_owned();
             (name, ListedObject { bytes: object.bytes, modified_ns: object.modified_ns })
         });
-        Ok(ObjectListing(found.collect()))
+        Ok(listed.collect())
     }
 
     /// Calls `found` with the states of `units`, out of `planned` units, under the plan `plan`.
@@ -201,14 +192,14 @@ impl Remote {
     }
 
     /// Returns the state of `unit` under the plan `plan`.
-    pub(crate) fn check_unit(
+    pub(super) fn check_unit(
         &self,
         unit: u32,
         plan: &str,
         listing: Option<&ObjectListing>,
     ) -> Result<UnitState> {
         let name = unit_object(unit, RESULT_NAME);
-        if listing.is_some_and(|listing| !listing.0.contains_key(&name)) {
+        if listing.is_some_and(|listing| !listing.contains_key(&name)) {
             return Ok(UnitState::Missing);
         }
         let url = self.object(&name)?;
@@ -226,13 +217,14 @@ impl Remote {
     }
 
     /// Returns how an object differs from the one with `bytes` bytes that was written.
-    pub(crate) fn object_difference(
+    fn object_difference(
         &self,
         name: &str,
         bytes: u64,
         listing: Option<&ObjectListing>,
     ) -> Result<Option<String>> {
-        if listing.is_some_and(|listing| listing.has(name, bytes)) {
+        // Otherwise, it is requested: a listing may be outdated.
+        if listing.and_then(|listing| listing.get(name)).is_some_and(|listed| listed.bytes == bytes) {
             return Ok(None);
         }
         Ok(match self.bucket.head(&self.object(name)?)? {
@@ -296,7 +288,6 @@ impl Remote {
     pub fn finished_units(&self, plan: &str, stop: &Stop) -> Result<BTreeMap<u32, (UnitResult, i128)>> {
         let listing = self.listing(Some(&format!("{WORK_NAME}/units")))?;
         let results: Vec<(u32, i128)> = listing
-            .0
             .iter()
             .filter_map(|(name, object)| Some((unit_of_result(name)?, object.modified_ns)))
             .collect();
