@@ -118,15 +118,12 @@ impl<const N: usize> ExternalSort<N> {
     ///
     /// [`ErrorKind::Io`](crate::error::ErrorKind) if runs cannot be spilled or read back.
     pub fn finish(mut self) -> Result<Sorted<N>> {
-        if self.spill.is_none() {
-            self.rows.sort_unstable();
-            return Ok(Sorted(RunSource::Memory(self.rows.into_iter())));
-        }
-        self.spill_run()?;
-        self.rows = Vec::new();
+        self.rows.sort_unstable();
         let Some(mut spill) = self.spill else {
-            return Ok(Sorted(RunSource::Memory(Vec::new().into_iter())));
+            return Ok(Sorted(RunSource::Memory(self.rows.into_iter())));
         };
+        spill.append_sorted(&self.rows)?;
+        self.rows = Vec::new();
         let Limits { fan_in, buffer_rows, .. } = self.limits;
         while spill.runs().len() > fan_in {
             let mut merged = Spill::create(&self.spill_dir)?;

@@ -33,10 +33,8 @@ impl<const N: usize> Spill<N> {
 
     /// Appends `rows`, which must be sorted, as one run.
     pub(super) fn append_sorted(&mut self, rows: &[[u8; N]]) -> Result<()> {
-        let start = self.end();
-        self.write(rows.as_flattened())?;
-        self.runs.push(start..start + rows.as_flattened().len() as u64);
-        Ok(())
+        self.start_run();
+        self.write(rows)
     }
 
     /// Appends one run from an iterator of sorted rows.
@@ -45,21 +43,16 @@ impl<const N: usize> Spill<N> {
         rows: impl Iterator<Item = Result<[u8; N]>>,
         buffer_rows: usize,
     ) -> Result<()> {
-        let start = self.end();
-        let mut end = start;
+        self.start_run();
         let mut buffer = Vec::with_capacity(buffer_rows);
         for row in rows {
             buffer.push(row?);
             if buffer.len() == buffer_rows {
-                end += buffer.as_flattened().len() as u64;
-                self.write(buffer.as_flattened())?;
+                self.write(&buffer)?;
                 buffer.clear();
             }
         }
-        end += buffer.as_flattened().len() as u64;
-        self.write(buffer.as_flattened())?;
-        self.runs.push(start..end);
-        Ok(())
+        self.write(&buffer)
     }
 
     /// Returns a reader for each of `runs` that reads `buffer_rows` at a time.
@@ -75,12 +68,19 @@ impl<const N: usize> Spill<N> {
         runs.iter().map(reader).collect()
     }
 
-    fn end(&self) -> u64 {
-        self.runs.last().map_or(0, |run| run.end)
+    fn start_run(&mut self) {
+        let start = self.runs.last().map_or(0, |run| run.end);
+        self.runs.push(start..start);
     }
 
-    fn write(&self, bytes: &[u8]) -> Result<()> {
-        (&*self.file).write_all(bytes).map_err(|e| Error::io("write a temporary file in", &self.dir, e))
+    /// Appends rows to the last run.
+    fn write(&mut self, rows: &[[u8; N]]) -> Result<()> {
+        let bytes = rows.as_flattened();
+        (&*self.file).write_all(bytes).map_err(|e| Error::io("write a temporary file in", &self.dir, e))?;
+        if let Some(run) = self.runs.last_mut() {
+            run.end += bytes.len() as u64;
+        }
+        Ok(())
     }
 }
 
