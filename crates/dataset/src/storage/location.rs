@@ -49,7 +49,7 @@ impl Location {
 
     #[cfg(feature = "remote")]
     fn remote(url: &ObjectUrl, options: &RemoteOptions) -> Result<Self> {
-        Ok(Self { path: url.into(), remote: Some(RemoteDataset::new(url, options)?) })
+        Ok(Self { path: url.as_path().to_owned(), remote: Some(RemoteDataset::new(url, options)?) })
     }
 
     #[cfg(not(feature = "remote"))]

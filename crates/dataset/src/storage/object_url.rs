@@ -166,12 +166,6 @@ impl fmt::Debug for ObjectUrl {
     }
 }
 
-impl From<&ObjectUrl> for PathBuf {
-    fn from(url: &ObjectUrl) -> Self {
-        url.as_path().to_owned()
-    }
-}
-
 /// Extracts the scheme by the rules of RFC 3986: `s3` from `s3://bucket/x`.
 fn scheme(text: &str) -> Option<&str> {
     let (scheme, _) = text.split_once("://")?;
