@@ -3,29 +3,27 @@
 //! Messages are canonical: each record has exactly one encoding. A reader can therefore reject unknown fields, repeated
 //! fields and overlong numbers with a single size comparison.
 
-mod extra;
-mod infer;
-
 use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message;
 
 use super::check;
-use super::frames::{Fault, FrameCodec};
+use super::frames::{Fault, FrameCodec, frames};
 use crate::error::{Error, Result};
-use crate::sample::{Record, Value};
-use crate::schema::{Field, FieldType, HEIGHT, IMAGE, INPUT_IDS, KEY, LABEL, LENGTH, ORIGIN, Schema, WIDTH};
-
-pub(super) use infer::{infer_schema, sniff};
+use crate::sample::{Ids, Record, Text, Value, from_runs, to_runs};
+use crate::schema::{
+    Field, FieldType, HEIGHT, IMAGE, INPUT_IDS, IdWidth, KEY, LABEL, LENGTH, ORIGIN, Schema, WIDTH,
+};
+use crate::storage::Blob;
 
 /// Generated from `proto/dsconvert/v1/record.proto`; a test verifies that they match.
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 mod proto {
-    include!("../generated/dsconvert.v1.rs");
+    include!("generated/dsconvert.v1.rs");
 }
 
-use extra::{extra, extra_value, ids};
+use proto::field::Value as Extra;
 use proto::record::Payload;
 
 /// Maximum message size in bytes that every protobuf library can read.
@@ -34,6 +32,8 @@ const MAX_MESSAGE_BYTES: u64 = (1 << 31) - 1;
 const MAX_PREFIX_BYTES: usize = 5;
 /// Number of the message field that holds fields that are not built in.
 const EXTRA_TAG: u64 = 5;
+/// Maximum fields of a record with an unknown schema.
+const MAX_INFERRED_FIELDS: usize = 4096;
 
 /// Location of a schema field in the message.
 #[derive(Clone, Copy, PartialEq)]
@@ -255,11 +255,166 @@ fn varint(bytes: &[u8]) -> Result<(u64, usize), Fault> {
     }
 }
 
+/// Converts the value of an extra field to its stored form; `None` if it is null.
+fn extra(ty: FieldType, value: &Value) -> Option<Extra> {
+    Some(match (ty, value) {
+        (_, Value::Null) => return None,
+        (FieldType::Json, Value::Text(t)) => Extra::JsonValue(t.as_str().to_owned()),
+        (_, Value::Text(t)) => Extra::StringValue(t.as_str().to_owned()),
+        (FieldType::Image | FieldType::Mask, Value::Bytes(b)) => Extra::ImageValue(b.clone()),
+        (FieldType::Flags, Value::Bytes(flags)) => Extra::FlagsValue(to_runs(flags).into()),
+        (FieldType::Boxes, Value::Bytes(b)) => Extra::BoxesValue(b.clone()),
+        (FieldType::BoxLabels, Value::Bytes(b)) => Extra::BoxLabelsValue(b.clone()),
+        (FieldType::BoxInts, Value::Bytes(b)) => Extra::BoxIntsValue(b.clone()),
+        (FieldType::Int32Pair, Value::Bytes(b)) => Extra::Int32PairValue(b.clone()),
+        (_, Value::Bytes(b)) => Extra::BinaryValue(b.clone()),
+        (_, Value::Bool(b)) => Extra::BoolValue(*b),
+        (FieldType::Int32, Value::Int(i)) => Extra::Int32Value(*i as i32),
+        (FieldType::Label, Value::Int(i)) => Extra::LabelValue(*i),
+        (_, Value::Int(i)) => Extra::Int64Value(*i),
+        (FieldType::UInt32, Value::UInt(u)) => Extra::Uint32Value(*u as u32),
+        (_, Value::UInt(u)) => Extra::Uint64Value(*u),
+        (FieldType::Float32, Value::Float(x)) => Extra::Float32Value(*x as f32),
+        (_, Value::Float(x)) => Extra::Float64Value(*x),
+        (_, Value::Ids(ids)) => {
+            Extra::IdsValue(proto::Ids { data: ids.as_bytes().clone(), id_width: ids.width().bytes() as u32 })
+        }
+    })
+}
+
+/// Converts a stored value to the value of the extra field `field` of a record with `tokens` ids.
+fn extra_value(field: &Field, found: Option<Extra>, tokens: usize) -> Result<Value, String> {
+    let Some(found) = found else { return Ok(Value::Null) };
+    let ty = extra_type(&found)?;
+    // The message does not distinguish masks from other images.
+    let is_mask = ty == FieldType::Image && field.ty == FieldType::Mask;
+    if ty != field.ty && !is_mask {
+        return Err(format!("field {:?} must be {}, not {}", field.name, field.ty.name(), ty.name()));
+    }
+    Ok(match found {
+        Extra::StringValue(s) | Extra::JsonValue(s) => Value::Text(Text::from(s)),
+        Extra::BinaryValue(b)
+        | Extra::ImageValue(b)
+        | Extra::BoxesValue(b)
+        | Extra::BoxLabelsValue(b)
+        | Extra::BoxIntsValue(b)
+        | Extra::Int32PairValue(b) => Value::Bytes(b),
+        Extra::BoolValue(b) => Value::Bool(b),
+        Extra::Int32Value(i) => Value::Int(i.into()),
+        Extra::Int64Value(i) | Extra::LabelValue(i) => Value::Int(i),
+        Extra::Uint32Value(u) => Value::UInt(u.into()),
+        Extra::Uint64Value(u) => Value::UInt(u),
+        Extra::Float32Value(x) => Value::Float(x.into()),
+        Extra::Float64Value(x) => Value::Float(x),
+        Extra::IdsValue(list) => ids(list.data, list.id_width)?,
+        Extra::FlagsValue(runs) => Value::Bytes(from_runs(&runs, tokens)?.into()),
+    })
+}
+
+/// Returns the field type of a stored value.
+fn extra_type(value: &Extra) -> Result<FieldType, String> {
+    Ok(match value {
+        Extra::StringValue(_) => FieldType::String,
+        Extra::BinaryValue(_) => FieldType::Binary,
+        Extra::JsonValue(_) => FieldType::Json,
+        Extra::BoolValue(_) => FieldType::Bool,
+        Extra::Int32Value(_) => FieldType::Int32,
+        Extra::Int64Value(_) => FieldType::Int64,
+        Extra::Uint32Value(_) => FieldType::UInt32,
+        Extra::Uint64Value(_) => FieldType::UInt64,
+        Extra::Float32Value(_) => FieldType::Float32,
+        Extra::Float64Value(_) => FieldType::Float64,
+        Extra::ImageValue(_) => FieldType::Image,
+        Extra::LabelValue(_) => FieldType::Label,
+        Extra::IdsValue(list) => FieldType::ids(width(list.id_width)?),
+        Extra::FlagsValue(_) => FieldType::Flags,
+        Extra::BoxesValue(_) => FieldType::Boxes,
+        Extra::BoxLabelsValue(_) => FieldType::BoxLabels,
+        Extra::BoxIntsValue(_) => FieldType::BoxInts,
+        Extra::Int32PairValue(_) => FieldType::Int32Pair,
+    })
+}
+
+/// Returns the width for ids of `bytes` bytes each.
+fn width(bytes: u32) -> Result<IdWidth, String> {
+    IdWidth::from_bytes(bytes.into()).ok_or_else(|| format!("unsupported id width of {bytes} bytes"))
+}
+
+/// Creates a list of ids from little-endian `bytes`.
+fn ids(bytes: Bytes, id_width: u32) -> Result<Value, String> {
+    let partial = || "the id list ends in the middle of an id".to_owned();
+    Ids::new(width(id_width)?, bytes).map(Value::Ids).ok_or_else(partial)
+}
+
+/// Returns whether the shard starts with a valid protobuf record.
+pub(super) fn sniff(blob: &Blob) -> bool {
+    frames(blob, shape).next().is_some_and(|first| first.is_ok())
+}
+
+/// What one record reveals about the schema.
+struct InferredShape {
+    /// Size of a token id; `None` if the records are images.
+    ids: Option<IdWidth>,
+    /// Whether an image has a label.
+    label: bool,
+    /// Name and type of each extra field. The type is `None` if the value is null.
+    extra: Vec<(String, Option<FieldType>)>,
+}
+
+/// Infers the schema from the records. A field that is always null is inferred as string, and all fields that are not
+/// built in as nullable. Class names are not stored in the shard.
+pub(super) fn infer_schema(blob: &Blob) -> Result<Schema> {
+    let mut inferred: Option<InferredShape> = None;
+    for shape in frames(blob, shape) {
+        let (placed, shape) = shape?;
+        let Some(inferred) = &mut inferred else {
+            inferred = Some(shape);
+            continue;
+        };
+        if inferred.extra.len() != shape.extra.len() {
+            let why = "the record and the first record differ in their number of fields";
+            return Err(Fault::bad(0, why).into_error(blob, placed.position));
+        }
+        inferred.label |= shape.label;
+        for ((_, inferred), (_, ty)) in inferred.extra.iter_mut().zip(shape.extra) {
+            *inferred = inferred.or(ty);
+        }
+    }
+    let Some(InferredShape { ids, label, extra }) = inferred else {
+        return Err(Error::corrupt("the schema of an empty shard cannot be inferred").at_path(blob.path()));
+    };
+    let extra = extra.into_iter().map(|(name, ty)| {
+        let ty = ty.unwrap_or(FieldType::String);
+        Field { name, ty, nullable: ty != FieldType::Flags }
+    });
+    match ids {
+        None => Schema::images(label.then(Vec::new), extra.collect()),
+        Some(width) => Schema::text(width, extra.collect()),
+    }
+}
+
+/// Reads a record without a schema.
+fn shape(bytes: &Bytes) -> Result<(InferredShape, usize), Fault> {
+    let (prefix, message) = message(bytes, MAX_INFERRED_FIELDS)?;
+    let size = prefix + message.encoded_len();
+    let bad = |why: String| Fault::bad(prefix, why);
+    let mut extra = Vec::with_capacity(message.extra.len());
+    for field in message.extra {
+        let ty = field.value.as_ref().map(extra_type).transpose().map_err(bad)?;
+        extra.push((field.name, ty));
+    }
+    let (ids, label) = match message.payload {
+        Some(Payload::Image(image)) => (None, image.label.is_some()),
+        Some(Payload::Text(text)) => (Some(width(text.id_width).map_err(bad)?), false),
+        None => return Err(bad("the record has neither an image nor text".to_owned())),
+    };
+    Ok((InferredShape { ids, label, extra }, size))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::examples::{self, check_beginnings, check_runs, frame};
     use super::*;
-    use crate::schema::IdWidth;
 
     #[test]
     fn the_bytes_of_a_record_never_change() {
