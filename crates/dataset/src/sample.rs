@@ -25,18 +25,15 @@
 mod aligned;
 mod boxes;
 mod ids;
-mod pair;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 pub use aligned::{Aligned, Tokens, trained};
 pub(crate) use aligned::{from_runs, to_runs};
-pub use boxes::{PixelBox, box_numbers, boxes, pack_box_numbers, pack_boxes};
-pub(crate) use boxes::{are_boxes, check_per_box};
+pub use boxes::{Int32Pair, PixelBox, box_numbers, boxes, pack_box_numbers, pack_boxes, pack_pair, pair};
+pub(crate) use boxes::{PAIR_BYTES, are_boxes, check_per_box};
 pub use ids::{Ids, PackedIds};
-pub(crate) use pair::PAIR_BYTES;
-pub use pair::{Int32Pair, pack_pair, pair};
 
 use crate::schema::{MAX_INDEX_COLUMNS, Schema, TRAINED};
 

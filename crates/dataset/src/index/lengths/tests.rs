@@ -1,16 +1,12 @@
 //! Tests that compare the length index, built and read back, with a plain sort.
 
-use std::path::Path;
-
 use proptest::prelude::*;
 
 use super::*;
-use crate::error::{ErrorKind, Result};
-use crate::index::table::Geometry;
 use crate::index::testing::{
     CASES_WITH_FILES, SMALL, any_alteration, reports_damaged_file, segment, segment_of, segments,
 };
-use crate::index::{IndexEntry, IndexFile, LengthSummary, MAX_LENGTH, RecordIndex, RecordIndexWriter};
+use crate::index::{IndexEntry, RecordIndexWriter};
 use crate::schema::{IdWidth, Schema};
 use crate::storage::Access;
 

@@ -1,18 +1,148 @@
-//! Reader of a length index.
+//! The length index: the records of a split sorted by length, and the histogram of their lengths.
+//!
+//! The *rank* of a record is its position when the records are sorted by (length, ordinal). The permutation maps ranks
+//! to records; the histogram maps lengths to ranks. With both, selecting a batch of records of similar length takes two
+//! lookups and does not read the lengths.
 
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
-use super::{LengthRun, PERMUTATION, histogram};
+use super::sort::ExternalSort;
+use super::summary::SummaryBuilder;
+use super::table::{Geometry, IndexTable, Spec, TableColumn, TableWriter, u64_column};
+use super::{IndexFile, LengthSummary, MAX_LENGTH, RecordIndex, Segment};
 use crate::error::{Error, ErrorKind, Result, until_error};
-use crate::index::table::{Geometry, IndexTable};
-use crate::index::{RecordIndex, Segment};
-use crate::schema::LengthUnit;
+use crate::schema::{self, LengthUnit};
 use crate::storage::Blob;
 
+/// Column of the permutation.
 const RECORD: usize = 0;
+/// Columns of the histogram.
 const LENGTH: usize = 0;
 const COUNT: usize = 1;
 const FIRST_RANK: usize = 2;
+/// Size of a row: length and ordinal, both big-endian so that rows sort as (length, ordinal).
+const ROW_BYTES: usize = 16;
+
+/// Record ordinal of each rank.
+const PERMUTATION: Spec =
+    Spec { table: "lengths", columns: Cow::Borrowed(&[u64_column("record")]), unit: None, segmented: true };
+
+const HISTOGRAM_COLUMNS: [TableColumn; 3] =
+    [u64_column(schema::LENGTH), u64_column("count"), u64_column("first_rank")];
+
+/// Specification of the histogram: one row per distinct length, in ascending order.
+fn histogram(unit: LengthUnit) -> Spec {
+    Spec {
+        table: "histogram",
+        columns: Cow::Borrowed(&HISTOGRAM_COLUMNS),
+        unit: Some(unit),
+        segmented: false,
+    }
+}
+
+/// All records of one length: a row of the histogram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LengthRun {
+    /// The length.
+    pub length: u64,
+    /// Number of records with this length, at least 1.
+    pub count: u64,
+    /// Rank of the first of these records, which equals the number of shorter records.
+    pub first_rank: u64,
+}
+
+/// Sorts the records of a split by length. Memory does not grow with the number of records: lengths are spilled as
+/// sorted runs and merged while the index is written.
+///
+/// ```
+/// # use dsconvert_dataset::index::LengthIndexBuilder;
+/// # use dsconvert_dataset::schema::LengthUnit;
+/// # fn main() -> dsconvert_dataset::error::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let (out, spill_dir) = (dir.path(), dir.path());
+/// let mut builder = LengthIndexBuilder::new(spill_dir, 64 << 20);
+/// for length in [512, 7, 90] {
+///     builder.push(length)?;
+/// }
+/// let (files, summary) = builder.finish(out, "train", LengthUnit::Tokens)?;
+/// assert_eq!(files[0].path, "index/train.lengths-0000.arrow");
+/// assert_eq!(files[1].path, "index/train.histogram.arrow");
+/// assert_eq!((summary.min, summary.p50, summary.max), (7, 90, 512));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct LengthIndexBuilder {
+    sort: ExternalSort<ROW_BYTES>,
+    total: u64,
+    geometry: Geometry,
+}
+
+impl LengthIndexBuilder {
+    /// Creates a builder that uses about `memory_bytes` and spills into `spill_dir`, like [`ExternalSort::new`]. Each
+    /// record takes 16 bytes in memory or on disk.
+    pub fn new(spill_dir: impl Into<PathBuf>, memory_bytes: usize) -> Self {
+        Self::with_geometry(spill_dir, memory_bytes, Geometry::STANDARD)
+    }
+
+    fn with_geometry(spill_dir: impl Into<PathBuf>, memory_bytes: usize, geometry: Geometry) -> Self {
+        Self { sort: ExternalSort::new(spill_dir, memory_bytes), total: 0, geometry }
+    }
+
+    /// Adds the length of the next record.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) if the lengths add up to more than [`MAX_LENGTH`]; `Io` if they
+    /// cannot be spilled.
+    pub fn push(&mut self, length: u64) -> Result<()> {
+        let total = self.total.checked_add(length).filter(|&total| total <= MAX_LENGTH);
+        self.total = total.ok_or_else(|| {
+            Error::usage(format!("the lengths of the split add up to more than {MAX_LENGTH}"))
+        })?;
+        let key = u128::from(length) << 64 | u128::from(self.sort.len());
+        self.sort.push(key.to_be_bytes())
+    }
+
+    /// Writes the length index of `split` to the dataset directory `out_dir`. The returned list contains the
+    /// permutation files in order, followed by the histogram.
+    pub fn finish(
+        self,
+        out_dir: &Path,
+        split: &str,
+        unit: LengthUnit,
+    ) -> Result<(Vec<IndexFile>, LengthSummary)> {
+        let mut permutation = TableWriter::create(out_dir, split, PERMUTATION, self.geometry)?;
+        let mut histogram = TableWriter::create(out_dir, split, histogram(unit), self.geometry)?;
+        let mut summary = SummaryBuilder::new(self.sort.len());
+        let mut end_run = |run: LengthRun| {
+            histogram.push(&[run.length, run.count, run.first_rank])?;
+            summary.push(run)
+        };
+        let mut current: Option<LengthRun> = None;
+        for (rank, row) in (0..).zip(self.sort.finish()?) {
+            let key = u128::from_be_bytes(row?);
+            let (length, record) = ((key >> 64) as u64, key as u64);
+            permutation.push(&[record])?;
+            match &mut current {
+                Some(run) if run.length == length => run.count += 1,
+                _ => {
+                    let next = LengthRun { length, count: 1, first_rank: rank };
+                    current.replace(next).map_or(Ok(()), &mut end_run)?;
+                }
+            }
+        }
+        current.map_or(Ok(()), &mut end_run)?;
+        let mut files = permutation.finish()?;
+        files.extend(histogram.finish()?);
+        Ok((files, summary.finish(unit)))
+    }
+}
 
 /// The opened length index of one split. Nothing is read ahead, and memory does not grow with the number of records.
 #[derive(Debug)]
@@ -32,7 +162,7 @@ impl LengthIndex {
         Self::with_geometry(permutation, histogram, unit, Geometry::STANDARD)
     }
 
-    pub(super) fn with_geometry(
+    fn with_geometry(
         permutation: Vec<Segment>,
         histogram_file: Segment,
         unit: LengthUnit,
