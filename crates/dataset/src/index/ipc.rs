@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use arrow_ipc::{MetadataVersion, root_as_message_with_opts};
-use arrow_schema::{ArrowError, Schema};
+use arrow_schema::ArrowError;
 use bytes::Bytes;
 
 use crate::arrow_footer::{ArrowFooter, BatchLocation, flatbuffer_limits};
@@ -20,8 +20,9 @@ const MESSAGE_PREFIX_BYTES: usize = 8;
 /// An Arrow IPC file whose footer has been read and checked.
 #[derive(Debug)]
 pub(super) struct IpcFile {
-    blob: Blob,
-    footer: ArrowFooter,
+    pub(super) blob: Blob,
+    /// Its schema is authoritative.
+    pub(super) footer: ArrowFooter,
 }
 
 /// A record batch of flat columns without nulls.
@@ -49,21 +50,6 @@ impl IpcFile {
         Ok(Self { blob, footer })
     }
 
-    /// Returns the file.
-    pub(super) fn blob(&self) -> &Blob {
-        &self.blob
-    }
-
-    /// Returns the schema in the footer, which is authoritative.
-    pub(super) fn schema(&self) -> &Schema {
-        &self.footer.schema
-    }
-
-    /// Returns the number of record batches.
-    pub(super) fn batch_count(&self) -> usize {
-        self.footer.batches.len()
-    }
-
     /// Reads the header of record batch `index` and checks it: the batch must be uncompressed, have `columns` columns
     /// without nulls, and keep all buffers inside its body.
     pub(super) fn batch(&self, index: usize, columns: usize) -> Result<IpcBatch> {
@@ -76,11 +62,6 @@ impl IpcFile {
                 .at_path(self.blob.path())
                 .at_offset(block.offset)
         })
-    }
-
-    /// Returns the `N` bytes at `offset`.
-    pub(super) fn array<const N: usize>(&self, offset: u64) -> Result<[u8; N]> {
-        self.blob.array(offset)
     }
 
     /// Returns the bytes in `range`, like [`Blob::read`].

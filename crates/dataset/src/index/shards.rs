@@ -254,12 +254,12 @@ impl ShardTable {
         let Segment { blob, records: shards } = file;
         let path = blob.path().to_owned();
         let ipc = IpcFile::open(blob)?;
-        check_schema(ipc.schema(), &schema(), TABLE).map_err(|e| e.at_path(&path))?;
+        check_schema(&ipc.footer.schema, &schema(), TABLE).map_err(|e| e.at_path(&path))?;
         let corrupt = |what: String| Error::corrupt(what).at_path(&path);
         let mut table = ShardTable::default();
         let mut paths = HashSet::new();
         let mut read = 0u64;
-        for index in 0..ipc.batch_count() {
+        for index in 0..ipc.footer.batches.len() {
             let columns = ShardColumns::read(&ipc, index)?;
             read = read
                 .checked_add(columns.rows)
@@ -298,7 +298,7 @@ impl ShardColumns {
     fn read(ipc: &IpcFile, index: usize) -> Result<Self> {
         let batch = ipc.batch(index, COLUMNS)?;
         let truncated =
-            || Error::corrupt(format!("record batch {index} is truncated")).at_path(ipc.blob().path());
+            || Error::corrupt(format!("record batch {index} is truncated")).at_path(ipc.blob.path());
         let buffers: [Range<u64>; BUFFERS] = batch.buffers.try_into().map_err(|_| truncated())?;
         let [
             _,

@@ -314,8 +314,8 @@ impl IndexTable {
             }
             rows = rows.checked_add(records).ok_or_else(|| Error::corrupt("too many rows").at_path(&path))?;
             let ipc = IpcFile::open(blob)?;
-            check_schema(ipc.schema(), &expected, spec.table).map_err(|e| e.at_path(&path))?;
-            let batches = ipc.batch_count();
+            check_schema(&ipc.footer.schema, &expected, spec.table).map_err(|e| e.at_path(&path))?;
+            let batches = ipc.footer.batches.len();
             if batches as u64 != records.div_ceil(geometry.batch_rows) {
                 let what =
                     format!("{batches} record batches do not match the {records} rows in the manifest");
@@ -334,7 +334,7 @@ impl IndexTable {
 
     /// Returns the files in order.
     pub(super) fn blobs(&self) -> impl Iterator<Item = &Blob> {
-        self.files.iter().map(|file| file.ipc.blob())
+        self.files.iter().map(|file| &file.ipc.blob)
     }
 
     /// Returns the value of one column, which must exist in the spec.
@@ -379,7 +379,7 @@ impl IndexTable {
     pub(super) fn corrupt(&self, what: String) -> Error {
         let error = Error::corrupt(what);
         match self.files.first() {
-            Some(file) => error.at_path(file.ipc.blob().path()),
+            Some(file) => error.at_path(file.ipc.blob.path()),
             None => error,
         }
     }
@@ -414,9 +414,8 @@ impl IndexTable {
     }
 
     fn read_columns(&self, file: &TableFile, index: usize) -> Result<Box<[u64]>> {
-        let corrupt = |what: &str| {
-            Error::corrupt(format!("record batch {index} {what}")).at_path(file.ipc.blob().path())
-        };
+        let corrupt =
+            |what: &str| Error::corrupt(format!("record batch {index} {what}")).at_path(file.ipc.blob.path());
         let batch = file.ipc.batch(index, self.spec.columns.len())?;
         let before = index as u64 * self.geometry.batch_rows;
         if batch.rows != (file.rows - before).min(self.geometry.batch_rows) {
@@ -442,8 +441,8 @@ impl IndexTable {
         };
         let offset = start + location.row * spec.width.bytes(); // inside the column, whose size `read_columns` checked
         Ok(match spec.width {
-            Width::U32 => u64::from(u32::from_le_bytes(location.ipc.array(offset)?)),
-            Width::U64 => u64::from_le_bytes(location.ipc.array(offset)?),
+            Width::U32 => u64::from(u32::from_le_bytes(location.ipc.blob.array(offset)?)),
+            Width::U64 => u64::from_le_bytes(location.ipc.blob.array(offset)?),
         })
     }
 
