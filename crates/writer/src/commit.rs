@@ -109,7 +109,7 @@ impl Commit<'_> {
         }
         let mut units = Vec::new();
         let mut counts = Counts::default();
-        let mut totals = Totals::planned(parts.skipped);
+        let mut totals = Totals { skipped: parts.skipped.clone(), ..Totals::default() };
         let classes = planned.schema.class_names.len();
         let mut labels = vec![vec![0; classes]; planned.splits.len()];
         let mut content = ContentHash::default();

@@ -360,7 +360,8 @@ fn attempt_name() -> String {
 /// A shard that is completely written but not yet durable. Finalizing it may wait for the disk, so it happens outside
 /// the workers.
 pub struct ClosedShard {
-    pub(crate) attempt: u64,
+    /// Number of the attempt, unique in this process.
+    pub attempt: u64,
     pub(crate) context: Arc<UnitContext>,
     pub(crate) split: usize,
     /// File name.
@@ -371,21 +372,18 @@ pub struct ClosedShard {
 
 /// A unit whose records are all written; [`ClosedUnit::finish`] makes it final.
 pub struct ClosedUnit {
-    pub(crate) attempt: u64,
+    /// Number of the attempt, unique in this process.
+    pub attempt: u64,
     pub(crate) context: Arc<UnitContext>,
     pub(crate) dir: PathBuf,
     /// The result, without the shards and other files.
     pub result: UnitResult,
-    pub(crate) length: u64,
+    /// Sum of the lengths of all records.
+    pub length: u64,
     pub(crate) sidecars: Vec<NewFile>,
 }
 
 impl ClosedShard {
-    /// Returns the number of the attempt, unique in this process.
-    pub fn attempt(&self) -> u64 {
-        self.attempt
-    }
-
     /// Waits until the shard is durable on disk or uploaded to object storage.
     pub fn commit(self, stop: &Stop) -> Result<(usize, UnitShard)> {
         let written = match &self.context.remote {
@@ -406,16 +404,6 @@ impl ClosedShard {
 }
 
 impl ClosedUnit {
-    /// Returns the number of the attempt, unique in this process.
-    pub fn attempt(&self) -> u64 {
-        self.attempt
-    }
-
-    /// Returns the sum of the lengths of all records.
-    pub fn length(&self) -> u64 {
-        self.length
-    }
-
     /// Makes the unit final. `shards` are all its shards, in the order in which they were closed.
     pub fn finish(mut self, shards: Vec<(usize, UnitShard)>, stop: &Stop) -> Result<UnitResult> {
         for (split, shard) in shards {

@@ -471,11 +471,6 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Creates totals with the files that were skipped before the units were written.
-    pub(crate) fn planned(skipped: &BTreeMap<String, u64>) -> Self {
-        Self { skipped: skipped.clone(), ..Self::default() }
-    }
-
     /// Adds a unit.
     pub fn add(&mut self, unit: &UnitResult) {
         self.text_bytes += unit.text_bytes;

@@ -44,11 +44,11 @@ impl Finalizer<'_> {
         for next in closed {
             match next {
                 Closed::Shard(shard) => {
-                    let attempt = shard.attempt();
+                    let attempt = shard.attempt;
                     shards.entry(attempt).or_default().push(self.shard(*shard)?);
                 }
                 Closed::Unit(unit) => {
-                    let shards = shards.remove(&unit.attempt()).unwrap_or_default();
+                    let shards = shards.remove(&unit.attempt).unwrap_or_default();
                     self.unit(*unit, shards)?;
                 }
             }
@@ -67,7 +67,7 @@ impl Finalizer<'_> {
                 uploads.wait_while(|uploads| uploads.len() >= at_a_time)?;
                 match next {
                     Closed::Shard(shard) => {
-                        let attempt = shard.attempt();
+                        let attempt = shard.attempt;
                         // An abandoned attempt at the same unit writes to the same names.
                         let unit = unit_of_shard(&shard.name);
                         uploads.wait_while(|uploads| {
@@ -76,7 +76,7 @@ impl Finalizer<'_> {
                         uploads.start(unit, attempt, move || self.shard(*shard).map(Some))?;
                     }
                     Closed::Unit(unit) => {
-                        let attempt = unit.attempt();
+                        let attempt = unit.attempt;
                         uploads
                             .wait_while(|uploads| uploads.iter().any(|upload| upload.attempt == attempt))?;
                         let shards = uploads.shards.remove(&attempt).unwrap_or_default();
@@ -101,7 +101,7 @@ impl Finalizer<'_> {
     fn unit(self, unit: ClosedUnit, shards: Vec<(usize, UnitShard)>) -> Result<()> {
         panic_point("close");
         let timer = self.progress.timing.start();
-        let length = unit.length();
+        let length = unit.length;
         let result = unit.finish(shards, self.stop)?;
         self.progress.add_converted_unit(&result, length);
         self.progress.events.add(EventLevel::Units, || Event::of_unit(&result));
