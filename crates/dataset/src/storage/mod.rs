@@ -19,16 +19,13 @@ mod paths;
 mod remote;
 
 pub use blob::{Access, Blob};
-pub use dirs::contained;
-pub use dirs::for_each_entry;
-pub use location::Location;
-pub use location::RemoteOptions;
-pub use lock::briefly;
-pub use lock::{DirLock, LOCKED_HELP};
-pub use new_file::Writeback;
-pub use new_file::unlinked_file;
-pub use new_file::{NewFile, Written, hash_file, remove_temporary_files, write_file, write_shared_file};
-pub use new_file::{from_hex, hex, random};
+pub use dirs::{contained, for_each_entry};
+pub use location::{Location, RemoteOptions};
+pub use lock::{DirLock, LOCKED_HELP, briefly};
+pub use new_file::{
+    NewFile, Writeback, Written, from_hex, hash_file, hex, random, remove_temporary_files, unlinked_file,
+    write_file, write_shared_file,
+};
 pub use object_url::{ObjectUrl, check_local};
 pub use paths::{
     DirItem, create_dir, find_link, folder_of, is_empty_dir, list_dir, lstat, open_file, real_path,
