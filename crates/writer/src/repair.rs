@@ -13,7 +13,7 @@ use super::derived_files::DerivedFiles;
 use super::output::OutputDir;
 use super::stop::Stop;
 use super::unit::unit_of_shard;
-use super::units::{CheckLevel, UnitDirs, difference};
+use super::units::{CheckLevel, UnitDirs, UnitShard, UnitSplit, difference, shard_path};
 use super::workers::Workers;
 use super::writer::DatasetWriter;
 use crate::error::{Error, ErrorKind, Result};
@@ -54,21 +54,10 @@ impl DamagedFile {
         }
     }
 
-    /// Returns the file as a shard; `None` if it is another file.
-    fn as_shard(&self) -> Option<DamagedShard<'_>> {
-        let name = self.path.file_name()?.to_str()?;
-        let split = self.path.parent()?.file_name()?.to_str()?;
-        Some(DamagedShard { file: self, split, name, unit: unit_of_shard(name)? })
+    /// Returns the unit of a shard; `None` if the file is not a shard.
+    fn unit(&self) -> Option<u32> {
+        unit_of_shard(self.path.file_name()?.to_str()?)
     }
-}
-
-/// A damaged shard that has to be regenerated.
-struct DamagedShard<'a> {
-    file: &'a DamagedFile,
-    split: &'a str,
-    name: &'a str,
-    /// The unit that the shard belongs to.
-    unit: u32,
 }
 
 /// Says how to replace a dataset with these damaged files. Without its shard table, its shards are unknown, so that they
@@ -166,7 +155,7 @@ impl Repair<'_> {
             Ok::<_, Error>(damaged)
         };
         let mut damaged = find()?;
-        let mut others: Vec<_> = damaged.extract_if(.., |file| file.as_shard().is_none()).collect();
+        let mut others: Vec<_> = damaged.extract_if(.., |file| file.unit().is_none()).collect();
         if !others.is_empty() {
             count += others.len() as u64;
             self.restore_tokenizer(&mut others)?;
@@ -175,7 +164,7 @@ impl Repair<'_> {
             damaged = find()?;
         }
         count += damaged.len() as u64;
-        let shards: Vec<_> = damaged.iter().filter_map(DamagedFile::as_shard).collect();
+        let shards: Vec<_> = damaged.iter().filter_map(|file| Some((file.unit()?, file))).collect();
         if !shards.is_empty() {
             self.replace_shards(&shards)?;
         }
@@ -252,21 +241,20 @@ impl Repair<'_> {
         (self.write)(units)
     }
 
-    fn replace_shards(&self, shards: &[DamagedShard<'_>]) -> Result<()> {
-        let units: BTreeSet<u32> = shards.iter().map(|shard| shard.unit).collect();
-        for DamagedShard { file, name, unit, .. } in shards {
-            let sources = (self.made_from)(*unit);
-            (self.note)(format!("{name} {}: unit {unit} is converted again, from {sources}", file.why));
+    /// Regenerates damaged shards, given with their units.
+    fn replace_shards(&self, shards: &[(u32, &DamagedFile)]) -> Result<()> {
+        let units: BTreeSet<u32> = shards.iter().map(|(unit, _)| *unit).collect();
+        for (unit, file) in shards {
+            let (name, sources) = (file.path.file_name().unwrap_or_default(), (self.made_from)(*unit));
+            let (name, why) = (name.display(), &file.why);
+            (self.note)(format!("{name} {why}: unit {unit} is converted again, from {sources}"));
         }
         let dirs = self.writer.dirs();
         self.write(units.into_iter().collect())?;
         // All shards are compared before the first is replaced: a difference shows that the conversion is not the same.
-        let made =
-            shards.iter().map(|shard| self.regenerated_shard(dirs, shard)).collect::<Result<Vec<_>>>()?;
-        for (made, shard) in made.iter().zip(shards) {
-            replace(made, &shard.file.path)?;
-        }
-        Ok(())
+        let made = shards.iter().map(|(unit, file)| self.regenerated_shard(dirs, *unit, file));
+        let made = made.collect::<Result<Vec<_>>>()?;
+        made.iter().zip(shards).try_for_each(|(made, (_, file))| replace(made, &file.path))
     }
 
     /// Returns the path of the regenerated shard.
@@ -274,13 +262,16 @@ impl Repair<'_> {
     /// # Errors
     ///
     /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if its bytes are not those that were committed.
-    fn regenerated_shard(&self, dirs: &UnitDirs, shard: &DamagedShard<'_>) -> Result<PathBuf> {
-        let &DamagedShard { file, split, name, unit } = shard;
+    fn regenerated_shard(&self, dirs: &UnitDirs, unit: u32, file: &DamagedFile) -> Result<PathBuf> {
         let result = dirs.result(unit, &self.writer.units().plan)?;
-        let splits = result.splits.iter().filter(|made| made.name == split);
-        let same = splits.flat_map(|split| &split.shards).find(|made| made.name == name);
-        match same.filter(|made| made.sha256 == file.sha256) {
-            Some(_) => Ok(dirs.done(unit).join(name)),
+        let has_same = |split: &UnitSplit| {
+            let is_same = |made: &UnitShard| {
+                made.sha256 == file.sha256 && file.path.ends_with(shard_path(&split.name, &made.name))
+            };
+            split.shards.iter().any(is_same)
+        };
+        match file.path.file_name().filter(|_| result.splits.iter().any(has_same)) {
+            Some(name) => Ok(dirs.done(unit).join(name)),
             None => Err(not_reproducible(
                 &format!("the regenerated unit {unit} differs from the committed one"),
                 file,
