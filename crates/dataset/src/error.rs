@@ -16,10 +16,6 @@ use rustix::io::Errno;
 use crate::option_names::respell_options;
 use crate::printable::{printable_path, printable_text};
 
-/// Too many files are open in this process, or on this machine.
-const EMFILE: i32 = Errno::MFILE.raw_os_error();
-const ENFILE: i32 = Errno::NFILE.raw_os_error();
-
 /// Result of the library's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -119,7 +115,8 @@ impl Error {
             Ok(error) => return error,
             Err(source) => source,
         };
-        let is_limit_reached = matches!(source.raw_os_error(), Some(EMFILE | ENFILE));
+        // Too many files are open in this process, or on this machine.
+        let is_limit_reached = matches!(Errno::from_io_error(&source), Some(Errno::MFILE | Errno::NFILE));
         let error = Self::new(ErrorKind::Io, format!("cannot {doing}")).at_path(path).caused_by(source);
         match is_limit_reached {
             true => error.help("raise the limit on open files (`ulimit -n`), or use fewer threads"),
