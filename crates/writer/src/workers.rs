@@ -68,10 +68,6 @@ impl Workers {
     }
 
     /// Calls `each` with all `items` on the threads of the pool, in any order.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`Workers::on_all`].
     pub(crate) fn for_all<T: Sync>(
         &self,
         items: &[T],
@@ -92,10 +88,6 @@ const IO_THREADS: usize = 16;
 const WINDOW: usize = 1024;
 
 /// Calls `each` with all `items` on up to 16 threads of its own, in any order.
-///
-/// # Errors
-///
-/// Same as [`Workers::on_all`].
 pub(crate) fn for_all<T: Sync>(
     items: &[T],
     doing: &str,
@@ -149,10 +141,6 @@ pub fn in_order<T: Sync, R: Send>(
 
 /// Runs `work` on the current thread and on up to `count` − 1 new threads, for work that waits for the network or a
 /// file system and hardly computes.
-///
-/// # Errors
-///
-/// Same as [`Workers::on_all`].
 fn on_io_threads(count: usize, doing: &str, stop: &Stop, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
     std::thread::scope(|scope| {
         let work = || contained(doing, stop, &work);

@@ -104,10 +104,6 @@ impl Bucket {
     }
 
     /// Returns the metadata of the objects at `urls`. Sends up to 16 requests at a time.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`Self::head`].
     pub(super) fn heads(&self, urls: &[ObjectUrl]) -> Result<Vec<Option<Object>>> {
         let client = self.client()?;
         let keys = urls.iter().map(key).collect::<Result<Vec<Key>>>()?;
