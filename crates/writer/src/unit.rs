@@ -13,14 +13,13 @@
 //! | `duplicates.jsonl` | one line per duplicate item, if there are any |
 //! | `<split>.keys` | 16 bytes XXH3-128 of each record's key, if keys may repeat |
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::Serialize;
+use serde_json::json;
 
 use super::outcome::{ContentHash, ConvertedRecord, ItemOutcome, Outcomes};
 use super::remote::Remote;
@@ -33,7 +32,6 @@ use super::units::{
 use crate::error::{Error, Result};
 use crate::format::{self, Format, ShardWriter};
 use crate::index::IndexEntry;
-use crate::manifest::Counts;
 use crate::sample::{Value, index_values};
 use crate::storage::{
     NewFile, Writeback, Written, create_dir, lstat, random, remove_dir_all, remove_file, rename, write_file,
@@ -65,21 +63,17 @@ pub fn unit_of_shard(name: &str) -> Option<u32> {
 
 /// Builder of a unit. If dropped without [`UnitSink::close`], it leaves only files that the next attempt removes.
 pub struct UnitSink {
-    unit: u32,
     attempt: u64,
     context: Arc<UnitContext>,
     dir: PathBuf,
+    /// The result so far, without the shards and other files.
+    result: UnitResult,
     splits: Vec<SplitSink>,
     rejects: NewFile,
     filtered: NewFile,
     duplicates: Option<NewFile>,
-    reject_codes: BTreeMap<String, u64>,
-    notes: BTreeMap<String, u64>,
-    skipped: BTreeMap<String, u64>,
     /// Index of the label field, if there is one.
     label: Option<usize>,
-    source_bytes: u64,
-    text_bytes: u64,
     /// Sum of the lengths of all records.
     length: u64,
     content: ContentHash,
@@ -90,10 +84,6 @@ pub struct UnitSink {
 
 #[derive(Default)]
 struct SplitSink {
-    counts: Counts,
-    records: u64,
-    /// Number of records by label.
-    labels: Vec<u64>,
     rows: Option<NewFile>,
     keys: Option<NewFile>,
     open: Option<OpenShard>,
@@ -113,20 +103,22 @@ impl UnitSink {
         let attempt = NEXT_ATTEMPT.fetch_add(1, Ordering::Relaxed);
         let dir = context.dirs.unit(unit).join(attempt_name());
         create_dir(&dir)?;
+        let PlannedUnits { plan, splits, schema, .. } = &*context.units;
+        let empty = |name: &String| UnitSplit { name: name.clone(), ..UnitSplit::default() };
         Ok(Self {
-            unit,
             attempt,
             context: Arc::clone(context),
-            splits: context.units.splits.iter().map(|_| SplitSink::default()).collect(),
+            result: UnitResult {
+                unit,
+                plan: plan.clone(),
+                splits: splits.iter().map(empty).collect(),
+                ..UnitResult::default()
+            },
+            splits: splits.iter().map(|_| SplitSink::default()).collect(),
             rejects: NewFile::create(&dir.join(REJECTS_NAME))?,
             filtered: NewFile::create(&dir.join(FILTERED_NAME))?,
             duplicates: None,
-            reject_codes: BTreeMap::new(),
-            notes: BTreeMap::new(),
-            skipped: BTreeMap::new(),
-            label: context.units.schema.label_field(),
-            source_bytes: 0,
-            text_bytes: 0,
+            label: schema.label_field(),
             length: 0,
             content: ContentHash::default(),
             unchecked: 0,
@@ -137,62 +129,52 @@ impl UnitSink {
 
     /// Writes the outcomes of the next task. Full shards are appended to `closed`.
     pub fn write(&mut self, outcomes: Outcomes, closed: &mut Vec<ClosedShard>) -> Result<()> {
-        add_all(&mut self.skipped, &outcomes.skipped);
-        self.source_bytes += outcomes.source_bytes;
-        self.text_bytes += outcomes.text_bytes;
+        add_all(&mut self.result.skipped, &outcomes.skipped);
+        self.result.source_bytes += outcomes.source_bytes;
+        self.result.text_bytes += outcomes.text_bytes;
         self.content.add(&outcomes.content);
         let member = outcomes.member;
         self.unchecked = if member.starts { member.converted } else { self.unchecked + member.converted };
         if member.damaged && self.unchecked > 0 {
             let unchecked = std::mem::take(&mut self.unchecked);
-            *self.notes.entry("after_damage".to_owned()).or_default() += unchecked;
+            *self.result.notes.entry("after_damage".to_owned()).or_default() += unchecked;
         }
         for (name, count) in outcomes.notes {
-            *self.notes.entry(name.to_owned()).or_default() += count;
+            *self.result.notes.entry(name.to_owned()).or_default() += count;
         }
         for outcome in outcomes.list {
             match outcome {
                 ItemOutcome::Converted(converted) => {
-                    let counts = &mut self.splits[usize::from(converted.split)].counts;
+                    let counts = &mut self.result.splits[usize::from(converted.split)].counts;
                     counts.found += u64::from(!converted.continues);
                     counts.converted += u64::from(!converted.continues);
                     self.run_stages(closed, |stages, out| stages.push(converted, out))?;
                 }
                 ItemOutcome::Rejected { split, origin, reject } => {
-                    let split = usize::from(split);
-                    let line = RejectLine {
-                        origin: &origin,
-                        split: &self.context.units.splits[split],
-                        code: reject.code.name(),
-                        message: &reject.message,
-                    };
+                    let UnitSplit { name, counts, .. } = &mut self.result.splits[usize::from(split)];
+                    let (code, message) = (reject.code.name(), reject.message);
+                    let line = json!({ "origin": origin, "split": name, "code": code, "message": message });
                     json_line(&mut self.rejects, &line)?;
-                    *self.reject_codes.entry(reject.code.name().to_owned()).or_default() += 1;
-                    self.splits[split].counts.found += 1;
-                    self.splits[split].counts.rejected += 1;
+                    *self.result.reject_codes.entry(code.to_owned()).or_default() += 1;
+                    counts.found += 1;
+                    counts.rejected += 1;
                 }
                 ItemOutcome::Duplicate { split, origin, of } => {
-                    let split = usize::from(split);
-                    let line =
-                        DuplicateLine { origin: &origin, split: &self.context.units.splits[split], of: &of };
+                    let UnitSplit { name, counts, .. } = &mut self.result.splits[usize::from(split)];
                     let file = match &mut self.duplicates {
                         Some(file) => file,
                         none => none.insert(NewFile::create(&self.dir.join(DUPLICATES_NAME))?),
                     };
-                    json_line(file, &line)?;
-                    self.splits[split].counts.found += 1;
-                    self.splits[split].counts.duplicates += 1;
+                    json_line(file, &json!({ "origin": origin, "split": name, "of": of }))?;
+                    counts.found += 1;
+                    counts.duplicates += 1;
                 }
                 ItemOutcome::Filtered { split, origin, reason } => {
-                    let split = usize::from(split);
-                    let line = FilteredLine {
-                        origin: &origin,
-                        split: &self.context.units.splits[split],
-                        reason: &reason,
-                    };
+                    let UnitSplit { name, counts, .. } = &mut self.result.splits[usize::from(split)];
+                    let line = json!({ "origin": origin, "split": name, "reason": reason });
                     json_line(&mut self.filtered, &line)?;
-                    self.splits[split].counts.found += 1;
-                    self.splits[split].counts.filtered += 1;
+                    counts.found += 1;
+                    counts.filtered += 1;
                 }
             }
         }
@@ -214,15 +196,15 @@ impl UnitSink {
     fn write_record(&mut self, converted: &ConvertedRecord, closed: &mut Vec<ClosedShard>) -> Result<()> {
         let ordinal = usize::from(converted.split);
         self.cut(ordinal, converted.canonical_bytes, closed)?;
-        let split = &mut self.splits[ordinal];
-        let name = &self.context.units.splits[ordinal];
+        let (split, part) = (&mut self.splits[ordinal], &mut self.result.splits[ordinal]);
+        let name = &part.name;
         if split.rows.is_none() {
             split.rows = Some(NewFile::create(&self.dir.join(rows_name(name)))?);
         }
         let shard = match &mut split.open {
             Some(shard) => shard,
             None => {
-                let name = shard_name(name, self.unit, split.shards, self.context.units.format);
+                let name = shard_name(name, self.result.unit, split.shards, self.context.units.format);
                 let file = NewFile::create(&self.dir.join(&name))?.with_writeback(&self.context.writeback);
                 let writer =
                     format::writer(self.context.units.format, Arc::clone(&self.context.units.schema), file)?;
@@ -231,11 +213,11 @@ impl UnitSink {
         };
         let placed = shard.writer.push(&converted.record)?;
         if let Some(Value::Int(label)) = self.label.and_then(|field| converted.record.values.get(field)) {
-            count_label(&mut split.labels, *label, self.context.units.schema.class_names.len());
+            count_label(&mut part.labels, *label, self.context.units.schema.class_names.len());
         }
         shard.records += 1;
         shard.canonical_bytes += converted.canonical_bytes;
-        split.records += 1;
+        part.records += 1;
         self.length = self.length.saturating_add(converted.length);
         let columns = index_values(&self.context.units.schema, &converted.record.values);
         let row = IndexEntry {
@@ -296,42 +278,23 @@ impl UnitSink {
     /// [`ClosedUnit`] is finished after them.
     pub fn close(mut self, closed: &mut Vec<ClosedShard>) -> Result<ClosedUnit> {
         for (name, count) in self.stages.notes() {
-            *self.notes.entry(name.to_owned()).or_default() += count;
+            *self.result.notes.entry(name.to_owned()).or_default() += count;
         }
+        self.result.content = format!("{:032x}", self.content.digest());
         for split in 0..self.splits.len() {
             self.close_shard(split, closed)?;
         }
         let mut sidecars = vec![self.rejects, self.filtered];
         sidecars.extend(self.duplicates);
-        let mut splits = Vec::new();
-        for (name, split) in self.context.units.splits.iter().zip(self.splits) {
+        for split in self.splits {
             sidecars.extend(split.rows);
             sidecars.extend(split.keys);
-            splits.push(UnitSplit {
-                name: name.clone(),
-                counts: split.counts,
-                records: split.records,
-                labels: split.labels,
-                shards: Vec::new(),
-            });
         }
-        let result = UnitResult {
-            unit: self.unit,
-            plan: self.context.units.plan.clone(),
-            splits,
-            files: Vec::new(),
-            reject_codes: self.reject_codes,
-            notes: self.notes,
-            skipped: self.skipped,
-            source_bytes: self.source_bytes,
-            text_bytes: self.text_bytes,
-            content: format!("{:032x}", self.content.digest()),
-        };
         Ok(ClosedUnit {
             attempt: self.attempt,
             context: self.context,
             dir: self.dir,
-            result,
+            result: self.result,
             length: self.length,
             sidecars,
         })
@@ -511,41 +474,13 @@ pub(crate) fn for_each_row(
     Ok(())
 }
 
-/// A line of `rejects.jsonl`.
-#[derive(Serialize)]
-pub(crate) struct RejectLine<'a> {
-    pub(crate) origin: &'a str,
-    pub(crate) split: &'a str,
-    pub(crate) code: &'a str,
-    pub(crate) message: &'a str,
-}
-
-/// A line of `duplicates.jsonl`.
-#[derive(Serialize)]
-pub(crate) struct DuplicateLine<'a> {
-    pub(crate) origin: &'a str,
-    pub(crate) split: &'a str,
-    /// Origin of the item that is kept.
-    pub of: &'a str,
-}
-
-/// A line of `filtered.jsonl`.
-#[derive(Serialize)]
-pub(crate) struct FilteredLine<'a> {
-    pub(crate) origin: &'a str,
-    pub(crate) split: &'a str,
-    pub(crate) reason: &'a str,
-}
-
 /// Appends `line` as a line of JSON.
-pub(crate) fn json_line(file: &mut NewFile, line: &impl Serialize) -> Result<()> {
-    let mut json = serde_json::to_vec(line).map_err(|e| Error::not_serialized("a line", e))?;
-    json.push(b'\n');
-    append(file, &json)
+fn json_line(file: &mut NewFile, line: &serde_json::Value) -> Result<()> {
+    append(file, format!("{line}\n").as_bytes())
 }
 
 /// Appends `bytes`.
-pub(crate) fn append(file: &mut NewFile, bytes: &[u8]) -> Result<()> {
+fn append(file: &mut NewFile, bytes: &[u8]) -> Result<()> {
     file.write_all(bytes).map_err(|e| Error::io("write", file.path(), e))
 }
 

@@ -43,7 +43,7 @@ pub struct PlannedUnits {
 }
 
 /// Result of a finished unit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitResult {
     /// Number of the unit.
     pub unit: u32,
@@ -448,9 +448,7 @@ impl ConvertedUnits {
     pub fn add(&mut self, result: &UnitResult, length: u64) {
         self.units += 1;
         self.counts.add(&result.counts());
-        for (code, count) in &result.reject_codes {
-            *self.reject_codes.entry(code.clone()).or_default() += count;
-        }
+        add_all(&mut self.reject_codes, &result.reject_codes);
         for split in &result.splits {
             self.records += split.records;
             self.bytes_out += split.shards.iter().map(|shard| shard.bytes).sum::<u64>();
@@ -500,12 +498,7 @@ pub(crate) mod tests {
                 ..UnitSplit::default()
             }],
             files: vec![UnitFile { name: "train.rows".into(), bytes: 2, sha256: hex(&Sha256::digest("xy")) }],
-            reject_codes: BTreeMap::new(),
-            notes: BTreeMap::new(),
-            skipped: BTreeMap::new(),
-            source_bytes: 0,
-            text_bytes: 0,
-            content: String::new(),
+            ..UnitResult::default()
         }
     }
 
