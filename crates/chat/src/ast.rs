@@ -17,7 +17,7 @@ pub(crate) struct Name {
     pub(crate) var: Var,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Const {
     None,
     Bool(bool),

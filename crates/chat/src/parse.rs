@@ -24,17 +24,9 @@ enum Token {
     BlockEnd,
     Name(Arc<str>),
     Str(String),
-    Int(Digits),
-    Float(f64),
+    Number(Const),
     Op(&'static str),
     End,
-}
-
-/// An integer literal.
-#[derive(Clone, Debug, PartialEq)]
-enum Digits {
-    Small(i64),
-    Big(Arc<str>),
 }
 
 /// Whitespace as Python's `str.isspace` and `\s` define it.
@@ -121,7 +113,7 @@ impl<'s> Lexer<'s> {
             };
             let inner = &rest[start + 2..];
             let sign = inner.chars().next().filter(|c| matches!(c, '-' | '+'));
-            let raw = if kind == '%' { Self::raw_begin(inner) } else { None };
+            let raw = if kind == '%' { Self::word_block(inner, "raw", false) } else { None };
             self.data(&rest[..start], sign, kind == '{');
             if let Some(length) = raw {
                 self.advance(start + 2 + length);
@@ -147,10 +139,6 @@ impl<'s> Lexer<'s> {
         }
         self.tokens.push((self.line, Token::End));
         Ok(self.tokens)
-    }
-
-    fn raw_begin(inner: &str) -> Option<usize> {
-        Self::word_block(inner, "raw", false)
     }
 
     fn raw(&mut self) -> Result<(), TemplateError> {
@@ -278,7 +266,7 @@ impl<'s> Lexer<'s> {
         }
         if end > whole {
             let value = rest[..end].replace('_', "").parse().unwrap_or(f64::NAN);
-            self.tokens.push((self.line, Token::Float(value)));
+            self.tokens.push((self.line, Token::Number(Const::Float(value))));
             self.advance(end);
             return Ok(());
         }
@@ -304,11 +292,11 @@ impl<'s> Lexer<'s> {
         };
         let digits = digits.replace('_', "");
         let value = match i64::from_str_radix(&digits, radix) {
-            Ok(value) => Digits::Small(value),
-            Err(_) if radix == 10 => Digits::Big(digits.into()),
+            Ok(value) => Const::Int(value),
+            Err(_) if radix == 10 => Const::Big(digits.into()),
             Err(_) => return fail(self.line, "the number is too large"),
         };
-        self.tokens.push((self.line, Token::Int(value)));
+        self.tokens.push((self.line, Token::Number(value)));
         self.advance(length);
         Ok(())
     }
@@ -436,7 +424,7 @@ impl Parser {
             Token::BlockEnd => "`%}`".to_owned(),
             Token::Name(name) => format!("`{name}`"),
             Token::Str(_) => "a string".to_owned(),
-            Token::Int(_) | Token::Float(_) => "a number".to_owned(),
+            Token::Number(_) => "a number".to_owned(),
             Token::Op(operator) => format!("`{operator}`"),
             Token::End => "the end of the template".to_owned(),
         }
@@ -472,11 +460,8 @@ impl Parser {
 
     fn expect_name(&mut self) -> Parsed<Arc<str>> {
         match self.token() {
-            Token::Name(name) => {
+            Token::Name(name) if !name.starts_with(char::is_numeric) => {
                 let name = name.clone();
-                if name.starts_with(|c: char| c.is_numeric()) {
-                    return self.unexpected("a name");
-                }
                 self.at += 1;
                 Ok(name)
             }
@@ -603,7 +588,7 @@ impl Parser {
                 if self.skip_op("=") {
                     StmtKind::Set(target, self.tuple(true, &[])?)
                 } else {
-                    let filter = if self.is_op("|") { Some(self.filters(None)?) } else { None };
+                    let filter = if self.is_op("|") { Some(self.filter_chain(None, false)?) } else { None };
                     let body = self.statements_and_end("endset")?;
                     StmtKind::SetBlock(Box::new(SetBlock { target, filter, scope: Scope::default(), body }))
                 }
@@ -967,17 +952,9 @@ impl Parser {
                 }
                 ExprKind::Const(Const::Str(text.into()))
             }
-            Token::Int(Digits::Small(value)) => {
+            Token::Number(value) => {
                 self.at += 1;
-                ExprKind::Const(Const::Int(value))
-            }
-            Token::Int(Digits::Big(digits)) => {
-                self.at += 1;
-                ExprKind::Const(Const::Big(digits))
-            }
-            Token::Float(value) => {
-                self.at += 1;
-                ExprKind::Const(Const::Float(value))
+                ExprKind::Const(value)
             }
             Token::Op("(") => {
                 self.at += 1;
@@ -1031,9 +1008,9 @@ impl Parser {
                         let name = self.expect_name()?;
                         Expr { line, kind: ExprKind::Attribute(Box::new(expr), name) }
                     }
-                    Token::Int(Digits::Small(index)) => {
+                    Token::Number(index @ Const::Int(_)) => {
                         self.at += 1;
-                        let index = Expr { line, kind: ExprKind::Const(Const::Int(index)) };
+                        let index = Expr { line, kind: ExprKind::Const(index) };
                         Expr { line, kind: ExprKind::Item(Box::new(expr), Box::new(index)) }
                     }
                     _ => return self.unexpected("a name or a number"),
@@ -1104,10 +1081,6 @@ impl Parser {
         }
     }
 
-    fn filters(&mut self, value: Option<Expr>) -> Parsed<Expr> {
-        self.filter_chain(value, false)
-    }
-
     /// Filters, the first without a bar before it if `inline`.
     fn filter_chain(&mut self, value: Option<Expr>, inline: bool) -> Parsed<Expr> {
         let mut value = value;
@@ -1149,7 +1122,7 @@ impl Parser {
                 }
                 !matches!(&**name, "else" | "or" | "and")
             }
-            Token::Str(_) | Token::Int(_) | Token::Float(_) | Token::Op("[" | "{") => true,
+            Token::Str(_) | Token::Number(_) | Token::Op("[" | "{") => true,
             _ => false,
         };
         if self.is_op("(") {
