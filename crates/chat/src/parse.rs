@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::TemplateError;
 use crate::ast::*;
 use crate::filters::{Filter, Test};
+use crate::{ErrorKind, TemplateError};
 
 /// Nested statements or parentheses deeper than this are refused.
 const MAX_NESTING: u32 = 64;
@@ -48,8 +48,8 @@ struct Lexer<'s> {
     tokens: Vec<(u32, Token)>,
 }
 
-fn fail<T>(line: u32, message: impl Into<String>) -> Result<T, TemplateError> {
-    Err(TemplateError::new(line, message))
+pub(crate) fn fail<T>(line: u32, message: impl Into<String>) -> Result<T, TemplateError> {
+    Err(TemplateError::of(ErrorKind::Syntax, message).or_line(line))
 }
 
 impl<'s> Lexer<'s> {

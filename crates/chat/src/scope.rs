@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::TemplateError;
 use crate::ast::*;
+use crate::parse::fail;
+use crate::{Template, TemplateError};
 
 /// Where a variable of a scope gets its value from when the scope is entered.
 #[derive(Clone, Debug)]
@@ -36,26 +37,24 @@ struct FunctionSlots {
     captured: bool,
 }
 
-/// Resolves the names of a template. `body` is that of the root function. Also returns the names of the variables that the
-/// template does not define itself.
-pub(crate) fn resolve(body: Vec<Stmt>) -> Result<(Function, BTreeSet<Arc<str>>), TemplateError> {
-    let mut resolver = Resolver { levels: Vec::new(), functions: Vec::new(), globals: BTreeSet::new() };
-    let mut function = Function { name: "template".into(), body, ..Function::default() };
-    resolver.function(&mut function, false)?;
-    Ok((function, resolver.globals))
+/// Resolves the names of a template, whose `body` becomes the root function.
+pub(crate) fn resolve(body: Vec<Stmt>) -> Result<Template, TemplateError> {
+    let mut resolver = Resolver::default();
+    let mut root = Function { name: "template".into(), body, ..Function::default() };
+    resolver.function(&mut root, false)?;
+    Ok(Template { root, generation: resolver.generation, globals: resolver.globals })
 }
 
+#[derive(Default)]
 struct Resolver {
     levels: Vec<Level>,
     functions: Vec<FunctionSlots>,
+    /// Whether there is a `generation` block.
+    generation: bool,
     globals: BTreeSet<Arc<str>>,
 }
 
 impl Resolver {
-    fn error<T>(line: u32, message: impl Into<String>) -> Result<T, TemplateError> {
-        Err(TemplateError::new(line, message))
-    }
-
     // Analysis: which names a scope loads and stores.
 
     fn outer(&self, name: &str) -> Option<usize> {
@@ -173,7 +172,7 @@ impl Resolver {
 
     fn var(&mut self, line: u32, name: &Arc<str>) -> Result<Var, TemplateError> {
         let Some(level) = self.outer(name) else {
-            return Self::error(line, format!("`{name}` cannot be resolved"));
+            return fail(line, format!("`{name}` cannot be resolved"));
         };
         let up = self.functions.len() - 1 - self.levels[level].function;
         Ok(Var { up: up as u32, slot: self.slot(level, name) })
@@ -234,7 +233,7 @@ impl Resolver {
                         .and_then(|at| function.params.get(at))
                         .and_then(|(_, default)| default.as_ref());
                     if undeclared.contains(name) && default.is_none() {
-                        return Self::error(0, "the parameter `caller` of a macro needs a default");
+                        return fail(0, "the parameter `caller` of a macro needs a default");
                     }
                 }
                 if undeclared.contains(name) && param.is_none() {
@@ -290,7 +289,7 @@ impl Resolver {
             StmtKind::Raw(_) => {}
             StmtKind::Break | StmtKind::Continue => {
                 if !in_loop {
-                    return Self::error(line, "`break` and `continue` are allowed only inside of a loop");
+                    return fail(line, "`break` and `continue` are allowed only inside of a loop");
                 }
             }
             StmtKind::Print(value) => self.expr(value, soft)?,
@@ -355,7 +354,10 @@ impl Resolver {
                 self.expr(filter, false)?;
                 self.levels.pop();
             }
-            StmtKind::Generation(function) => self.shared_function(line, function, true)?,
+            StmtKind::Generation(function) => {
+                self.generation = true;
+                self.shared_function(line, function, true)?;
+            }
         }
         Ok(())
     }
@@ -368,7 +370,7 @@ impl Resolver {
     ) -> Result<(), TemplateError> {
         match Arc::get_mut(function) {
             Some(function) => self.function(function, is_macro).map_err(|error| error.or_line(line)),
-            None => Self::error(line, "a function is shared before its names are resolved"),
+            None => fail(line, "a function is shared before its names are resolved"),
         }
     }
 
@@ -382,7 +384,7 @@ impl Resolver {
         }
         let special = node.recursive || !found.is_empty();
         if stores(&node.target, "loop") {
-            return Self::error(line, "a loop cannot assign to `loop`");
+            return fail(line, "a loop cannot assign to `loop`");
         }
 
         let mut symbols = Symbols::default();
@@ -425,10 +427,10 @@ impl Resolver {
         match &mut expr.kind {
             ExprKind::Name(name) => name.var = self.var(line, &name.name)?,
             ExprKind::Filter(call) if call.filter.is_none() && !soft => {
-                return Self::error(line, format!("unknown filter `{}`", call.name));
+                return fail(line, format!("unknown filter `{}`", call.name));
             }
             ExprKind::Test(call) if call.test.is_none() && !soft => {
-                return Self::error(line, format!("unknown test `{}`", call.name));
+                return fail(line, format!("unknown test `{}`", call.name));
             }
             ExprKind::Cond(_) => soft_children = true,
             _ => {}
@@ -612,67 +614,52 @@ impl Undeclared {
     }
 }
 
-/// Calls `visit` for each statement, also in functions.
-fn each_stmt<'a>(body: &'a [Stmt], visit: &mut dyn FnMut(&'a Stmt)) {
-    for stmt in body {
-        visit(stmt);
-        match &stmt.kind {
-            StmtKind::For(node) => {
-                each_stmt(&node.body, visit);
-                each_stmt(&node.otherwise, visit);
-            }
-            StmtKind::If(branches, otherwise) => {
-                branches.iter().for_each(|(_, body)| each_stmt(body, visit));
-                each_stmt(otherwise, visit);
-            }
-            StmtKind::SetBlock(node) => each_stmt(&node.body, visit),
-            StmtKind::With(node) => each_stmt(&node.body, visit),
-            StmtKind::Macro(_, function) | StmtKind::Generation(function) => each_stmt(&function.body, visit),
-            StmtKind::CallBlock(node) => each_stmt(&node.1.body, visit),
-            StmtKind::FilterBlock(node) => each_stmt(&node.2, visit),
-            StmtKind::Raw(_)
-            | StmtKind::Print(_)
-            | StmtKind::Set(..)
-            | StmtKind::Break
-            | StmtKind::Continue => {}
-        }
-    }
-}
-
-/// Whether there is a `generation` block.
-pub(crate) fn has_generation(body: &[Stmt]) -> bool {
-    let mut found = false;
-    each_stmt(body, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Generation(_)));
-    found
-}
-
-/// The texts and the strings of a template.
-pub(crate) fn literals<'a>(root: &'a Function, out: &mut Vec<&'a str>) {
+/// Appends the texts and the strings of a body, also those in functions.
+pub(crate) fn literals<'a>(body: &'a [Stmt], out: &mut Vec<&'a str>) {
     fn strings<'a>(expr: &'a Expr, out: &mut Vec<&'a str>) {
         if let ExprKind::Const(Const::Str(text)) = &expr.kind {
             out.push(text);
         }
         each_child(expr, &mut |child| strings(child, out));
     }
-    each_stmt(&root.body, &mut |stmt| match &stmt.kind {
-        StmtKind::Raw(text) => out.push(text),
-        StmtKind::Print(value) | StmtKind::Set(_, value) => strings(value, out),
-        StmtKind::For(node) => {
-            strings(&node.iter, out);
-            node.test.iter().for_each(|test| strings(test, out));
+    for stmt in body {
+        match &stmt.kind {
+            StmtKind::Raw(text) => out.push(text),
+            StmtKind::Print(value) | StmtKind::Set(_, value) => strings(value, out),
+            StmtKind::For(node) => {
+                strings(&node.iter, out);
+                node.test.iter().for_each(|test| strings(test, out));
+                literals(&node.body, out);
+                literals(&node.otherwise, out);
+            }
+            StmtKind::If(branches, otherwise) => {
+                branches.iter().for_each(|(test, _)| strings(test, out));
+                branches.iter().for_each(|(_, body)| literals(body, out));
+                literals(otherwise, out);
+            }
+            StmtKind::SetBlock(node) => {
+                node.filter.iter().for_each(|filter| strings(filter, out));
+                literals(&node.body, out);
+            }
+            StmtKind::With(node) => {
+                node.targets.iter().for_each(|(_, value)| strings(value, out));
+                literals(&node.body, out);
+            }
+            StmtKind::Macro(_, function) => {
+                let defaults = function.params.iter().filter_map(|(_, default)| default.as_ref());
+                defaults.for_each(|value| strings(value, out));
+                literals(&function.body, out);
+            }
+            StmtKind::CallBlock(node) => {
+                strings(&node.0, out);
+                literals(&node.1.body, out);
+            }
+            StmtKind::FilterBlock(node) => {
+                strings(&node.0, out);
+                literals(&node.2, out);
+            }
+            StmtKind::Generation(function) => literals(&function.body, out),
+            StmtKind::Break | StmtKind::Continue => {}
         }
-        StmtKind::If(branches, _) => branches.iter().for_each(|(test, _)| strings(test, out)),
-        StmtKind::SetBlock(node) => node.filter.iter().for_each(|filter| strings(filter, out)),
-        StmtKind::With(node) => node.targets.iter().for_each(|(_, value)| strings(value, out)),
-        StmtKind::Macro(_, function) => {
-            function
-                .params
-                .iter()
-                .filter_map(|(_, default)| default.as_ref())
-                .for_each(|value| strings(value, out));
-        }
-        StmtKind::CallBlock(node) => strings(&node.0, out),
-        StmtKind::FilterBlock(node) => strings(&node.0, out),
-        StmtKind::Generation(_) | StmtKind::Break | StmtKind::Continue => {}
-    });
+    }
 }

@@ -44,10 +44,6 @@ struct Inner {
 }
 
 impl TemplateError {
-    pub(crate) fn new(line: u32, message: impl Into<String>) -> TemplateError {
-        TemplateError(Box::new(Inner { kind: ErrorKind::Syntax, line, message: message.into() }))
-    }
-
     pub(crate) fn of(kind: ErrorKind, message: impl Into<String>) -> TemplateError {
         TemplateError(Box::new(Inner { kind, line: 0, message: message.into() }))
     }
@@ -138,19 +134,16 @@ pub struct Rendered {
 /// A compiled chat template. Threads can share it.
 #[derive(Debug)]
 pub struct Template {
-    root: Function,
-    generation: bool,
+    pub(crate) root: Function,
+    pub(crate) generation: bool,
     /// The names of the variables that the template does not define itself.
-    globals: BTreeSet<Arc<str>>,
+    pub(crate) globals: BTreeSet<Arc<str>>,
 }
 
 impl Template {
     /// Compiles the source of a template.
     pub fn compile(source: &str) -> Result<Template, TemplateError> {
-        let body = crate::parse::parse(source)?;
-        let generation = crate::scope::has_generation(&body);
-        let (root, globals) = crate::scope::resolve(body)?;
-        Ok(Template { root, generation, globals })
+        crate::scope::resolve(crate::parse::parse(source)?)
     }
 
     /// Whether the template has `generation` blocks.
@@ -166,7 +159,7 @@ impl Template {
     /// The texts that the template writes itself: those outside of tags, and strings in expressions.
     pub fn literals(&self) -> Vec<&str> {
         let mut literals = Vec::new();
-        crate::scope::literals(&self.root, &mut literals);
+        crate::scope::literals(&self.root.body, &mut literals);
         literals
     }
 
