@@ -82,7 +82,7 @@ pub(crate) enum Field {
     Other,
 }
 
-fn invalid(message: String) -> ChatReject {
+pub(crate) fn invalid(message: String) -> ChatReject {
     ChatReject { code: ChatRejectCode::InvalidChat, message }
 }
 
@@ -252,7 +252,7 @@ impl ChatReader {
             for (name, value) in fields.iter_mut() {
                 let mut value = std::mem::replace(value, Value::none());
                 if REASONING.contains(&name) {
-                    value.mark(reasoning_source(&self.origins));
+                    value.mark(reasoning.source());
                 }
                 aliased.insert(name, value);
             }
@@ -398,10 +398,6 @@ impl ChatReader {
             None => Ok(std::mem::take(arguments)),
         }
     }
-}
-
-fn reasoning_source(origins: &[Origin]) -> Source {
-    u32::try_from(origins.len()).unwrap_or(TEMPLATE)
 }
 
 /// A message with `from` and `value`, in the names of OpenAI.

@@ -4,7 +4,9 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::chat::{ArgumentText, Chat, ChatInput, Field, MAX_CHAT_BYTES, Message, RESERVED_ARGUMENTS, note};
+use crate::chat::{
+    ArgumentText, Chat, ChatInput, Field, MAX_CHAT_BYTES, Message, RESERVED_ARGUMENTS, invalid, note,
+};
 use crate::options::{ChatOptions, FinalStop, HistoryThinking, NotRendered, TrainOn};
 use crate::spans::{
     AddedTokens, Layout, Probe, Turn, TurnRule, common_header, disjoint, merged, trained_of_others, without,
@@ -325,7 +327,6 @@ impl ChatRenderer {
         rendered: &Rendered,
         layout: &Layout<'_>,
     ) -> Result<Vec<Range<usize>>, ChatReject> {
-        let refuse = |message: String| ChatReject { code: ChatRejectCode::InvalidChat, message };
         let last_answer = chat.messages.iter().rposition(|message| *message.role == *"assistant");
         let wanted = |number: usize, role: &str| match &self.options.train_on {
             TrainOn::Assistant => role == "assistant",
@@ -339,7 +340,7 @@ impl ChatRenderer {
             let mut holes = Vec::new();
             for (number, message) in chat.messages.iter().enumerate().filter(|(_, message)| message.untrained)
             {
-                holes.extend(layout.turn(number, &message.role).map_err(refuse)?);
+                holes.extend(layout.turn(number, &message.role).map_err(invalid)?);
             }
             return Ok(without(std::slice::from_ref(&(0..layout.text.len())), &holes));
         }
@@ -355,7 +356,7 @@ impl ChatRenderer {
                 Some(rule) => rule.trained(layout, number, &chat.messages, &self.tokens),
                 None => continue,
             };
-            ranges.extend(range.map_err(refuse)?);
+            ranges.extend(range.map_err(invalid)?);
         }
         if self.has_generation_blocks() {
             let answers =
@@ -373,7 +374,7 @@ impl ChatRenderer {
                                 .map(|block| block.start.max(turn.start)..block.end.min(turn.end)),
                         ),
                         Turn::Split => {
-                            return Err(refuse(format!(
+                            return Err(invalid(format!(
                                 "the template writes messages[{number}] in several places"
                             )));
                         }
@@ -388,7 +389,7 @@ impl ChatRenderer {
                     })
                     .collect();
                 if !without(&rendered.generation, &turns).is_empty() {
-                    return Err(refuse("the template writes a generation block outside of its loop over the messages, so that its message is not known".to_owned()));
+                    return Err(invalid("the template writes a generation block outside of its loop over the messages, so that its message is not known".to_owned()));
                 }
             }
         }
@@ -397,8 +398,8 @@ impl ChatRenderer {
 
     /// Whether the template writes the reasoning of an earlier turn.
     fn keeps_history(&self) -> bool {
-        PROBE_FORMS.iter().any(|form| {
-            let Some(chat) = self.probe(form, true) else { return false };
+        [false, true].into_iter().any(|in_parts| {
+            let Some(chat) = self.probe(in_parts, true) else { return false };
             let Ok(rendered) = self.run(&chat, chat.messages.len(), false, None) else { return false };
             rendered.text.contains("Why Kzq one")
         })
@@ -406,26 +407,27 @@ impl ChatRenderer {
 
     /// How the template reads arguments that are given as text.
     fn probe_arguments(&self) -> ArgumentText {
-        let renders = |form: &ProbeForm, argument_text: ArgumentText, wanted: &str| {
-            let Some(chat) = self.tool_probe(form, argument_text) else { return false };
+        let renders = |in_parts: bool, argument_text: ArgumentText, wanted: &str| {
+            let Some(chat) = self.tool_probe(in_parts, argument_text) else { return false };
             self.run(&chat, chat.messages.len(), false, None)
                 .is_ok_and(|rendered| rendered.text.contains(wanted))
         };
-        for form in PROBE_FORMS {
-            if renders(form, ArgumentText::Keep, r#"{"kzq": "vzq"}"#) {
+        for in_parts in [false, true] {
+            if renders(in_parts, ArgumentText::Keep, r#"{"kzq": "vzq"}"#) {
                 return ArgumentText::Keep;
             }
-            if renders(form, ArgumentText::Parse, "vzq") {
+            if renders(in_parts, ArgumentText::Parse, "vzq") {
                 return ArgumentText::Parse;
             }
         }
         ArgumentText::Keep
     }
 
-    /// A chat of two questions and answers.
-    fn probe(&self, form: &ProbeForm, reasoning: bool) -> Option<Box<Chat>> {
-        let message =
-            |role: &str, text: &str| format!(r#"{{"role": "{role}", "content": {}}}"#, form.content(text));
+    /// A chat of two questions and answers, whose contents are texts or lists of parts.
+    fn probe(&self, in_parts: bool, reasoning: bool) -> Option<Box<Chat>> {
+        let message = |role: &str, text: &str| {
+            format!(r#"{{"role": "{role}", "content": {}}}"#, content(text, in_parts))
+        };
         let answer = |number: &str| {
             let reasoning = if reasoning {
                 format!(r#""reasoning_content": "Why Kzq {number}", "#)
@@ -434,7 +436,7 @@ impl ChatRenderer {
             };
             format!(
                 r#"{{"role": "assistant", {reasoning}"content": {}}}"#,
-                form.content(&format!("Answer Wzq {number}"))
+                content(&format!("Answer Wzq {number}"), in_parts)
             )
         };
         let messages = [
@@ -447,10 +449,13 @@ impl ChatRenderer {
     }
 
     /// A chat with a call of a tool.
-    fn tool_probe(&self, form: &ProbeForm, argument_text: ArgumentText) -> Option<Box<Chat>> {
+    fn tool_probe(&self, in_parts: bool, argument_text: ArgumentText) -> Option<Box<Chat>> {
         let call = r#"{"role": "assistant", "content": "", "tool_calls": [{"type": "function", "id": "czq123456", "function": {"name": "fzq", "arguments": "{\"kzq\": \"vzq\"}"}}]}"#;
         let message = |role: &str, text: &str| {
-            format!(r#"{{"role": "{role}", "tool_call_id": "czq123456", "content": {}}}"#, form.content(text))
+            format!(
+                r#"{{"role": "{role}", "tool_call_id": "czq123456", "content": {}}}"#,
+                content(text, in_parts)
+            )
         };
         let messages = [
             message("user", "Question Jzq"),
@@ -509,12 +514,12 @@ impl ChatRenderer {
 
     fn probe_turns(&self) -> Result<TurnRule, String> {
         let mut fault = None;
-        for form in PROBE_FORMS {
+        for in_parts in [false, true] {
             let mut rule = TurnRule { closed: true, last_closed: true, ..TurnRule::default() };
             let (mut probes, mut tool_probes) = (Vec::new(), Vec::new());
             for thinking in [None, Some(true), Some(false)] {
                 for reasoning in [false, true] {
-                    let Some(chat) = self.probe(form, reasoning) else { continue };
+                    let Some(chat) = self.probe(in_parts, reasoning) else { continue };
                     let rendered = match self.run(&chat, chat.messages.len(), false, thinking) {
                         Ok(rendered) => rendered,
                         Err(error) => {
@@ -529,28 +534,18 @@ impl ChatRenderer {
                         }
                         let Some(turn) = layout.turn(number, "assistant")? else { continue };
                         let prompt = self.run(&chat, number, true, thinking).ok();
-                        let probe = Probe::new(
-                            &layout,
-                            &turn,
-                            prompt.as_ref().map(|prompt| prompt.text.as_str()),
-                            &self.tokens,
-                        );
+                        let probe = Probe::new(&layout, &turn, prompt.as_ref(), &self.tokens);
                         *closed &= probe.closed;
                         probes.push(probe);
                     }
                 }
-                let Some(chat) = self.tool_probe(form, self.argument_text) else { continue };
+                let Some(chat) = self.tool_probe(in_parts, self.argument_text) else { continue };
                 let Ok(rendered) = self.run(&chat, chat.messages.len(), false, thinking) else { continue };
                 let layout = Layout::new(&rendered, &chat.origins, chat.messages.len());
                 rule.results_inside = rule.results_inside.or(layout.turn(1, "assistant").err());
                 if let Ok(Some(turn)) = layout.turn(3, "assistant") {
                     let prompt = self.run(&chat, 3, true, thinking).ok();
-                    tool_probes.push(Probe::new(
-                        &layout,
-                        &turn,
-                        prompt.as_ref().map(|prompt| prompt.text.as_str()),
-                        &self.tokens,
-                    ));
+                    tool_probes.push(Probe::new(&layout, &turn, prompt.as_ref(), &self.tokens));
                 }
             }
             if probes.is_empty() {
@@ -575,17 +570,9 @@ impl ChatRenderer {
     }
 }
 
-/// How a probe gives its content.
-struct ProbeForm {
-    parts: bool,
-}
-
-const PROBE_FORMS: &[ProbeForm] = &[ProbeForm { parts: false }, ProbeForm { parts: true }];
-
-impl ProbeForm {
-    fn content(&self, text: &str) -> String {
-        if self.parts { format!(r#"[{{"type": "text", "text": "{text}"}}]"#) } else { format!("\"{text}\"") }
-    }
+/// The content of a message of a probe: a text, or a list of one part.
+fn content(text: &str, in_parts: bool) -> String {
+    if in_parts { format!(r#"[{{"type": "text", "text": "{text}"}}]"#) } else { format!("\"{text}\"") }
 }
 
 fn probe_chat(messages: &[String], argument_text: ArgumentText) -> Option<Box<Chat>> {

@@ -309,11 +309,11 @@ impl Probe {
     pub(crate) fn new(
         layout: &Layout<'_>,
         turn: &Range<usize>,
-        prompt: Option<&str>,
+        prompt: Option<&Rendered>,
         tokens: &AddedTokens,
     ) -> Probe {
         let written = layout.template_text(turn.clone());
-        let prompt = prompt.and_then(|prompt| prompt.strip_prefix(&layout.text[..turn.start]));
+        let prompt = prompt.and_then(|prompt| prompt.text.strip_prefix(&layout.text[..turn.start]));
         let header = prompt.map(|prompt| written[..tokens.common_prefix(prompt, written)].to_owned());
         Probe {
             header,
