@@ -933,23 +933,14 @@ impl<'t> Evaluator<'t> {
         let found = match &object.0 {
             Kind::Undefined(missing) => return error(ErrorKind::Undefined, missing.to_string()),
             Kind::Map(map) => map.get_value(key).cloned(),
-            Kind::List(list) | Kind::Tuple(list) => match key.0 {
-                Kind::Int(..) | Kind::Bool(..) => {
-                    position(key, list.items.len()).and_then(|at| list.items.get(at)).cloned()
-                }
-                _ => None,
-            },
-            Kind::Str(text) => match key.0 {
-                Kind::Int(..) | Kind::Bool(..) => char_at(text, key).map(Value::from),
-                _ => None,
-            },
-            Kind::Range(start, stop, step) => match key.0 {
-                Kind::Int(..) | Kind::Bool(..) => {
-                    let items = Items::Range(*start, *stop, *step);
-                    position(key, items.len()).and_then(|at| items.get(at))
-                }
-                _ => None,
-            },
+            Kind::List(list) | Kind::Tuple(list) => {
+                position(key, list.items.len()).and_then(|at| list.items.get(at)).cloned()
+            }
+            Kind::Str(text) => char_at(text, key).map(Value::from),
+            Kind::Range(start, stop, step) => {
+                let items = Items::Range(*start, *stop, *step);
+                position(key, items.len()).and_then(|at| items.get(at))
+            }
             _ => None,
         };
         if let Some(found) = found {

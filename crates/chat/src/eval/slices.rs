@@ -1,6 +1,5 @@
 //! Elements and slices of sequences.
 
-use std::ops::Range;
 use std::rc::Rc;
 
 use super::{Evaluator, Result, as_int, error, type_error};
@@ -16,17 +15,9 @@ impl Evaluator<'_> {
         match &object.0 {
             Kind::Undefined(missing) => error(ErrorKind::Undefined, missing.to_string()),
             Kind::List(list) | Kind::Tuple(list) => {
-                let bounds = slice_bounds(list.items.len(), start, stop, step);
                 self.charge(list.items.len())?;
-                let items: Vec<Value> = match bounds {
-                    Bounds::Forward(range) if step == 1 => list.items[range].to_vec(),
-                    Bounds::Forward(range) => {
-                        list.items[range].iter().step_by(step_size(step)).cloned().collect()
-                    }
-                    Bounds::Backward(range) => {
-                        list.items[range].iter().rev().step_by(step_size(step)).cloned().collect()
-                    }
-                };
+                let positions = slice_positions(list.items.len(), start, stop, step);
+                let items = positions.filter_map(|at| list.items.get(at).cloned()).collect();
                 let list = Rc::new(List::new(items, list.source));
                 Ok(if matches!(object.0, Kind::Tuple(_)) { Kind::Tuple(list) } else { Kind::List(list) }
                     .into())
@@ -39,14 +30,9 @@ impl Evaluator<'_> {
                 self.charge(text.len() * 2)?;
                 let chars: Vec<(usize, char)> = text.as_str().char_indices().collect();
                 let mut out = TextBuilder::default();
-                let mut push = |(at, c): &(usize, char)| out.push_text(&text.slice(*at..*at + c.len_utf8()));
-                match slice_bounds(chars.len(), start, stop, step) {
-                    Bounds::Forward(range) => {
-                        chars[range].iter().step_by(step_size(step)).for_each(&mut push)
-                    }
-                    Bounds::Backward(range) => {
-                        chars[range].iter().rev().step_by(step_size(step)).for_each(&mut push)
-                    }
+                let positions = slice_positions(chars.len(), start, stop, step);
+                for (at, c) in positions.filter_map(|at| chars.get(at)) {
+                    out.push_text(&text.slice(*at..*at + c.len_utf8()));
                 }
                 Ok(out.finish().into())
             }
@@ -90,16 +76,6 @@ pub(super) fn slice_bound(value: &Value) -> Result<Option<i64>> {
     }
 }
 
-enum Bounds {
-    Forward(Range<usize>),
-    /// To be read from the end to the start.
-    Backward(Range<usize>),
-}
-
-fn step_size(step: i64) -> usize {
-    usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX)
-}
-
 /// The first index of a slice, and the one after its last in the direction of the step.
 fn slice_indices(length: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> (i64, i64) {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
@@ -112,14 +88,15 @@ fn slice_indices(length: usize, start: Option<i64>, stop: Option<i64>, step: i64
     (start.map_or(first, clamp), stop.map_or(last, clamp))
 }
 
-fn slice_bounds(length: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> Bounds {
+/// The positions of the items of a slice, in order.
+fn slice_positions(
+    length: usize,
+    start: Option<i64>,
+    stop: Option<i64>,
+    step: i64,
+) -> impl Iterator<Item = usize> {
     let (start, stop) = slice_indices(length, start, stop, step);
-    let index = |bound: i64| usize::try_from(bound).unwrap_or(0);
-    if step > 0 {
-        Bounds::Forward(index(start)..index(stop.max(start)))
-    } else {
-        Bounds::Backward(index(stop.min(start) + 1)..index(start + 1))
-    }
+    (0..).take(range_len(start, stop, step)).filter_map(move |at| usize::try_from(start + at * step).ok())
 }
 
 /// `text[start:stop]` without reading more characters than needed.
