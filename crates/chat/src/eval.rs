@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-pub(crate) use self::operators::{Number, as_int, number, order};
+pub(crate) use self::operators::{Number, as_int, number, order, overflow};
 use self::operators::{negate, operand_error};
 use self::peek::Peeked;
 use self::slices::{char_at, position, slice_bound};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::ErrorKind;
 use crate::ast::{BinaryOp, CompareOp};
 use crate::eval::{
-    CallArgs, Evaluator, Number, Result, as_int, error, hashable, number, order, type_error, undefined,
-    unsupported,
+    CallArgs, Evaluator, Number, Result, as_int, error, hashable, number, order, overflow, type_error,
+    undefined, unsupported,
 };
 use crate::methods::{
     capitalize, is_alphanumeric, is_lower, is_upper, map_chars, optional_int, optional_text, split_lines,
@@ -401,11 +401,7 @@ impl Evaluator<'_> {
                 match number(&value) {
                     Some(Number::Int(int)) => match int.checked_abs() {
                         Some(int) => int.into(),
-                        None => {
-                            return unsupported(
-                                "integers of more than 64 bits are not supported in arithmetic",
-                            );
-                        }
+                        None => return overflow(),
                     },
                     Some(Number::Float(float)) => float.abs().into(),
                     None => return self.bad_operand(name, &value),
@@ -789,10 +785,7 @@ impl Evaluator<'_> {
         let precision = optional_int("round", precision)?.unwrap_or(0);
         let method = optional_text("round", method)?.unwrap_or_else(|| "common".into());
         let Some(found) = number(value) else { return self.bad_operand("round", value) };
-        let float = match found {
-            Number::Int(int) => int as f64,
-            Number::Float(float) => float,
-        };
+        let float = found.to_f64();
         if !(-300..=300).contains(&precision) {
             return unsupported("`round` to so many digits is not supported");
         }
@@ -1023,7 +1016,7 @@ fn parse_int(text: &str, base: i64) -> Result<Option<Value>> {
             let text: Arc<str> = format!("{}{digits}", if negative { "-" } else { "" }).into();
             Ok(Some(Kind::Big(text, TEMPLATE).into()))
         }
-        Err(_) => unsupported("integers of more than 64 bits are not supported in arithmetic"),
+        Err(_) => overflow(),
     }
 }
 
@@ -1045,11 +1038,7 @@ fn to_float(value: &Value) -> Result<Option<f64>> {
         Kind::Str(text) | Kind::Safe(text) => parse_float(text.as_str()),
         Kind::Undefined(missing) => return error(ErrorKind::Undefined, missing.to_string()),
         Kind::Big(digits, _) => digits.parse().ok(),
-        _ => match number(value) {
-            Some(Number::Int(int)) => Some(int as f64),
-            Some(Number::Float(float)) => Some(float),
-            None => None,
-        },
+        _ => number(value).map(Number::to_f64),
     })
 }
 
@@ -1059,7 +1048,7 @@ fn to_int(value: &Value, base: i64) -> Result<Option<Value>> {
             return Ok(None);
         }
         if float.abs() >= 9.2e18 {
-            return unsupported("integers of more than 64 bits are not supported in arithmetic");
+            return overflow();
         }
         Ok(Some((float.trunc() as i64).into()))
     };

@@ -997,10 +997,7 @@ impl FormatSpec {
                 (int < 0, format!("{prefix}{}", self.group(&digits)))
             }
             Some(found) => {
-                let float = match found {
-                    Number::Int(int) => int as f64,
-                    Number::Float(float) => float,
-                };
+                let float = found.to_f64();
                 (float.is_sign_negative() && !float.is_nan(), self.float(float.abs())?)
             }
             None => return type_error(format!("a value of type {} is not a number", value.type_name())),

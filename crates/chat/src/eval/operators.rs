@@ -87,40 +87,27 @@ impl Evaluator<'_> {
     }
 
     pub(crate) fn compare(&mut self, operator: CompareOp, left: &Value, right: &Value) -> Result<bool> {
-        match operator {
+        let (symbol, is_in_order): (&str, fn(Ordering) -> bool) = match operator {
             CompareOp::Eq => return Ok(equal(left, right)),
             CompareOp::Ne => return Ok(!equal(left, right)),
             CompareOp::In => return self.contains(right, left),
             CompareOp::NotIn => return Ok(!self.contains(right, left)?),
-            _ => {}
-        }
+            CompareOp::Lt => ("<", Ordering::is_lt),
+            CompareOp::Le => ("<=", Ordering::is_le),
+            CompareOp::Gt => (">", Ordering::is_gt),
+            CompareOp::Ge => (">=", Ordering::is_ge),
+        };
         for value in [left, right] {
             if let Kind::Undefined(missing) = &value.0 {
                 return error(ErrorKind::Undefined, missing.to_string());
             }
         }
         if let (Some(a), Some(b)) = (number(left), number(right)) {
-            let order = compare_numbers(a, b);
-            return Ok(matches!(
-                (operator, order),
-                (CompareOp::Lt | CompareOp::Le, Some(Ordering::Less))
-                    | (CompareOp::Gt | CompareOp::Ge, Some(Ordering::Greater))
-                    | (CompareOp::Le | CompareOp::Ge, Some(Ordering::Equal))
-            ));
+            // NaN is neither less than a number, nor equal to it, nor greater.
+            return Ok(compare_numbers(a, b).is_some_and(is_in_order));
         }
-        let symbol = match operator {
-            CompareOp::Lt => "<",
-            CompareOp::Le => "<=",
-            CompareOp::Gt => ">",
-            _ => ">=",
-        };
         match order(left, right) {
-            Some(order) => Ok(match operator {
-                CompareOp::Lt => order.is_lt(),
-                CompareOp::Le => order.is_le(),
-                CompareOp::Gt => order.is_gt(),
-                _ => order.is_ge(),
-            }),
+            Some(order) => Ok(is_in_order(order)),
             None => operand_error(symbol, left, right),
         }
     }
@@ -156,6 +143,15 @@ impl Evaluator<'_> {
 pub(crate) enum Number {
     Int(i64),
     Float(f64),
+}
+
+impl Number {
+    pub(crate) fn to_f64(self) -> f64 {
+        match self {
+            Number::Int(int) => int as f64,
+            Number::Float(float) => float,
+        }
+    }
 }
 
 pub(crate) fn number(value: &Value) -> Option<Number> {
@@ -214,7 +210,7 @@ pub(super) fn operand_error<T>(symbol: &str, left: &Value, right: &Value) -> Res
     type_error(format!("`{symbol}` is not defined for {} and {}", left.type_name(), right.type_name()))
 }
 
-fn overflow<T>() -> Result<T> {
+pub(crate) fn overflow<T>() -> Result<T> {
     unsupported("integers of more than 64 bits are not supported in arithmetic")
 }
 
@@ -263,11 +259,7 @@ fn arithmetic(operator: BinaryOp, a: Number, b: Number) -> Result<Value> {
             None => overflow(),
         };
     }
-    let float = |number| match number {
-        Number::Int(value) => value as f64,
-        Number::Float(value) => value,
-    };
-    float_arithmetic(operator, float(a), float(b))
+    float_arithmetic(operator, a.to_f64(), b.to_f64())
 }
 
 fn float_arithmetic(operator: BinaryOp, a: f64, b: f64) -> Result<Value> {
