@@ -8,7 +8,9 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 use crate::ErrorKind;
 use crate::eval::{CallArgs, Evaluator, Number, Result, as_int, error, number, type_error, unsupported};
 use crate::parse::is_space;
-use crate::value::{Kind, List, Map, Mark, TEMPLATE, Text, TextBuilder, Value, View, equal, float_repr};
+use crate::value::{
+    Kind, List, Map, Mark, TEMPLATE, Text, TextBuilder, Value, View, equal, exponent, float_repr,
+};
 
 /// What `getattr` finds on a value of a built-in type.
 pub(crate) enum Attribute {
@@ -526,18 +528,11 @@ impl Evaluator<'_> {
 
     /// `format % values`.
     pub(crate) fn percent_format(&mut self, format: &Text, values: &Value) -> Result<Value> {
-        let single;
-        let (items, mapping): (&[Value], Option<&Value>) = match &values.0 {
-            Kind::Tuple(list) => (&list.items, None),
-            Kind::Map(_) | Kind::List(_) => {
-                single = [values.clone()];
-                (&single, Some(values))
-            }
-            _ => {
-                single = [values.clone()];
-                (&single, None)
-            }
+        let items = match &values.0 {
+            Kind::Tuple(list) => list.items.as_slice(),
+            _ => std::slice::from_ref(values),
         };
+        let may_be_unused = matches!(values.0, Kind::Map(_) | Kind::List(_));
         let mut out = TextBuilder::default();
         let mut used = 0;
         let mut at = 0;
@@ -552,8 +547,7 @@ impl Evaluator<'_> {
                 let Some(end) = string[at..].find(')') else { return incomplete() };
                 let key = &string[at + 1..at + end];
                 at += end + 1;
-                let Some(mapping) = mapping else { return type_error("a format with names needs a mapping") };
-                let Kind::Map(map) = &mapping.0 else {
+                let Kind::Map(map) = &values.0 else {
                     return type_error("a format with names needs a mapping");
                 };
                 match map.get(key) {
@@ -566,7 +560,7 @@ impl Evaluator<'_> {
                     }
                 }
             }
-            let mut spec = FormatSpec { align: '>', ..FormatSpec::default() };
+            let mut spec = FormatSpec { fill: ' ', align: '>', ..FormatSpec::default() };
             let mut left = false;
             while let Some(flag) = bytes.get(at) {
                 match flag {
@@ -629,32 +623,25 @@ impl Evaluator<'_> {
                         's' => self.printed(&value)?,
                         _ => self.repr(&value)?,
                     };
-                    let end = match spec.precision {
-                        Some(precision) => byte_of_char(text.as_str(), precision),
-                        None => text.len(),
-                    };
-                    pad(&text.slice(0..end), spec.width as i64, " ", if left { '<' } else { '>' }, false)
+                    let text = spec.shortened(&text);
+                    pad(&text, spec.width as i64, " ", if left { '<' } else { '>' }, false)
                 }
                 'd' | 'i' | 'u' | 'x' | 'X' | 'o' | 'e' | 'E' | 'f' | 'F' | 'g' | 'G' => {
                     let mark = Mark::of(value.source());
                     spec.kind = if matches!(conversion, 'i' | 'u') { 'd' } else { conversion };
-                    let value = match (&value.0, spec.kind) {
-                        (Kind::Float(float, _), 'd') if float.is_finite() => {
-                            Value::from(float.trunc() as i64)
-                        }
-                        (_, 'd') if number(&value).is_some() => as_int(&value).unwrap_or(0).into(),
-                        (Kind::Float(..), 'x' | 'X' | 'o') => {
-                            return type_error(format!("the format `%{conversion}` needs an integer"));
-                        }
-                        (_, 'd' | 'x' | 'X' | 'o') => value,
-                        _ => value,
-                    };
+                    if let (Kind::Float(..), 'x' | 'X' | 'o') = (&value.0, spec.kind) {
+                        return type_error(format!("the format `%{conversion}` needs an integer"));
+                    }
                     if spec.kind == 'd' {
                         // In a format with `%`, the precision of an integer is a number of digits.
                         let digits = spec.precision.take().unwrap_or(0);
-                        let int = as_int(&value);
-                        let Some(int) = int else {
-                            return type_error(format!("the format `%{conversion}` needs a number"));
+                        let int = match number(&value) {
+                            Some(Number::Int(int)) => int,
+                            Some(Number::Float(float)) if float.is_finite() => float.trunc() as i64,
+                            Some(Number::Float(_)) => 0,
+                            None => {
+                                return type_error(format!("the format `%{conversion}` needs a number"));
+                            }
                         };
                         let sign = if int < 0 { "-" } else { spec.sign_of_positive() };
                         let digits = format!("{sign}{:0>digits$}", int.unsigned_abs());
@@ -679,7 +666,7 @@ impl Evaluator<'_> {
             self.charge_text(out.len())?;
         }
         out.push_text(&format.slice(at..format.len()));
-        if used < items.len() && mapping.is_none() {
+        if used < items.len() && !may_be_unused {
             return type_error("a format does not use all values");
         }
         Ok(out.finish().into())
@@ -849,13 +836,9 @@ impl Evaluator<'_> {
                 {
                     return error(ErrorKind::Value, "invalid format of a string");
                 }
-                let end = match spec.precision {
-                    Some(precision) => byte_of_char(text.as_str(), precision),
-                    None => text.len(),
-                };
                 let align = if spec.align == '\0' { '<' } else { spec.align };
                 let fill = if spec.zero && spec.fill == ' ' { '0' } else { spec.fill };
-                Ok(pad(&text.slice(0..end), spec.width as i64, &fill.to_string(), align, false))
+                Ok(pad(&spec.shortened(text), spec.width as i64, &fill.to_string(), align, false))
             }
             Kind::Int(..) | Kind::Float(..) | Kind::Bool(..) => spec.number(value, Mark::of(value.source())),
             _ => type_error(format!("a value of type {} has no format", value.type_name())),
@@ -883,7 +866,8 @@ enum Fields {
     Manual,
 }
 
-#[derive(Clone)]
+/// The parts of a format. A character that is missing is NUL.
+#[derive(Default)]
 struct FormatSpec {
     fill: char,
     align: char,
@@ -896,25 +880,9 @@ struct FormatSpec {
     kind: char,
 }
 
-impl Default for FormatSpec {
-    fn default() -> FormatSpec {
-        FormatSpec {
-            fill: ' ',
-            align: '\0',
-            sign: '\0',
-            alternate: false,
-            zero: false,
-            width: 0,
-            grouping: '\0',
-            precision: None,
-            kind: '\0',
-        }
-    }
-}
-
 impl FormatSpec {
     fn parse(text: &str) -> Result<FormatSpec> {
-        let mut spec = FormatSpec::default();
+        let mut spec = FormatSpec { fill: ' ', ..FormatSpec::default() };
         let mut rest = text;
         let is_align = |c: Option<char>| c.is_some_and(|c| matches!(c, '<' | '>' | '^' | '='));
         let mut chars = rest.chars();
@@ -960,6 +928,12 @@ impl FormatSpec {
         if rest.is_empty() { Ok(spec) } else { error(ErrorKind::Value, format!("invalid format `{text}`")) }
     }
 
+    /// A string of at most as many characters as the precision.
+    fn shortened(&self, text: &Text) -> Text {
+        let end = self.precision.map_or(text.len(), |precision| byte_of_char(text.as_str(), precision));
+        text.slice(0..end)
+    }
+
     fn sign_of_positive(&self) -> &'static str {
         match self.sign {
             '+' => "+",
@@ -976,19 +950,15 @@ impl FormatSpec {
                     return error(ErrorKind::Value, "the format of an integer has no precision");
                 }
                 let (prefix, digits) = match self.kind {
-                    '\0' if matches!(value.0, Kind::Bool(..)) && self.kind == '\0' => ("", size.to_string()),
                     '\0' | 'd' | 'n' => ("", size.to_string()),
                     'x' => ("0x", format!("{size:x}")),
                     'X' => ("0X", format!("{size:X}")),
                     'o' => ("0o", format!("{size:o}")),
                     'b' => ("0b", format!("{size:b}")),
-                    'c' => {
-                        let c = u32::try_from(int).ok().and_then(char::from_u32);
-                        match c {
-                            Some(c) => ("", c.to_string()),
-                            None => return error(ErrorKind::Value, "the format `c` needs a character"),
-                        }
-                    }
+                    'c' => match u32::try_from(int).ok().and_then(char::from_u32) {
+                        Some(c) => ("", c.to_string()),
+                        None => return error(ErrorKind::Value, "the format `c` needs a character"),
+                    },
                     other => {
                         return error(ErrorKind::Value, format!("unknown format `{other}` of an integer"));
                     }
@@ -1068,35 +1038,15 @@ impl FormatSpec {
         if self.zero && self.align != '<' && (self.align == '\0' || self.fill == ' ') || self.align == '=' {
             let fill = if self.zero && self.fill == ' ' { '0' } else { self.fill };
             let sign = usize::from(text.starts_with(['-', '+', ' ']));
-            let prefix = sign
-                + if self.alternate
-                    && text[sign..].starts_with('0')
-                    && matches!(self.kind, 'x' | 'X' | 'o' | 'b')
-                {
-                    2
-                } else {
-                    0
-                };
+            let has_prefix =
+                self.alternate && text[sign..].starts_with('0') && matches!(self.kind, 'x' | 'X' | 'o' | 'b');
+            let prefix = if has_prefix { sign + 2 } else { sign };
             let missing = self.width.saturating_sub(text.chars().count());
             let filling: String = std::iter::repeat_n(fill, missing).collect();
             return Text::marked(format!("{}{filling}{}", &text[..prefix], &text[prefix..]).into(), mark);
         }
         let align = if self.align == '\0' { '>' } else { self.align };
         pad(&number, self.width as i64, &self.fill.to_string(), align, false)
-    }
-}
-
-/// Writes an exponent with a sign and at least two digits.
-fn exponent(text: &str) -> String {
-    match text.split_once('e') {
-        Some((digits, power)) => {
-            let (sign, power) = match power.strip_prefix('-') {
-                Some(power) => ('-', power),
-                None => ('+', power),
-            };
-            format!("{digits}e{sign}{power:0>2}")
-        }
-        None => text.to_owned(),
     }
 }
 
@@ -1362,15 +1312,16 @@ pub(crate) fn strftime(format: &Text, now: i64) -> Result<Value> {
     let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let before = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
+    // `day_of_year` counts from the first of March.
+    let yearday = if month > 2 { day_of_year + 60 + i64::from(leap) } else { day_of_year - 305 };
+    let weekday = (days + 4).rem_euclid(7);
     let name =
         |names: &[&'static str], at: i64| names.get(usize::try_from(at).unwrap_or(0)).copied().unwrap_or("");
-    let yearday = usize::try_from(month - 1).ok().and_then(|at| before.get(at)).copied().unwrap_or(0)
-        + day
-        + i64::from(leap && month > 2);
-    let weekday = (days + 4).rem_euclid(7);
+    let (month_name, weekday_name) = (name(&MONTHS, month - 1), name(&DAYS, weekday));
+    let short = |name: &'static str| name.get(..3).unwrap_or(name);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     let hour12 = if hour % 12 == 0 { 12 } else { hour % 12 };
+    let time = format!("{hour:02}:{minute:02}:{second:02}");
     let mut out = String::new();
     let mut chars = format.as_str().chars();
     while let Some(c) = chars.next() {
@@ -1383,50 +1334,32 @@ pub(crate) fn strftime(format: &Text, now: i64) -> Result<Value> {
         if unpadded {
             code = chars.next();
         }
-        let two = |value: i64| if unpadded { value.to_string() } else { format!("{value:02}") };
+        let padded = |value: i64, text: String| if unpadded { value.to_string() } else { text };
+        let two = |value: i64| padded(value, format!("{value:02}"));
         let text = match code {
             Some('Y') => year.to_string(),
             Some('y') => two(year.rem_euclid(100)),
             Some('m') => two(month),
             Some('d') => two(day),
-            Some('e') => {
-                if unpadded {
-                    day.to_string()
-                } else {
-                    format!("{day:2}")
-                }
-            }
-            Some('j') => {
-                if unpadded {
-                    yearday.to_string()
-                } else {
-                    format!("{yearday:03}")
-                }
-            }
+            Some('e') => padded(day, format!("{day:2}")),
+            Some('j') => padded(yearday, format!("{yearday:03}")),
             Some('H') => two(hour),
             Some('I') => two(hour12),
             Some('M') => two(minute),
             Some('S') => two(second),
             Some('f') => "000000".to_owned(),
             Some('p') => if hour < 12 { "AM" } else { "PM" }.to_owned(),
-            Some('B') => name(&MONTHS, month - 1).to_owned(),
-            Some('b' | 'h') => name(&MONTHS, month - 1).chars().take(3).collect(),
-            Some('A') => name(&DAYS, weekday).to_owned(),
-            Some('a') => name(&DAYS, weekday).chars().take(3).collect(),
+            Some('B') => month_name.to_owned(),
+            Some('b' | 'h') => short(month_name).to_owned(),
+            Some('A') => weekday_name.to_owned(),
+            Some('a') => short(weekday_name).to_owned(),
             Some('w') => weekday.to_string(),
             Some('u') => if weekday == 0 { 7 } else { weekday }.to_string(),
             Some('F') => format!("{year}-{month:02}-{day:02}"),
-            Some('T') => format!("{hour:02}:{minute:02}:{second:02}"),
+            Some('T' | 'X') => time.clone(),
             Some('R') => format!("{hour:02}:{minute:02}"),
             Some('D' | 'x') => format!("{month:02}/{day:02}/{:02}", year.rem_euclid(100)),
-            Some('X') => format!("{hour:02}:{minute:02}:{second:02}"),
-            Some('c') => {
-                let (weekday, month): (String, String) = (
-                    name(&DAYS, weekday).chars().take(3).collect(),
-                    name(&MONTHS, month - 1).chars().take(3).collect(),
-                );
-                format!("{weekday} {month} {day:2} {hour:02}:{minute:02}:{second:02} {year}")
-            }
+            Some('c') => format!("{} {} {day:2} {time} {year}", short(weekday_name), short(month_name)),
             Some('Z' | 'z') => String::new(),
             Some('n') => "\n".to_owned(),
             Some('t') => "\t".to_owned(),

@@ -917,13 +917,24 @@ pub(crate) fn float_repr(value: f64) -> String {
         return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
     }
     let scientific = format!("{value:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..16).contains(&exponent) {
-        let plain = format!("{value}");
-        if plain.contains('.') { plain } else { plain + ".0" }
-    } else {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        format!("{digits}e{sign}{:02}", exponent.abs())
+    let power: i32 = scientific.split_once('e').and_then(|(_, power)| power.parse().ok()).unwrap_or(0);
+    if !(-4..16).contains(&power) {
+        return exponent(&scientific);
+    }
+    let plain = format!("{value}");
+    if plain.contains('.') { plain } else { plain + ".0" }
+}
+
+/// Writes the exponent of a number with a sign and at least two digits.
+pub(crate) fn exponent(number: &str) -> String {
+    match number.split_once('e') {
+        Some((digits, power)) => {
+            let (sign, power) = match power.strip_prefix('-') {
+                Some(power) => ('-', power),
+                None => ('+', power),
+            };
+            format!("{digits}e{sign}{power:0>2}")
+        }
+        None => number.to_owned(),
     }
 }
