@@ -13,6 +13,7 @@ use self::operators::{negate, operand_error};
 use self::peek::Peeked;
 use self::slices::{char_at, position, slice_bound};
 use crate::ast::*;
+use crate::methods::{Attribute, attribute_kind, strftime};
 use crate::value::{
     Function as Builtin, Kind, List, Map, Mark, Missing, NO_TURN, TEMPLATE, Text, TextBuilder, Value, View,
     equal, range_len, view_items,
@@ -975,35 +976,22 @@ impl<'t> Evaluator<'t> {
 
     /// An attribute in the sense of Python's `getattr`.
     fn own_attribute(&mut self, object: &Value, name: &Arc<str>) -> Result<Option<Value>> {
-        if let Kind::Namespace(at) = &object.0 {
-            let found =
-                self.namespaces.get(*at).and_then(|entries| entries.iter().find(|(known, _)| known == name));
-            return Ok(found.map(|(_, value)| value.clone()));
-        }
-        if let Kind::Loop(at, serial) = &object.0 {
-            return self.loop_attribute(*at, *serial, name);
-        }
-        if let Kind::Macro(at) = &object.0
-            && **name == *"name"
-        {
-            let name = self.macros.get(*at).map(|found| found.function.name.clone());
-            return Ok(name.map(|name| Value::str(name, TEMPLATE)));
-        }
-        if let Kind::Tuple(list) = &object.0
-            && list.group
-        {
-            match &**name {
-                "grouper" => return Ok(list.items.first().cloned()),
-                "list" => return Ok(list.items.get(1).cloned()),
-                _ => {}
+        Ok(match (&object.0, &**name) {
+            (Kind::Namespace(at), _) => {
+                let mut entries = self.namespaces.get(*at).into_iter().flatten();
+                entries.find(|(known, _)| known == name).map(|(_, value)| value.clone())
             }
-        }
-        Ok(match crate::methods::attribute_kind(object, name) {
-            crate::methods::Attribute::None => None,
-            crate::methods::Attribute::Unsafe => Some(undefined("access to this attribute is unsafe")),
-            crate::methods::Attribute::Method => {
-                Some(Kind::Method(Rc::new((object.clone(), name.clone()))).into())
+            (Kind::Loop(at, serial), _) => return self.loop_attribute(*at, *serial, name),
+            (Kind::Macro(at), "name") => {
+                self.macros.get(*at).map(|found| Value::str(found.function.name.clone(), TEMPLATE))
             }
+            (Kind::Tuple(list), "grouper") if list.group => list.items.first().cloned(),
+            (Kind::Tuple(list), "list") if list.group => list.items.get(1).cloned(),
+            _ => match attribute_kind(object, name) {
+                Attribute::None => None,
+                Attribute::Unsafe => Some(undefined("access to this attribute is unsafe")),
+                Attribute::Method => Some(Kind::Method(Rc::new((object.clone(), name.clone()))).into()),
+            },
         })
     }
 
@@ -1027,14 +1015,11 @@ impl<'t> Evaluator<'t> {
             "length" => Value::int(length),
             "depth" => Value::int(state.depth + 1),
             "depth0" => Value::int(state.depth),
-            "previtem" => match index.checked_sub(1).and_then(|at| state.items.get(at)) {
-                Some(value) => value,
-                None => undefined("there is no previous item"),
-            },
-            "nextitem" => match state.items.get(index + 1) {
-                Some(value) => value,
-                None => undefined("there is no next item"),
-            },
+            "previtem" => {
+                let item = index.checked_sub(1).and_then(|at| state.items.get(at));
+                item.unwrap_or_else(|| undefined("there is no previous item"))
+            }
+            "nextitem" => state.items.get(index + 1).unwrap_or_else(|| undefined("there is no next item")),
             "cycle" | "changed" => {
                 Kind::Method(Rc::new((Kind::Loop(at, serial).into(), name.clone()))).into()
             }
@@ -1049,9 +1034,6 @@ impl<'t> Evaluator<'t> {
         let mut keyword = Vec::with_capacity(args.keyword.len() + usize::from(caller.is_some()));
         if let Some(splat) = &args.splat {
             let items = self.eval(splat)?;
-            if let Kind::Undefined(_) | Kind::None(_) = items.0 {
-                self.items(&items)?;
-            }
             positional.extend(self.iterate(&items)?);
         }
         for (name, value) in &args.keyword {
@@ -1079,17 +1061,16 @@ impl<'t> Evaluator<'t> {
     }
 
     fn call(&mut self, callee: &'t Expr, args: &'t Args, caller: Option<Value>) -> Result<Value> {
-        if let ExprKind::Attribute(object, name) = &callee.kind {
+        let value = if let ExprKind::Attribute(object, name) = &callee.kind {
             let object = self.eval(object)?;
-            if let crate::methods::Attribute::Method = crate::methods::attribute_kind(&object, name) {
+            if let Attribute::Method = attribute_kind(&object, name) {
                 let args = self.args(args, caller)?;
                 return self.call_method(&object, name, args);
             }
-            let value = self.attribute(&object, name).map_err(|error| error.or_line(callee.line))?;
-            let args = self.args(args, caller)?;
-            return self.call_value(&value, args);
-        }
-        let value = self.eval(callee)?;
+            self.attribute(&object, name).map_err(|error| error.or_line(callee.line))?
+        } else {
+            self.eval(callee)?
+        };
         let args = self.args(args, caller)?;
         self.call_value(&value, args)
     }
@@ -1263,7 +1244,7 @@ impl<'t> Evaluator<'t> {
                 let Some(now) = self.options.now else {
                     return error(ErrorKind::Now, "the template writes the current time: set `now`");
                 };
-                crate::methods::strftime(format, now)
+                strftime(format, now)
             }
             Builtin::Lipsum | Builtin::Cycler | Builtin::Joiner => {
                 let name =

@@ -230,21 +230,17 @@ impl Evaluator<'_> {
     }
 
     fn list_method(&mut self, list: &List, name: &str, args: CallArgs) -> Result<Value> {
-        match name {
-            "copy" => self.new_list(list.items.clone(), false),
-            "count" => {
-                let [value] = args.bind(name, ["value"], 1)?;
-                let value = value.unwrap_or_else(Value::none);
-                Ok(Value::int(list.items.iter().filter(|item| equal(item, &value)).count()))
-            }
-            _ => {
-                let [value] = args.bind(name, ["value"], 1)?;
-                let value = value.unwrap_or_else(Value::none);
-                match list.items.iter().position(|item| equal(item, &value)) {
-                    Some(at) => Ok(Value::int(at)),
-                    None => error(ErrorKind::Value, "`index` does not find the value in the list"),
-                }
-            }
+        if name == "copy" {
+            return self.new_list(list.items.clone(), false);
+        }
+        let [value] = args.bind(name, ["value"], 1)?;
+        let value = value.unwrap_or_else(Value::none);
+        if name == "count" {
+            return Ok(Value::int(list.items.iter().filter(|item| equal(item, &value)).count()));
+        }
+        match list.items.iter().position(|item| equal(item, &value)) {
+            Some(at) => Ok(Value::int(at)),
+            None => error(ErrorKind::Value, "`index` does not find the value in the list"),
         }
     }
 
@@ -384,15 +380,13 @@ impl Evaluator<'_> {
                 }
             })
             .into(),
-            "removeprefix" => {
+            "removeprefix" | "removesuffix" => {
                 let part = required_text(name, first)?;
-                let rest = string.strip_prefix(part.as_str()).unwrap_or(string);
-                text.part(rest).into()
-            }
-            "removesuffix" => {
-                let part = required_text(name, first)?;
-                let rest = string.strip_suffix(part.as_str()).unwrap_or(string);
-                text.part(rest).into()
+                let rest = match name {
+                    "removeprefix" => string.strip_prefix(part.as_str()),
+                    _ => string.strip_suffix(part.as_str()),
+                };
+                text.part(rest.unwrap_or(string)).into()
             }
             "partition" | "rpartition" => {
                 let part = required_text(name, first)?;
@@ -1155,11 +1149,6 @@ pub(crate) fn split(
                 break;
             }
             if parts.len() == limit {
-                let rest = if from_right {
-                    rest.trim_end_matches(is_space)
-                } else {
-                    rest.trim_start_matches(is_space)
-                };
                 parts.push(text.part(rest));
                 break;
             }
