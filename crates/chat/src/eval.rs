@@ -256,8 +256,7 @@ impl<'t> Evaluator<'t> {
         if let Some((_, value)) = self.globals.iter().find(|(known, _)| *known == name) {
             return Some(value.clone());
         }
-        let builtin = Builtin::ALL.iter().find(|(known, _)| *known == name)?;
-        Some(Kind::Function(builtin.1).into())
+        Builtin::named(name).map(|builtin| Kind::Function(builtin).into())
     }
 
     fn frame_of(&self, var: Var) -> usize {
@@ -1247,9 +1246,7 @@ impl<'t> Evaluator<'t> {
                 strftime(format, now)
             }
             Builtin::Lipsum | Builtin::Cycler | Builtin::Joiner => {
-                let name =
-                    Builtin::ALL.iter().find(|(_, known)| *known == function).map_or("", |(name, _)| name);
-                unsupported(format!("the function `{name}` is not supported"))
+                unsupported(format!("the function `{}` is not supported", function.name()))
             }
         }
     }

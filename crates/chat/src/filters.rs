@@ -16,31 +16,8 @@ use crate::methods::{
 };
 use crate::parse::is_space;
 use crate::value::{
-    JsonStyle, Kind, List, Mark, TEMPLATE, Text, TextBuilder, Value, View, equal, to_json, view_items,
+    JsonStyle, Kind, List, Mark, TEMPLATE, Text, TextBuilder, Value, View, equal, named, to_json, view_items,
 };
-
-macro_rules! named {
-    ($(#[$doc:meta])* $type:ident { $($variant:ident: $($name:literal)|+,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum $type { $($variant),* }
-
-        impl $type {
-            pub(crate) fn named(name: &str) -> Option<$type> {
-                match name {
-                    $($($name)|+ => Some($type::$variant),)*
-                    _ => None,
-                }
-            }
-
-            fn name(self) -> &'static str {
-                match self {
-                    $($type::$variant => [$($name),+][0],)*
-                }
-            }
-        }
-    };
-}
 
 named! {
     /// The filters of Jinja2.

@@ -306,29 +306,43 @@ pub(crate) enum View {
     Items,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Function {
-    Range,
-    Dict,
-    Namespace,
-    RaiseException,
-    StrftimeNow,
-    Lipsum,
-    Cycler,
-    Joiner,
-}
+/// Defines an enum whose variants have names in templates. The first name is that of messages.
+macro_rules! named {
+    ($(#[$doc:meta])* $type:ident { $($variant:ident: $($name:literal)|+,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $type { $($variant),* }
 
-impl Function {
-    pub(crate) const ALL: [(&'static str, Function); 8] = [
-        ("range", Function::Range),
-        ("dict", Function::Dict),
-        ("namespace", Function::Namespace),
-        ("raise_exception", Function::RaiseException),
-        ("strftime_now", Function::StrftimeNow),
-        ("lipsum", Function::Lipsum),
-        ("cycler", Function::Cycler),
-        ("joiner", Function::Joiner),
-    ];
+        impl $type {
+            pub(crate) fn named(name: &str) -> Option<$type> {
+                match name {
+                    $($($name)|+ => Some($type::$variant),)*
+                    _ => None,
+                }
+            }
+
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $($type::$variant => [$($name),+][0],)*
+                }
+            }
+        }
+    };
+}
+pub(crate) use named;
+
+named! {
+    /// The functions of Jinja2 and `transformers`.
+    Function {
+        Range: "range",
+        Dict: "dict",
+        Namespace: "namespace",
+        RaiseException: "raise_exception",
+        StrftimeNow: "strftime_now",
+        Lipsum: "lipsum",
+        Cycler: "cycler",
+        Joiner: "joiner",
+    }
 }
 
 /// A list or a tuple.
