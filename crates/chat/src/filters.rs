@@ -16,7 +16,7 @@ use crate::methods::{
 };
 use crate::parse::is_space;
 use crate::value::{
-    JsonStyle, Kind, List, Mark, TEMPLATE, Text, TextBuilder, Value, View, equal, named, to_json, view_items,
+    JsonStyle, Kind, List, Mark, TEMPLATE, Text, TextBuilder, Value, View, equal, named, view_items,
 };
 
 named! {
@@ -650,8 +650,7 @@ impl Evaluator<'_> {
     fn tojson(&mut self, value: &Value, args: CallArgs) -> Result<Value> {
         let [ascii, indent, separators, sort_keys] =
             args.bind("tojson", ["ensure_ascii", "indent", "separators", "sort_keys"], 0)?;
-        let mut style =
-            JsonStyle { ascii: self.flag(ascii)?, sort_keys: self.flag(sort_keys)?, ..JsonStyle::default() };
+        let (ascii, sort_keys) = (self.flag(ascii)?, self.flag(sort_keys)?);
         let indent = match indent.as_ref().map(|indent| &indent.0) {
             None | Some(Kind::None(_)) => None,
             Some(Kind::Str(text)) => Some(text.as_str().to_owned()),
@@ -664,19 +663,18 @@ impl Evaluator<'_> {
                 None => return type_error("`indent` must be an integer or a string"),
             },
         };
-        style.indent = indent.as_deref();
-        if let Some(separators) = separators.filter(|separators| !separators.is_none()) {
-            let parts = self.iterate(&separators)?;
-            match (&parts[..], parts.first().and_then(Value::as_text), parts.get(1).and_then(Value::as_text))
-            {
-                ([_, _], Some(item), Some(key)) => style.separators = Some((item.clone(), key.clone())),
+        let separators = match separators.filter(|separators| !separators.is_none()) {
+            Some(separators) => match &self.iterate(&separators)?[..] {
+                [Value(Kind::Str(item)), Value(Kind::Str(key))] => (item.clone(), key.clone()),
                 _ => return type_error("`separators` must be two strings"),
-            }
-        }
+            },
+            None => (if indent.is_some() { "," } else { ", " }.into(), ": ".into()),
+        };
         if let Kind::Undefined(missing) = &value.0 {
             return error(ErrorKind::Undefined, format!("{missing}, and cannot be written as JSON"));
         }
-        match to_json(value, &style) {
+        let style = JsonStyle { ascii, indent, sort_keys, separators };
+        match style.to_json(value) {
             Ok(text) => {
                 self.charge_text(text.len())?;
                 Ok(text.into())

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 pub use self::json::JsonError;
-pub(crate) use self::json::{JsonStyle, to_json};
+pub(crate) use self::json::JsonStyle;
 
 /// Who wrote a character: [`TEMPLATE`], or a number that the caller gave to a part of the input with [`Value::mark`].
 pub type Source = u32;

@@ -6,35 +6,26 @@ use std::sync::Arc;
 use super::{Kind, MAX_DEPTH, Map, Mark, Source, TEMPLATE, Text, TextBuilder, Value, float_repr};
 
 /// Options of `tojson`.
-#[derive(Default)]
-pub(crate) struct JsonStyle<'a> {
+pub(crate) struct JsonStyle {
     pub(crate) ascii: bool,
-    pub(crate) indent: Option<&'a str>,
-    pub(crate) separators: Option<(Text, Text)>,
+    pub(crate) indent: Option<String>,
     pub(crate) sort_keys: bool,
+    /// What is written between two items, and between a key and its value.
+    pub(crate) separators: (Text, Text),
 }
 
-/// `json.dumps`. The error names a type that it cannot write.
-pub(crate) fn to_json(value: &Value, style: &JsonStyle<'_>) -> Result<Text, String> {
-    let item: Text = if style.indent.is_some() { "," } else { ", " }.into();
-    let (item, key) = style.separators.clone().unwrap_or((item, ": ".into()));
-    let writer = JsonWriter { style, item: item.as_str(), key: key.as_str() };
-    let mut out = TextBuilder::default();
-    writer.write(value, &mut out, TEMPLATE, 1)?;
-    Ok(out.finish())
-}
+impl JsonStyle {
+    /// `json.dumps`. The error names a type that it cannot write.
+    pub(crate) fn to_json(&self, value: &Value) -> Result<Text, String> {
+        let mut out = TextBuilder::default();
+        self.write(value, &mut out, TEMPLATE, 1)?;
+        Ok(out.finish())
+    }
 
-struct JsonWriter<'a> {
-    style: &'a JsonStyle<'a>,
-    item: &'a str,
-    key: &'a str,
-}
-
-impl JsonWriter<'_> {
     fn write(&self, value: &Value, out: &mut TextBuilder, outer: Source, level: usize) -> Result<(), String> {
         let within = |source: Source| Mark::of(if source == TEMPLATE { outer } else { source });
         match &value.0 {
-            Kind::Str(text) | Kind::Safe(text) => json_string(text, self.style.ascii, out),
+            Kind::Str(text) | Kind::Safe(text) => json_string(text, self.ascii, out),
             Kind::None(source) => out.push("null", within(*source)),
             Kind::Bool(value, source) => out.push(if *value { "true" } else { "false" }, within(*source)),
             Kind::Int(value, source) => out.push(&value.to_string(), within(*source)),
@@ -61,11 +52,10 @@ impl JsonWriter<'_> {
                     return Ok(());
                 }
                 out.push("{", mark);
-                let mut entries: Vec<(Text, &Value)> = Vec::with_capacity(map.len());
-                if self.style.sort_keys {
-                    let mut sorted: Vec<_> = map.entries.iter().collect();
+                let mut entries: Vec<_> = map.entries.iter().collect();
+                if self.sort_keys {
                     let mut fault = false;
-                    sorted.sort_by(|(a, _), (b, _)| {
+                    entries.sort_by(|(a, _), (b, _)| {
                         crate::eval::order(a, b).unwrap_or_else(|| {
                             fault = true;
                             std::cmp::Ordering::Equal
@@ -74,18 +64,12 @@ impl JsonWriter<'_> {
                     if fault {
                         return Err("keys of different types cannot be sorted".to_owned());
                     }
-                    for (key, value) in sorted {
-                        entries.push((json_key(key)?, value));
-                    }
-                } else {
-                    for (key, value) in &map.entries {
-                        entries.push((json_key(key)?, value));
-                    }
                 }
-                for (at, (key, value)) in entries.iter().enumerate() {
+                let entries = entries.into_iter().map(|(key, value)| Ok((json_key(key)?, value)));
+                for (at, (key, value)) in entries.collect::<Result<Vec<_>, String>>()?.iter().enumerate() {
                     self.separate(at, level, out, mark);
-                    json_string(key, self.style.ascii, out);
-                    out.push(self.key, mark);
+                    json_string(key, self.ascii, out);
+                    out.push(self.separators.1.as_str(), mark);
                     self.write(value, out, mark.source, level + 1)?;
                 }
                 self.newline(level - 1, out, mark);
@@ -98,13 +82,13 @@ impl JsonWriter<'_> {
 
     fn separate(&self, at: usize, level: usize, out: &mut TextBuilder, mark: Mark) {
         if at > 0 {
-            out.push(self.item, mark);
+            out.push(self.separators.0.as_str(), mark);
         }
         self.newline(level, out, mark);
     }
 
     fn newline(&self, level: usize, out: &mut TextBuilder, mark: Mark) {
-        if let Some(indent) = self.style.indent {
+        if let Some(indent) = &self.indent {
             out.push("\n", mark);
             for _ in 0..level {
                 out.push(indent, mark);
