@@ -902,29 +902,10 @@ pub(crate) fn is_of_type(test: Test, value: &Value) -> Option<bool> {
         }
         Test::String => matches!(value.0, Kind::Str(_) | Kind::Safe(_)),
         Test::Mapping => matches!(value.0, Kind::Map(_)),
-        Test::Sequence => matches!(
-            value.0,
-            Kind::Str(_)
-                | Kind::Safe(_)
-                | Kind::List(_)
-                | Kind::Tuple(_)
-                | Kind::Map(_)
-                | Kind::Range(..)
-                | Kind::Undefined(_)
-        ),
-        Test::Iterable => matches!(
-            value.0,
-            Kind::Str(_)
-                | Kind::Safe(_)
-                | Kind::List(_)
-                | Kind::Tuple(_)
-                | Kind::Map(_)
-                | Kind::Range(..)
-                | Kind::View(..)
-                | Kind::Iterator(_)
-                | Kind::Loop(..)
-                | Kind::Undefined(_)
-        ),
+        Test::Sequence => is_sequence(value),
+        Test::Iterable => {
+            is_sequence(value) || matches!(value.0, Kind::View(..) | Kind::Iterator(_) | Kind::Loop(..))
+        }
         // An undefined value has a method `__call__`, which raises.
         Test::Callable => matches!(
             value.0,
@@ -933,6 +914,19 @@ pub(crate) fn is_of_type(test: Test, value: &Value) -> Option<bool> {
         Test::Escaped => matches!(value.0, Kind::Safe(_)),
         _ => return None,
     })
+}
+
+fn is_sequence(value: &Value) -> bool {
+    matches!(
+        value.0,
+        Kind::Str(_)
+            | Kind::Safe(_)
+            | Kind::List(_)
+            | Kind::Tuple(_)
+            | Kind::Map(_)
+            | Kind::Range(..)
+            | Kind::Undefined(_)
+    )
 }
 
 /// Words start with upper case, and end at spaces, hyphens and opening brackets.

@@ -35,6 +35,11 @@ impl Mark {
     pub(crate) fn of(source: Source) -> Mark {
         Mark { source, turn: NO_TURN }
     }
+
+    /// The mark of characters that are emitted in `turn`, unless they were captured in another one.
+    fn in_turn(self, turn: u32) -> Mark {
+        if self.turn == NO_TURN { Mark { turn, ..self } } else { self }
+    }
 }
 
 /// A string whose characters are marked. Slices share the characters.
@@ -142,16 +147,12 @@ impl Text {
     }
 
     pub(crate) fn chars(&self) -> usize {
-        count_chars(self.as_str())
+        self.as_str().chars().count()
     }
 
     fn mark_all(&mut self, mark: Mark) {
         self.marks = Marks::One(mark);
     }
-}
-
-pub(crate) fn count_chars(text: &str) -> usize {
-    text.chars().count()
 }
 
 impl fmt::Debug for Text {
@@ -205,12 +206,9 @@ impl TextBuilder {
 
     /// As `push_text`; characters that were not captured in an iteration over the messages belong to `turn`.
     pub(crate) fn push_in_turn(&mut self, text: &Text, turn: u32) {
-        let of = |mark: Mark| if mark.turn == NO_TURN { Mark { turn, ..mark } } else { mark };
-        if let Some(mark) = text.uniform() {
-            return self.push(text.as_str(), of(mark));
-        }
-        for (piece, mark) in text.pieces() {
-            self.push(piece, of(mark));
+        match text.uniform() {
+            Some(mark) => self.push(text.as_str(), mark.in_turn(turn)),
+            None => text.pieces().for_each(|(piece, mark)| self.push(piece, mark.in_turn(turn))),
         }
     }
 
@@ -222,8 +220,7 @@ impl TextBuilder {
     pub(crate) fn append_in_turn(&mut self, other: &TextBuilder, turn: u32) {
         let mut start = 0;
         for (end, mark) in &other.runs {
-            let mark = if mark.turn == NO_TURN { Mark { turn, ..*mark } } else { *mark };
-            self.push(other.text.get(start..*end as usize).unwrap_or_default(), mark);
+            self.push(other.text.get(start..*end as usize).unwrap_or_default(), mark.in_turn(turn));
             start = *end as usize;
         }
     }
@@ -554,10 +551,7 @@ impl Value {
 
     /// The characters of a string.
     pub fn as_str(&self) -> Option<&str> {
-        match &self.0 {
-            Kind::Str(text) => Some(text.as_str()),
-            _ => None,
-        }
+        self.as_text().map(Text::as_str)
     }
 
     /// A string.
