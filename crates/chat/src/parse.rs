@@ -984,7 +984,8 @@ impl Parser {
         Ok(Expr { line, kind })
     }
 
-    fn items<T>(&mut self, end: &str, parse: impl Fn(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+    /// What is between commas, up to the operator `end`. A comma may follow the last one.
+    fn items<T>(&mut self, end: &str, mut parse: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         let mut items = Vec::new();
         while !self.is_op(end) {
             if !items.is_empty() {
@@ -1140,40 +1141,29 @@ impl Parser {
         let line = self.line();
         self.expect_op("(")?;
         let mut args = Args::default();
-        let mut comma = false;
-        while !self.is_op(")") {
-            if comma {
-                self.expect_op(",")?;
-                if self.is_op(")") {
-                    break;
-                }
-            }
-            let valid = if self.skip_op("*") {
+        self.items(")", |parser| {
+            let valid = if parser.skip_op("*") {
                 let valid = args.splat.is_none() && args.keyword_splat.is_none();
-                args.splat = Some(self.expression()?);
+                args.splat = Some(parser.expression()?);
                 valid
-            } else if self.skip_op("**") {
+            } else if parser.skip_op("**") {
                 let valid = args.keyword_splat.is_none();
-                args.keyword_splat = Some(self.expression()?);
+                args.keyword_splat = Some(parser.expression()?);
                 valid
-            } else if matches!(self.token(), Token::Name(_)) && matches!(self.look(), Token::Op("=")) {
-                let name = self.expect_name()?;
-                self.at += 1;
+            } else if matches!(parser.token(), Token::Name(_)) && matches!(parser.look(), Token::Op("=")) {
+                let name = parser.expect_name()?;
+                parser.at += 1;
                 let valid =
                     args.keyword_splat.is_none() && args.keyword.iter().all(|(other, _)| *other != name);
-                args.keyword.push((name, self.expression()?));
+                args.keyword.push((name, parser.expression()?));
                 valid
             } else {
                 let valid = args.splat.is_none() && args.keyword_splat.is_none() && args.keyword.is_empty();
-                args.positional.push(self.expression()?);
+                args.positional.push(parser.expression()?);
                 valid
             };
-            if !valid {
-                return fail(line, "invalid arguments of a call");
-            }
-            comma = true;
-        }
-        self.expect_op(")")?;
+            if valid { Ok(()) } else { fail(line, "invalid arguments of a call") }
+        })?;
         Ok(args)
     }
 }
