@@ -422,26 +422,16 @@ impl Evaluator<'_> {
                     args.bind(name, ["reverse", "case_sensitive", "attribute"], 0)?;
                 let reverse = self.flag(reverse)?;
                 let fold_case = !self.flag(case_sensitive)?;
-                let attributes: Vec<Option<Value>> = match &attribute {
-                    Some(attribute) => match attribute.as_str() {
-                        Some(names) => {
-                            names.split(',').map(|name| Some(Value::str(name, TEMPLATE))).collect()
-                        }
-                        None => vec![Some(attribute.clone())],
-                    },
-                    None => vec![None],
+                let attributes: Vec<Option<Value>> = match attribute.as_ref().and_then(Value::as_str) {
+                    Some(names) => names.split(',').map(|name| Some(Value::str(name, TEMPLATE))).collect(),
+                    None => vec![attribute],
                 };
-                let mut getters = Vec::with_capacity(attributes.len());
-                for attribute in attributes {
-                    getters.push(self.getter(attribute, None, fold_case)?);
-                }
+                let getters = attributes.into_iter().map(|attribute| self.getter(attribute, None, fold_case));
+                let getters = getters.collect::<Result<Vec<_>>>()?;
                 let mut items = Vec::new();
                 for item in self.iterate(&value)? {
-                    let mut keys = Vec::with_capacity(getters.len());
-                    for getter in &getters {
-                        keys.push(self.get(getter, &item)?);
-                    }
-                    items.push((keys, item));
+                    let keys = getters.iter().map(|getter| self.get(getter, &item));
+                    items.push((keys.collect::<Result<_>>()?, item));
                 }
                 let items = self.sorted(items, reverse, true)?;
                 self.new_list(items.into_iter().map(|(_, item)| item).collect(), false)?
@@ -543,11 +533,8 @@ impl Evaluator<'_> {
                         start = end;
                     }
                 }
-                let mut lists = Vec::with_capacity(groups.len());
-                for group in groups {
-                    lists.push(self.new_list(group, false)?);
-                }
-                Value::iterator(lists)
+                let lists = groups.into_iter().map(|group| self.new_list(group, false));
+                Value::iterator(lists.collect::<Result<_>>()?)
             }
             Filter::Format => {
                 let text = self.text_of(&value)?;
@@ -686,14 +673,11 @@ impl Evaluator<'_> {
     fn map(&mut self, value: &Value, args: CallArgs) -> Result<Value> {
         let items =
             if self.truth(value)? { self.iterate(value)? } else { return Ok(Value::iterator(Vec::new())) };
-        let mut out = Vec::with_capacity(items.len());
         if args.positional.is_empty() && args.keyword.iter().any(|(name, _)| **name == *"attribute") {
             let [attribute, default] = args.bind("map", ["attribute", "default"], 0)?;
             let getter = self.getter(attribute, default, false)?;
-            for item in items {
-                out.push(self.get(&getter, &item)?);
-            }
-            return Ok(Value::iterator(out));
+            let found = items.iter().map(|item| self.get(&getter, item));
+            return Ok(Value::iterator(found.collect::<Result<_>>()?));
         }
         let CallArgs { positional, keyword } = args;
         let mut positional = positional.into_iter();
@@ -704,11 +688,11 @@ impl Evaluator<'_> {
             None => return type_error("`map` needs the name of a filter"),
         };
         let rest: Vec<Value> = positional.collect();
-        for item in items {
+        let results = items.into_iter().map(|item| {
             let args = CallArgs { positional: rest.clone(), keyword: keyword.clone() };
-            out.push(self.apply_filter(filter, item, args)?);
-        }
-        Ok(Value::iterator(out))
+            self.apply_filter(filter, item, args)
+        });
+        Ok(Value::iterator(results.collect::<Result<_>>()?))
     }
 
     fn select(&mut self, filter: Filter, value: &Value, args: CallArgs) -> Result<Value> {
@@ -1024,10 +1008,7 @@ fn to_int(value: &Value, base: i64) -> Result<Option<Value>> {
     match &value.0 {
         Kind::Str(text) | Kind::Safe(text) => match parse_int(text.as_str(), base)? {
             Some(value) => Ok(Some(value)),
-            None => match parse_float(text.as_str()) {
-                Some(float) => truncate(float),
-                None => Ok(None),
-            },
+            None => parse_float(text.as_str()).map_or(Ok(None), truncate),
         },
         Kind::Undefined(missing) => error(ErrorKind::Undefined, missing.to_string()),
         Kind::Big(..) => Ok(Some(value.clone())),
