@@ -1,6 +1,5 @@
 //! Conversion of tiktoken files to `tokenizer.json`.
 
-mod byte_char;
 mod encodings;
 mod ranks;
 #[cfg(test)]
@@ -9,10 +8,10 @@ mod tests;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::byte_char::byte_char;
 pub use self::encodings::{RankFile, TiktokenEncoding};
 use self::ranks::Ranks;
 use crate::bpe_model::BpeModel;
+use crate::engine::fast::bpe::byte_alphabet;
 use crate::error::LoadError;
 
 /// Converts a tiktoken `file` to a `tokenizer.json` for [`Tokenizer::from_json`](crate::Tokenizer::from_json).
@@ -39,6 +38,9 @@ pub fn is_rank_file(file: &[u8]) -> bool {
 fn convert(file: &[u8], encoding: &TiktokenEncoding) -> Result<Vec<u8>, String> {
     let kind = if is_rank_file(file) { RankFile::Base64 } else { encoding.file };
     let ranks = Ranks::read(file, kind)?;
+    let alphabet = byte_alphabet();
+    let printable =
+        |token: &[u8]| -> String { token.iter().map(|byte| alphabet[usize::from(*byte)]).collect() };
     let mut vocab: Vec<(String, u32)> =
         ranks.tokens().iter().map(|(token, rank)| (printable(token), *rank)).collect();
     let mut added_tokens = Vec::new();
@@ -115,9 +117,4 @@ fn pattern(encoding: &TiktokenEncoding, ranks: &Ranks) -> String {
         true => pattern.tiktoken.replace("{1,3}+", "{1,3}").replace('$', r"\z"),
         false => pattern.usual.to_owned(),
     }
-}
-
-/// Writes the bytes of a token as in a `tokenizer.json`.
-fn printable(token: &[u8]) -> String {
-    token.iter().map(|byte| byte_char(*byte)).collect()
 }

@@ -17,8 +17,8 @@ use ahash::RandomState;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::byte_char::byte_char;
 use super::encodings::RankFile;
+use crate::engine::fast::bpe::{InverseAlphabet, byte_alphabet};
 
 /// Maximum size of a token in bytes: merging takes quadratic time.
 const MAX_TOKEN_BYTES: usize = 4096;
@@ -129,14 +129,15 @@ pub(super) fn base64_line(line: &[u8]) -> Option<(Vec<u8>, u32)> {
 /// merges.
 fn vocab_bpe(file: &[u8]) -> Result<Vec<(Vec<u8>, u32)>, String> {
     let text = std::str::from_utf8(file).map_err(|e| format!("it is not UTF-8: {e}"))?;
-    let bytes_by_char: HashMap<char, u8> = (0..=255u8).map(|byte| (byte_char(byte), byte)).collect();
+    let alphabet = byte_alphabet();
+    let byte_of = InverseAlphabet::new(&alphabet);
     let mut bytes: Vec<u8> = (0..=255).collect();
-    bytes.sort_by_key(|byte| byte_char(*byte));
+    bytes.sort_by_key(|byte| alphabet[usize::from(*byte)]);
     let mut tokens: Vec<Vec<u8>> = bytes.into_iter().map(|byte| vec![byte]).collect();
     for (number, line) in text.lines().enumerate().skip(1).filter(|(_, line)| !line.is_empty()) {
         let bad = || format!("line {} is not a merge of two tokens", number + 1);
         let (left, right) = line.split_once(' ').ok_or_else(bad)?;
-        let token = left.chars().chain(right.chars()).map(|c| bytes_by_char.get(&c).copied());
+        let token = left.chars().chain(right.chars()).map(|c| byte_of.get(Some(c)));
         tokens.push(token.collect::<Option<_>>().ok_or_else(bad)?);
     }
     Ok(tokens.into_iter().zip(0u32..).collect())

@@ -281,24 +281,24 @@ fn whole_words(vocab: &BpeVocab, byte_of: &InverseAlphabet) -> ByteMap {
 }
 
 /// Inverse of an alphabet: the byte that each character represents.
-pub(super) struct InverseAlphabet(Vec<Option<u8>>);
+pub(crate) struct InverseAlphabet(Vec<Option<u8>>);
 
 impl InverseAlphabet {
-    pub(super) fn new(alphabet: &[char; 256]) -> Self {
+    pub(crate) fn new(alphabet: &[char; 256]) -> Self {
         let last = alphabet.iter().copied().max().map_or(0, |c| c as usize);
         let mut bytes = vec![None; last + 1];
         (0..=u8::MAX).zip(alphabet).for_each(|(byte, &c)| bytes[c as usize] = Some(byte));
         Self(bytes)
     }
 
-    pub(super) fn get(&self, c: Option<char>) -> Option<u8> {
+    pub(crate) fn get(&self, c: Option<char>) -> Option<u8> {
         self.0.get(c? as usize).copied().flatten()
     }
 }
 
 /// Returns the printable character that represents each byte in a byte-level vocabulary: the byte itself if it is
 /// printable, otherwise the next character from U+0100 on.
-pub(super) fn byte_alphabet() -> [char; 256] {
+pub(crate) fn byte_alphabet() -> [char; 256] {
     let mut next = 0x100;
     std::array::from_fn(|byte| {
         let byte = byte as u8;

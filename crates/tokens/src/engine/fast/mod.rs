@@ -18,7 +18,7 @@
 mod added;
 pub(crate) mod between_words;
 mod block;
-mod bpe;
+pub(crate) mod bpe;
 pub(crate) mod bpe_tables;
 pub(crate) mod buffers;
 mod byte_level;
