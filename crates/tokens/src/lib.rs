@@ -3,7 +3,6 @@
 
 mod bos_eos;
 mod bpe_file;
-mod bpe_model;
 mod build;
 mod charsmap;
 mod cuts;
@@ -37,6 +36,7 @@ mod testing;
 mod tests;
 mod tiktoken;
 mod tokenizer;
+mod tokenizer_json;
 mod unigram_scores;
 mod verify;
 

@@ -1,7 +1,22 @@
-//! Serialization of BPE models for files that are converted to a `tokenizer.json`.
+//! Serialization of files that are converted to a `tokenizer.json`, and of BPE models in them.
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
+use serde_json::Value;
+
+/// A `tokenizer.json` with added tokens `T` and the model `M`.
+#[derive(Serialize)]
+pub(crate) struct TokenizerJson<T, M> {
+    pub(crate) version: &'static str,
+    pub(crate) truncation: Option<()>,
+    pub(crate) padding: Option<()>,
+    pub(crate) added_tokens: Vec<T>,
+    pub(crate) normalizer: Value,
+    pub(crate) pre_tokenizer: Value,
+    pub(crate) post_processor: Option<()>,
+    pub(crate) decoder: Value,
+    pub(crate) model: M,
+}
 
 /// The member `model` of a `tokenizer.json`.
 #[derive(Serialize)]

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::pieces::{Pieces, VocabPiece};
 use super::proto::{ModelType, NormalizerSpec, PieceType};
 use super::{MEMBER, SentencePiece, parse};
-use crate::bpe_model::BpeModel;
 use crate::error::LoadError;
+use crate::tokenizer_json::{BpeModel, TokenizerJson};
 
 /// Converts a SentencePiece `.model` file to a `tokenizer.json` for
 /// [`Tokenizer::from_json`](crate::Tokenizer::from_json). The ids are those of the package `sentencepiece`.
@@ -33,7 +33,7 @@ pub fn sentencepiece_to_json(model: &[u8]) -> Result<Vec<u8>, LoadError> {
         Some(ty) if ty == ModelType::Bpe as i32 => ModelPart::bpe(&pieces),
         _ => ModelPart::unigram(&pieces),
     };
-    let file = SentencePieceJson {
+    let file = TokenizerJson {
         version: "1.0",
         truncation: None,
         padding: None,
@@ -46,19 +46,6 @@ pub fn sentencepiece_to_json(model: &[u8]) -> Result<Vec<u8>, LoadError> {
         model: model_part,
     };
     serde_json::to_vec(&file).map_err(|e| LoadError::malformed("the tokenizer.json cannot be written", e))
-}
-
-#[derive(Serialize)]
-struct SentencePieceJson<'a> {
-    version: &'static str,
-    truncation: Option<()>,
-    padding: Option<()>,
-    added_tokens: Vec<AddedToken<'a>>,
-    normalizer: Value,
-    pre_tokenizer: Value,
-    post_processor: Option<()>,
-    decoder: Value,
-    model: ModelPart<'a>,
 }
 
 #[derive(Serialize)]
@@ -78,14 +65,13 @@ fn added_tokens(pieces: &Pieces) -> Vec<AddedToken<'_>> {
         .zip(pieces.all())
         .filter_map(|(id, piece)| {
             let special = matches!(piece.kind, PieceType::Control | PieceType::Unknown);
-            let (single_word, lstrip, rstrip, normalized) = (false, false, false, false);
             (special || piece.kind == PieceType::UserDefined).then_some(AddedToken {
                 id,
                 content: &piece.text,
-                single_word,
-                lstrip,
-                rstrip,
-                normalized,
+                single_word: false,
+                lstrip: false,
+                rstrip: false,
+                normalized: false,
                 special,
             })
         })

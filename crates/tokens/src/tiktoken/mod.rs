@@ -5,14 +5,13 @@ mod ranks;
 #[cfg(test)]
 mod tests;
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use self::encodings::{RankFile, TiktokenEncoding};
 use self::ranks::Ranks;
-use crate::bpe_model::BpeModel;
 use crate::engine::fast::bpe::byte_alphabet;
 use crate::error::LoadError;
+use crate::tokenizer_json::{BpeModel, TokenizerJson};
 
 /// Converts a tiktoken `file` to a `tokenizer.json` for [`Tokenizer::from_json`](crate::Tokenizer::from_json).
 /// `encoding` provides what the file does not contain. The file lists tokens in Base64, or has the format
@@ -60,12 +59,12 @@ fn convert(file: &[u8], encoding: &TiktokenEncoding) -> Result<Vec<u8>, String> 
     vocab.extend(encoding.special_tokens.iter().map(|(token, id)| ((*token).to_owned(), *id)));
     vocab.sort_by_key(|(_, id)| *id);
     let merges = ranks.merges()?.into_iter().map(|(left, right)| (printable(left), printable(right)));
-    let file = TiktokenJson {
+    let file = TokenizerJson {
         version: "1.0",
         truncation: None,
         padding: None,
         added_tokens,
-        normalizer: None,
+        normalizer: Value::Null,
         pre_tokenizer: json!({"type": "Sequence", "pretokenizers": [
             {"type": "Split", "pattern": {"Regex": pattern(encoding, &ranks)}, "behavior": "Isolated", "invert": false},
             {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]}),
@@ -85,19 +84,6 @@ fn convert(file: &[u8], encoding: &TiktokenEncoding) -> Result<Vec<u8>, String> 
         },
     };
     serde_json::to_vec(&file).map_err(|e| format!("the tokenizer.json cannot be written: {e}"))
-}
-
-#[derive(Serialize)]
-struct TiktokenJson {
-    version: &'static str,
-    truncation: Option<()>,
-    padding: Option<()>,
-    added_tokens: Vec<Value>,
-    normalizer: Option<()>,
-    pre_tokenizer: Value,
-    post_processor: Option<()>,
-    decoder: Value,
-    model: BpeModel<String>,
 }
 
 /// Returns the usual pattern if it produces the same ids, because the fast engines support it; otherwise tiktoken's
