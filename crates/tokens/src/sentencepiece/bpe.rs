@@ -8,9 +8,8 @@ use std::ops::Range;
 use ahash::RandomState;
 
 use super::normalizer::{SPACE_SYMBOL, SentencePieceNormalizer, char_len};
-use super::pieces::Pieces;
+use super::pieces::{PieceSink, Pieces};
 use super::proto::PieceType;
-use super::sink::PieceSink;
 use crate::error::EncodeError;
 
 /// Maximum size of a cached word in bytes.

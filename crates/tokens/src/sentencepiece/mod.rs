@@ -16,7 +16,6 @@ mod json;
 mod normalizer;
 mod pieces;
 mod proto;
-mod sink;
 #[cfg(test)]
 mod tests;
 mod unigram;
@@ -30,9 +29,8 @@ use self::bpe::Bpe;
 use self::buffers::SentencePieceBuffers;
 pub use self::json::sentencepiece_to_json;
 use self::normalizer::SentencePieceNormalizer;
-use self::pieces::Pieces;
+use self::pieces::{PieceSink, Pieces};
 use self::proto::{ModelProto, ModelType, PieceType};
-use self::sink::PieceSink;
 use self::unigram::Unigram;
 use crate::engine::{Engine, Outcome};
 use crate::error::{EncodeError, LoadError, SequenceEnd};

@@ -1,4 +1,4 @@
-//! The vocabulary of a SentencePiece model.
+//! The vocabulary of a SentencePiece model, and the conversion of pieces to ids.
 
 use std::collections::HashMap;
 
@@ -114,4 +114,34 @@ fn byte_of(piece: &str) -> Option<u8> {
     let is_upper =
         digits.len() == 2 && digits.bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b));
     is_upper.then(|| u8::from_str_radix(digits, 16).ok()).flatten()
+}
+
+/// Receives the pieces of a text in order, and appends their ids: a run of unknown characters becomes one id, or the ids of
+/// its bytes.
+pub(super) struct PieceSink<'a> {
+    /// The id of unknown pieces.
+    pub(super) unknown: u32,
+    /// The ids of single bytes, if the model has byte fallback.
+    bytes: Option<&'a [u32; 256]>,
+    after_unknown: bool,
+    out: &'a mut Vec<u32>,
+}
+
+impl<'a> PieceSink<'a> {
+    /// Creates a sink that appends ids to `out`.
+    pub(super) fn new(unknown: u32, bytes: Option<&'a [u32; 256]>, out: &'a mut Vec<u32>) -> Self {
+        Self { unknown, bytes, after_unknown: false, out }
+    }
+
+    /// Adds the next piece.
+    #[inline]
+    pub(super) fn push(&mut self, id: u32, piece: &[u8]) {
+        let is_unknown = id == self.unknown;
+        match self.bytes {
+            Some(bytes) if is_unknown => self.out.extend(piece.iter().map(|&byte| bytes[usize::from(byte)])),
+            _ if is_unknown && self.after_unknown => {}
+            _ => self.out.push(id),
+        }
+        self.after_unknown = is_unknown;
+    }
 }

@@ -6,9 +6,8 @@
 //! by comparing ids.
 
 use super::normalizer::char_len;
-use super::pieces::Pieces;
+use super::pieces::{PieceSink, Pieces};
 use super::proto::PieceType;
-use super::sink::PieceSink;
 use crate::engine::trie::{NO_PIECE, Trie};
 
 /// Difference between the lowest score of a piece and the score of an unknown character.
@@ -134,7 +133,7 @@ impl Unigram {
                 let node = reach(nodes, end - base);
                 let sum = self.unknown_score + so_far;
                 if node.start == usize::MAX || sum > node.score {
-                    *node = Node { id: sink.unknown(), score: sum, start };
+                    *node = Node { id: sink.unknown, score: sum, start };
                 }
             }
             start += length;

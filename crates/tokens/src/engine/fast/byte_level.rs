@@ -5,15 +5,14 @@ use std::ops::Range;
 
 use super::added::AddedTokens;
 use super::block::AsciiBlock;
-use super::bpe::Bpe;
+use super::bpe::{Bpe, InverseAlphabet, byte_alphabet};
 use super::buffers::Buffers;
-use super::byte_words::ByteWords;
-use super::cache::WordCache;
+use super::cache::{WordCache, WordEncoder};
 use super::classes::{AS_LOWER, AS_UPPER, Classes, LETTER};
 use super::engine_parts::EngineParts;
 use super::lengths::{TokenLengths, WrittenPiece};
 use super::normalizer::Normalizer;
-use super::pre_tokenizer::PreTokenizer;
+use super::pre_tokenizer::{PatternCut, PreTokenizer, cut};
 use super::split::cl100k::Cl100k;
 use super::split::deepseek::DeepSeek;
 use super::split::gpt2::Gpt2;
@@ -239,5 +238,41 @@ impl ByteLevel {
         is_word
             && !is_prefixed
             && [&self.raw, &self.normalized].iter().all(|stage| !stage.is_across(left, right))
+    }
+}
+
+/// The model, and the cuts applied to words before it. Words may be cut again after the conversion to bytes (Falcon).
+struct ByteWords {
+    bpe: Bpe,
+    /// Cuts of a word whose bytes are written as printable characters. Empty for most tokenizers.
+    cuts: Vec<PatternCut>,
+    alphabet: [char; 256],
+    byte_of: InverseAlphabet,
+}
+
+impl ByteWords {
+    fn new(bpe: Bpe, cuts: Vec<PatternCut>) -> Self {
+        let alphabet = byte_alphabet();
+        Self { bpe, cuts, byte_of: InverseAlphabet::new(&alphabet), alphabet }
+    }
+}
+
+impl WordEncoder for ByteWords {
+    #[inline]
+    fn encode_word(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        if self.cuts.is_empty() {
+            return self.bpe.encode_word(word, out);
+        }
+        let written: String = word.iter().map(|&byte| self.alphabet[byte as usize]).collect();
+        let mut bytes = Vec::with_capacity(word.len());
+        let result = cut(&self.cuts, &written, &mut |piece| {
+            bytes.clear();
+            bytes.extend(piece.chars().filter_map(|c| self.byte_of.get(Some(c))));
+            Ok(self.bpe.encode_word(&bytes, out)?)
+        });
+        match result {
+            Err(EngineStop::Failed(error)) => Err(error),
+            Ok(()) | Err(EngineStop::NeedsReference) => Ok(()),
+        }
     }
 }

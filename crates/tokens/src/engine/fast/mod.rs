@@ -11,8 +11,8 @@
 //! An engine is used only if it passes [`super::proof`].
 //!
 //! The modules in this folder form layers; none uses this file. At the bottom are tables and data structures
-//! (`classes`, `block`, `byte_pairs`, `cache`, `bytemap`, `merges`, `char_tokens`, `unknown`, `stop`, `parts`), above them the
-//! models (`bpe`, `char_bpe`, `word_bpe`, `unigram`, `wordpiece`, `word_model`), pre-tokenizers (`split`,
+//! (`classes`, `block`, `byte_pairs`, `cache`, `bytemap`, `merges`, `char_tokens`, `unknown`, `stop`, `engine_parts`), above them the
+//! models (`bpe`, `char_bpe`, `word_bpe`, `unigram`, `wordpiece`), pre-tokenizers (`split`,
 //! `pre_tokenizer`, `spaces`, `metaspace`, `words`) and the `normalizer`, then the three engines.
 
 mod added;
@@ -23,12 +23,10 @@ pub(crate) mod bpe_tables;
 pub(crate) mod buffers;
 mod byte_level;
 mod byte_pairs;
-mod byte_words;
 mod bytemap;
 mod cache;
 mod char_bpe;
 mod char_tokens;
-mod chinese;
 mod chunks;
 mod classes;
 pub(crate) mod engine_parts;
@@ -49,7 +47,6 @@ pub(crate) mod tests;
 mod unigram;
 mod unknown;
 mod word_bpe;
-mod word_model;
 mod wordpiece;
 mod words;
 

@@ -4,7 +4,7 @@
 //! A step that does not change a text makes no copy. The reference performs the steps that this module does not
 //! implement.
 
-mod bert;
+pub(super) mod bert;
 pub(crate) mod forms;
 mod precompiled;
 
