@@ -215,24 +215,18 @@ impl DeterminedEnds {
         Ok(Self { bos: determine(bos)?, eos: determine(eos)? })
     }
 
-    /// Returns the BOS token if the options add it.
-    pub(crate) fn added_bos(
+    /// Returns the id of the token at `end` if the options add it.
+    pub(crate) fn added(
         &self,
+        end: SequenceEnd,
         options: &TokenizerOptions,
         special: &[SpecialToken],
     ) -> Result<Option<u32>> {
-        let required = || required(SequenceEnd::Bos, &self.bos.token, special);
-        options.add_bos.then(required).transpose().map(|token| token.map(|token| token.id))
-    }
-
-    /// Returns the EOS token if the options add it.
-    pub(crate) fn added_eos(
-        &self,
-        options: &TokenizerOptions,
-        special: &[SpecialToken],
-    ) -> Result<Option<u32>> {
-        let required = || required(SequenceEnd::Eos, &self.eos.token, special);
-        options.add_eos.then(required).transpose().map(|token| token.map(|token| token.id))
+        let (is_added, found) = match end {
+            SequenceEnd::Bos => (options.add_bos, &self.bos.token),
+            SequenceEnd::Eos => (options.add_eos, &self.eos.token),
+        };
+        is_added.then(|| required(end, found, special)).transpose()
     }
 
     /// Returns the tokens, and stores in `options` those that only a configuration file determines.
@@ -286,10 +280,10 @@ pub(crate) fn find(
     }
 }
 
-/// Returns the token to be added at `end`, or an error unless exactly one matches.
-fn required(end: SequenceEnd, found: &FoundToken, special: &[SpecialToken]) -> Result<SpecialToken> {
+/// Returns the id of the token to be added at `end`, or an error unless exactly one matches.
+fn required(end: SequenceEnd, found: &FoundToken, special: &[SpecialToken]) -> Result<u32> {
     match found {
-        FoundToken::Token(token) => Ok(token.clone()),
+        FoundToken::Token(token) => Ok(token.id),
         FoundToken::None => Err(LoadError::NoSequenceToken { end, special_tokens: special.to_vec() }),
         FoundToken::Several(candidates) => {
             Err(LoadError::AmbiguousSequenceToken { end, candidates: candidates.clone() })

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::bos_eos::{self, ConfigTokens, DeterminedEnds, FoundToken, SequenceEnds};
 use crate::engine::Engine;
 use crate::engine::bytes::{BOS_ID, Bytes, EOS_ID};
-use crate::error::LoadError;
+use crate::error::{LoadError, SequenceEnd};
 use crate::id_set::IdSet;
 use crate::info::{SpecialToken, TokenizerInfo};
 use crate::options::{SpecialInText, TokenizerOptions};
@@ -104,8 +104,8 @@ impl Tokenizer {
             None => bos_eos::find(end, &Value::Null, &special, id_of),
         };
         let ends = DeterminedEnds::new(&options, config, &special, &id_of, in_file)?;
-        let prefix = ends.added_bos(&options, &special)?.into_iter().collect();
-        let suffix = ends.added_eos(&options, &special)?.into_iter().collect();
+        let prefix = ends.added(SequenceEnd::Bos, &options, &special)?.into_iter().collect();
+        let suffix = ends.added(SequenceEnd::Eos, &options, &special)?.into_iter().collect();
         let SequenceEnds { bos, eos, warnings } = ends.store_in(&mut options);
         let info = TokenizerInfo {
             model: model.model_type().to_owned(),

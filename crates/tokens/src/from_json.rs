@@ -11,7 +11,7 @@ use crate::engine::fast::bpe_tables::BpeTables;
 use crate::engine::fast::engine_parts::EngineParts;
 use crate::engine::reference::Reference;
 use crate::engine::{self, Engine};
-use crate::error::LoadError;
+use crate::error::{LoadError, SequenceEnd};
 use crate::id_set::IdSet;
 use crate::info::TokenizerInfo;
 use crate::load::{self, Loaded};
@@ -238,8 +238,8 @@ impl SurroundingTokens {
             }
             (prefix, suffix) = post_processed(&loaded.tokenizer)?;
         }
-        prefix.extend(ends.added_bos(options, &special)?);
-        suffix.extend(ends.added_eos(options, &special)?);
+        prefix.extend(ends.added(SequenceEnd::Bos, options, &special)?);
+        suffix.extend(ends.added(SequenceEnd::Eos, options, &special)?);
         Ok(Self { prefix, suffix, ends })
     }
 }
