@@ -10,21 +10,14 @@ pub const MODEL_TYPES: [&str; 4] = ["BPE", "WordPiece", "Unigram", "WordLevel"];
 /// The character that represents a space in SentencePiece models.
 pub(crate) const METASPACE: char = '\u{2581}';
 
-/// The top-level members of the file that this crate uses.
-#[derive(Debug, Deserialize)]
+/// The top-level members of the file that this crate uses. All but the model are unparsed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct Outline {
     pub(crate) model: Option<ModelOutline>,
-    /// The unparsed normalizer.
-    #[serde(default)]
     pub(crate) normalizer: Value,
-    /// The unparsed pre-tokenizer.
-    #[serde(default)]
     pub(crate) pre_tokenizer: Value,
-    /// The unparsed post-processor.
-    #[serde(default)]
     pub(crate) post_processor: Value,
-    /// The unparsed decoder.
-    #[serde(default)]
     pub(crate) decoder: Value,
 }
 
@@ -33,7 +26,6 @@ pub(crate) struct ModelOutline {
     #[serde(rename = "type")]
     pub(crate) ty: Option<Value>,
     pub(crate) vocab: Option<IgnoredAny>,
-    #[serde(default)]
     pub(crate) unk_id: Option<usize>,
 }
 

@@ -56,19 +56,12 @@ impl<M: Model> Model for ReadModel<M> {
 /// A BPE model as stored in a `tokenizer.json`.
 #[derive(Deserialize)]
 struct StoredBpe<'a> {
-    #[serde(default)]
     dropout: Option<f32>,
-    #[serde(default)]
     unk_token: Option<String>,
-    #[serde(default)]
     continuing_subword_prefix: Option<String>,
-    #[serde(default)]
     end_of_word_suffix: Option<String>,
-    #[serde(default)]
     fuse_unk: Option<bool>,
-    #[serde(default)]
     byte_fallback: Option<bool>,
-    #[serde(default)]
     ignore_merges: Option<bool>,
     vocab: AHashMap<String, u32>,
     #[serde(borrow)]

@@ -27,7 +27,6 @@ pub(crate) struct UnigramFile {
 struct StoredUnigram<'a> {
     #[serde(borrow)]
     vocab: Vec<(String, &'a RawValue)>,
-    #[serde(default)]
     unk_id: Option<usize>,
     #[serde(default)]
     byte_fallback: bool,
