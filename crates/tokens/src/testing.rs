@@ -149,6 +149,19 @@ pub(crate) fn unigram() -> Value {
     trained(tokenizer, trainer)
 }
 
+impl crate::Tokenizer {
+    /// Returns whether the reference produces exactly `ids` for `text`; false if it returns an error.
+    pub(crate) fn matches_reference(
+        &self,
+        text: &str,
+        ids: impl IntoIterator<Item = u32>,
+        scratch: &mut crate::Scratch,
+    ) -> bool {
+        let mut expected = Vec::new();
+        self.encode_reference(text, scratch, &mut expected).is_ok() && ids.into_iter().eq(expected)
+    }
+}
+
 /// Serializes a tokenizer to its file.
 pub(crate) fn bytes(value: &Value) -> Vec<u8> {
     serde_json::to_vec(value).unwrap()

@@ -40,17 +40,6 @@ impl Tokenizer {
         self.fast.is_some() && self.options.verify.selects(key_hash)
     }
 
-    /// Returns whether the reference produces exactly `ids` for `text`; false if it returns an error.
-    pub fn matches_reference(
-        &self,
-        text: &str,
-        ids: impl IntoIterator<Item = u32>,
-        scratch: &mut Scratch,
-    ) -> bool {
-        let mut expected = Vec::new();
-        self.encode_reference(text, scratch, &mut expected).is_ok() && ids.into_iter().eq(expected)
-    }
-
     /// Compares `ids` with the reference. `ids` and `stats` are the results of [`encode`](Self::encode) for `text`.
     ///
     /// [`TokenizerOptions::verify`](crate::TokenizerOptions::verify) and `key_hash`, 64 well-mixed bits that identify
