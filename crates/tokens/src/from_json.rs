@@ -266,7 +266,7 @@ fn join<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -
 /// Returns the largest id of the tokenizer whose BPE tables are `tables`.
 fn max_id(tables: &BpeTables, tokenizer: &tokenizers::Tokenizer) -> u32 {
     let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder().keys();
-    added.copied().fold(tables.max_id(), u32::max)
+    added.copied().fold(tables.max_id, u32::max)
 }
 
 /// The chosen engine.

@@ -19,7 +19,7 @@ pub(crate) struct Merge {
 /// Resolves the strings of merges to the numbers of tokens.
 pub(super) struct MergeResolver<'v> {
     vocab: &'v BpeVocab,
-    merges: Vec<Merge>,
+    pub(super) merges: Vec<Merge>,
     joined: String,
 }
 
@@ -62,10 +62,6 @@ impl<'v> MergeResolver<'v> {
         self.joined.push_str(left);
         self.joined.push_str(right);
         self.vocab.number(&self.joined)
-    }
-
-    pub(super) fn finish(self) -> Vec<Merge> {
-        self.merges
     }
 }
 

@@ -183,7 +183,7 @@ impl<'de> Visitor<'de> for ModelVisitor {
         if let Some(strings) = unresolved {
             let mut resolver = MergeResolver::new(&vocab);
             strings.iter().try_for_each(|merge| resolver.push(merge)).map_err(A::Error::custom)?;
-            merges = Some(resolver.finish());
+            merges = Some(resolver.merges);
         }
         let merges = merges.ok_or_else(|| A::Error::missing_field("merges"))?;
         Ok(ParsedBpe { vocab, merges, settings, is_plain: has_type && !has_unknown })
@@ -229,7 +229,7 @@ impl ParsedBpe {
         for (left, right) in merges {
             resolver.push(&MergeStrings::Pair(TokenString(left.into()), TokenString(right.into())))?;
         }
-        let merges = resolver.finish();
+        let merges = resolver.merges;
         Ok(Self { vocab, merges, settings: BpeSettings::default(), is_plain: true })
     }
 }

@@ -87,8 +87,8 @@ impl Bpe {
         let crosses = |text: &str| {
             text.match_indices('\u{2581}').any(|(at, _)| at > 0 && !text[..at].ends_with('\u{2581}'))
         };
-        let has_unused = pieces.all().iter().any(|piece| piece.kind == PieceType::Unused);
-        let mut textual = pieces.all().iter().filter(|piece| piece.is_textual());
+        let has_unused = pieces.all.iter().any(|piece| piece.kind == PieceType::Unused);
+        let mut textual = pieces.all.iter().filter(|piece| piece.is_textual());
         Self { is_by_word: !has_unused && !textual.any(|piece| crosses(&piece.text)), has_unused }
     }
 

@@ -62,7 +62,7 @@ struct AddedToken<'a> {
 /// Returns the added tokens: control symbols and the unknown piece are special, user-defined symbols are not.
 fn added_tokens(pieces: &Pieces) -> Vec<AddedToken<'_>> {
     (0u32..)
-        .zip(pieces.all())
+        .zip(&pieces.all)
         .filter_map(|(id, piece)| {
             let special = matches!(piece.kind, PieceType::Control | PieceType::Unknown);
             (special || piece.kind == PieceType::UserDefined).then_some(AddedToken {
@@ -124,25 +124,25 @@ struct UnigramModel<'a> {
 
 impl<'a> ModelPart<'a> {
     fn unigram(pieces: &'a Pieces) -> Self {
-        let vocab = pieces.all().iter().map(|piece| (piece.text.as_str(), f64::from(piece.score)));
+        let vocab = pieces.all.iter().map(|piece| (piece.text.as_str(), f64::from(piece.score)));
         ModelPart::Unigram(UnigramModel {
-            unk_id: pieces.unknown(),
+            unk_id: pieces.unknown,
             vocab: vocab.collect(),
-            byte_fallback: pieces.bytes().is_some(),
+            byte_fallback: pieces.bytes.is_some(),
         })
     }
 
     fn bpe(pieces: &'a Pieces) -> Self {
         let vocab: Vec<(&str, u32)> =
-            (0u32..).zip(pieces.all()).map(|(id, piece)| (piece.text.as_str(), id)).collect();
-        let unknown = pieces.get(pieces.unknown()).map_or("<unk>", |piece| piece.text.as_str());
+            (0u32..).zip(&pieces.all).map(|(id, piece)| (piece.text.as_str(), id)).collect();
+        let unknown = pieces.get(pieces.unknown).map_or("<unk>", |piece| piece.text.as_str());
         ModelPart::Bpe(BpeModel {
             dropout: None,
             unk_token: Some(unknown),
             continuing_subword_prefix: None,
             end_of_word_suffix: None,
             fuse_unk: true,
-            byte_fallback: pieces.bytes().is_some(),
+            byte_fallback: pieces.bytes.is_some(),
             ignore_merges: false,
             vocab,
             merges: merges(pieces),
@@ -154,8 +154,8 @@ impl<'a> ModelPart<'a> {
 fn merges(pieces: &Pieces) -> Vec<(&str, &str)> {
     let normal = |piece: &&VocabPiece| piece.kind == PieceType::Normal;
     let known: HashMap<&str, f32> =
-        pieces.all().iter().filter(normal).map(|piece| (piece.text.as_str(), piece.score)).collect();
-    let mut by_score: Vec<&VocabPiece> = pieces.all().iter().filter(normal).collect();
+        pieces.all.iter().filter(normal).map(|piece| (piece.text.as_str(), piece.score)).collect();
+    let mut by_score: Vec<&VocabPiece> = pieces.all.iter().filter(normal).collect();
     by_score.sort_by(|a, b| b.score.total_cmp(&a.score));
     by_score
         .into_iter()

@@ -113,7 +113,7 @@ impl SentencePiece {
             ModelType::Char => return Err("its type is char; only unigram and bpe are supported".to_owned()),
         };
         let symbols: Vec<&[u8]> = pieces
-            .all()
+            .all
             .iter()
             .filter(|piece| piece.kind == PieceType::UserDefined)
             .map(|piece| piece.text.as_bytes())
@@ -144,14 +144,14 @@ impl SentencePiece {
 
     /// Returns the number of pieces; all ids are below it.
     pub(crate) fn vocab_size(&self) -> u32 {
-        u32::try_from(self.pieces.all().len()).unwrap_or(u32::MAX)
+        u32::try_from(self.pieces.all.len()).unwrap_or(u32::MAX)
     }
 
     /// Returns the control symbols and the unknown piece, in the order of their ids.
     pub(crate) fn special_tokens(&self) -> Vec<SpecialToken> {
         let special = |kind| matches!(kind, PieceType::Control | PieceType::Unknown);
         (0u32..)
-            .zip(self.pieces.all())
+            .zip(&self.pieces.all)
             .filter(|(_, piece)| special(piece.kind))
             .map(|(id, piece)| SpecialToken { id, token: piece.text.clone() })
             .collect()
@@ -190,7 +190,7 @@ impl Engine for SentencePiece {
             return Err(EncodeError::too_large(text, self.max_bytes));
         }
         let before = out.len();
-        let mut sink = PieceSink::new(self.pieces.unknown(), self.pieces.bytes(), out);
+        let mut sink = PieceSink::new(self.pieces.unknown, self.pieces.bytes.as_deref(), out);
         let encoded = match &self.model {
             PieceModel::Unigram(unigram) => {
                 unigram.encode(normalized, paths, &mut sink);

@@ -22,14 +22,16 @@ impl VocabPiece {
 
 /// The vocabulary, with the same checks as in SentencePiece.
 pub(super) struct Pieces {
-    all: Vec<VocabPiece>,
+    /// All pieces, indexed by id.
+    pub(super) all: Vec<VocabPiece>,
     /// Pieces that text can match directly.
     textual: HashMap<Box<[u8]>, u32, RandomState>,
     /// All other pieces.
     reserved: HashMap<Box<[u8]>, u32, RandomState>,
-    unknown: u32,
+    /// The id of unknown characters.
+    pub(super) unknown: u32,
     /// The ids of single bytes, if the model has byte fallback.
-    bytes: Option<Box<[u32; 256]>>,
+    pub(super) bytes: Option<Box<[u32; 256]>>,
 }
 
 impl Pieces {
@@ -67,21 +69,6 @@ impl Pieces {
         let bytes = byte_fallback.then(|| all_bytes(&bytes)).transpose()?;
         let unknown = unknown.ok_or("it has no piece for unknown characters")?;
         Ok(Self { all, textual, reserved, unknown, bytes })
-    }
-
-    /// Returns all pieces, indexed by id.
-    pub(super) fn all(&self) -> &[VocabPiece] {
-        &self.all
-    }
-
-    /// Returns the id of unknown characters.
-    pub(super) fn unknown(&self) -> u32 {
-        self.unknown
-    }
-
-    /// Returns the ids of single bytes, if the model has byte fallback.
-    pub(super) fn bytes(&self) -> Option<&[u32; 256]> {
-        self.bytes.as_deref()
     }
 
     /// Returns the id of a piece that text can match directly.

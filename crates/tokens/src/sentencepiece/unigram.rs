@@ -70,11 +70,11 @@ pub(super) struct Paths {
 impl Unigram {
     /// Creates the model. The error describes the problem.
     pub(super) fn new(pieces: &Pieces) -> Result<Self, String> {
-        let normal = pieces.all().iter().filter(|piece| piece.kind == PieceType::Normal);
+        let normal = pieces.all.iter().filter(|piece| piece.kind == PieceType::Normal);
         let least = normal.map(|piece| piece.score).fold(f32::MAX, f32::min);
         let mut trie = Trie::new();
-        let mut scores = Vec::with_capacity(pieces.all().len());
-        for (id, piece) in (0u32..).zip(pieces.all()) {
+        let mut scores = Vec::with_capacity(pieces.all.len());
+        for (id, piece) in (0u32..).zip(&pieces.all) {
             if piece.is_textual() {
                 trie.insert(piece.text.as_bytes(), id).ok_or("it has too many pieces")?;
             }

@@ -41,7 +41,7 @@ fn convert(file: &[u8], encoding: &TiktokenEncoding) -> Result<Vec<u8>, String> 
     let printable =
         |token: &[u8]| -> String { token.iter().map(|byte| alphabet[usize::from(*byte)]).collect() };
     let mut vocab: Vec<(String, u32)> =
-        ranks.tokens().iter().map(|(token, rank)| (printable(token), *rank)).collect();
+        ranks.tokens.iter().map(|(token, rank)| (printable(token), *rank)).collect();
     let mut added_tokens = Vec::new();
     for (token, id) in encoding.special_tokens {
         // `vocab` is still sorted by rank here.
@@ -98,7 +98,7 @@ fn pattern(encoding: &TiktokenEncoding, ranks: &Ranks) -> String {
     let crosses = |(token, _): &(Vec<u8>, u32)| {
         token.windows(2).any(|two| matches!(two[0], b'\r' | b'\n') && starts_space(two[1]))
     };
-    match pattern.splits_final_white_space && ranks.tokens().iter().any(crosses) {
+    match pattern.splits_final_white_space && ranks.tokens.iter().any(crosses) {
         // In Oniguruma, `{1,3}+` repeats what `{1,3}` matches, and `$` also matches before a line end.
         true => pattern.tiktoken.replace("{1,3}+", "{1,3}").replace('$', r"\z"),
         false => pattern.usual.to_owned(),

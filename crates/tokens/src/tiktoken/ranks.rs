@@ -29,7 +29,7 @@ pub(super) type TokenPair<'a> = (&'a [u8], &'a [u8]);
 /// The tokens of a file with their ranks.
 pub(super) struct Ranks {
     /// Sorted by rank.
-    tokens: Vec<(Vec<u8>, u32)>,
+    pub(super) tokens: Vec<(Vec<u8>, u32)>,
 }
 
 impl Ranks {
@@ -57,11 +57,6 @@ impl Ranks {
             return Err(format!("no token is the single byte {byte:#04x}"));
         }
         Ok(Self { tokens })
-    }
-
-    /// Returns the tokens with their ranks, lowest rank first.
-    pub(super) fn tokens(&self) -> &[(Vec<u8>, u32)] {
-        &self.tokens
     }
 
     /// Returns the two tokens that each merge joins, in order, or an error if no list of merges produces the same ids.

@@ -87,7 +87,7 @@ fn the_usual_pattern_is_used_unless_a_token_crosses_the_end_of_a_line() {
 fn the_merges_of_gpt_2_are_ranks() {
     let tokens =
         Ranks::read("#version: 0.2\n\u{120} t\nh e\n\u{120}t he\n".as_bytes(), RankFile::VocabBpe).unwrap();
-    let last: Vec<_> = tokens.tokens()[255..].iter().map(|(token, rank)| (token.as_slice(), *rank)).collect();
+    let last: Vec<_> = tokens.tokens[255..].iter().map(|(token, rank)| (token.as_slice(), *rank)).collect();
     assert_eq!(last, [(&[0xad][..], 255), (b" t", 256), (b"he", 257), (b" the", 258)]);
-    assert_eq!(tokens.tokens()[0].0, b"!");
+    assert_eq!(tokens.tokens[0].0, b"!");
 }

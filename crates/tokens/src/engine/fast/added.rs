@@ -34,14 +34,14 @@ enum Action {
 #[derive(Default)]
 pub(super) struct AddedTokens {
     tokens: Option<(AhoCorasick, Vec<Action>)>,
-    /// Whether a token contains a space after a letter.
-    across_words: bool,
-    /// Whether a token can contain a space between two letters, or be adjacent to one.
-    at_spaces: bool,
+    /// Whether a token may extend from an ASCII letter to the space after it.
+    pub(super) across_words: bool,
+    /// Whether a space between two ASCII letters may be part of a token or adjacent to one.
+    pub(super) at_spaces: bool,
     /// Whether a token contains white space or [`METASPACE`].
     has_spaces: bool,
-    /// Whether one does after its first other character, or before a letter.
-    across_normalized_words: bool,
+    /// Whether a token of the normalized text may begin in one word of the text and end in the next one.
+    pub(super) across_normalized_words: bool,
     /// Pairs of adjacent bytes in tokens.
     inside: BytePairs,
 }
@@ -149,24 +149,9 @@ impl AddedTokens {
         self.tokens.as_ref().is_none_or(|(_, actions)| !self.has_spaces && !declines(actions))
     }
 
-    /// Returns whether a token of the normalized text may begin in one word of the text and end in the next one.
-    pub(super) fn is_across_normalized_words(&self) -> bool {
-        self.across_normalized_words
-    }
-
     /// Returns whether a token may extend from the byte `left` to the byte `right` after it.
     pub(super) fn is_across(&self, left: u8, right: u8) -> bool {
         self.inside.contains(left, right)
-    }
-
-    /// Returns whether a token may extend from an ASCII letter to the space after it.
-    pub(super) fn is_across_words(&self) -> bool {
-        self.across_words
-    }
-
-    /// Returns whether a space between two ASCII letters may be part of a token or adjacent to one.
-    pub(super) fn is_at_spaces(&self) -> bool {
-        self.at_spaces
     }
 
     /// Appends the ids of `text`: the matched tokens, and the ids that `encode` appends for each non-empty text between

@@ -15,7 +15,8 @@ use crate::outline::type_of;
 /// loading time. They do not depend on the reference, so both are loaded in parallel.
 pub(crate) struct BpeTables {
     pub(super) model: FastBpe,
-    max_id: u32,
+    /// The largest id of the vocabulary.
+    pub(crate) max_id: u32,
 }
 
 /// A BPE model of the fast engines, by its initial symbols.
@@ -61,11 +62,6 @@ impl BpeTables {
             bpe.hide(|id| hidden.contains(id));
         }
         self
-    }
-
-    /// Returns the largest id of the vocabulary.
-    pub(crate) fn max_id(&self) -> u32 {
-        self.max_id
     }
 }
 

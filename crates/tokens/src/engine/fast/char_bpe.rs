@@ -24,7 +24,8 @@ pub(super) struct CharBpe {
     /// The tokens of bytes.
     bytes: [u32; 256],
     merges: Merges,
-    neighbors: Neighbors,
+    /// The characters that may be joined.
+    pub(super) neighbors: Neighbors,
 }
 
 impl CharBpe {
@@ -50,16 +51,6 @@ impl CharBpe {
             id => chars.set(' ', id),
         }
         Ok(Self { chars, bytes, merges: Merges::new(model)?, neighbors: Neighbors::new(model) })
-    }
-
-    /// Prevents merges of a character with the space after it, because the pre-tokenizer cuts before every space.
-    pub(super) fn cut_before_spaces(&mut self) {
-        self.neighbors.cut_before_spaces();
-    }
-
-    /// Returns which characters may be joined.
-    pub(super) fn neighbors(&self) -> &Neighbors {
-        &self.neighbors
     }
 }
 
@@ -124,7 +115,8 @@ impl Neighbors {
         neighbors
     }
 
-    fn cut_before_spaces(&mut self) {
+    /// Prevents merges of a character with the space after it, because the pre-tokenizer cuts before every space.
+    pub(super) fn cut_before_spaces(&mut self) {
         self.cuts_before_spaces = true;
         self.ascii.iter_mut().for_each(|followers| followers[0] &= !(1 << SPACE));
     }
@@ -209,7 +201,7 @@ mod tests {
         let (mut parts, mut rest) = (Vec::new(), text);
         for pair in places.windows(2).rev() {
             let char = |at| Neighbors::next(text.as_bytes(), at).0;
-            if !model.neighbors().may_join(char(pair[0]), char(pair[1])) {
+            if !model.neighbors.may_join(char(pair[0]), char(pair[1])) {
                 let (before, part) = rest.split_at(pair[1]);
                 parts.push(part);
                 rest = before;
@@ -240,7 +232,7 @@ mod tests {
         assert_eq!(parts(&model, " abab  ab\u{2581}bcéa"), [" ab", "ab", "  ab", "\u{2581}", "b", "c", "éa"]);
         assert_eq!(ids(&model, " ab"), ids(&model, "\u{2581}ab"));
         assert_eq!(ids(&model, "ñ"), [0xc3, 0xb1]);
-        model.cut_before_spaces();
+        model.neighbors.cut_before_spaces();
         assert_eq!(parts(&model, " ab  ab"), [" ab", " ", " ab"]);
     }
 

@@ -157,7 +157,7 @@ impl CachedChunks {
     /// Returns whether the text after a space has the same ids as on its own.
     fn divides_at_spaces(&self) -> bool {
         let ChunkEncoder { words, normalized, .. } = &self.encoder;
-        words.prefix() != Prefix::Never && ![&self.raw, normalized].iter().any(|tokens| tokens.is_at_spaces())
+        words.prefix() != Prefix::Never && ![&self.raw, normalized].iter().any(|tokens| tokens.at_spaces)
     }
 
     /// Returns whether the first character of the normalized text comes from the first one of `text`. Only then does the
@@ -222,7 +222,7 @@ impl Engine for CachedChunks {
 
     fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
         match &self.cut {
-            CutRule::Bert { .. } if !self.raw.is_across_words() => between_words(text, from).map(|at| at..at),
+            CutRule::Bert { .. } if !self.raw.across_words => between_words(text, from).map(|at| at..at),
             // The space belongs to neither part, because a part that starts with it would not be encoded like a text.
             CutRule::Spaces(spaces) if self.divides_at_spaces() => {
                 between_words(text, from).map(|at| at..at + 1).filter(|space| spaces.is_cut(text, space))

@@ -68,7 +68,7 @@ impl MetaspaceBpe {
         let (raw, normalized) =
             AddedTokens::both_written(parts.reference.parts(), parts.parse_special, written)?;
         if spaces.by_pre_tokenizer.splits {
-            bpe.cut_before_spaces();
+            bpe.neighbors.cut_before_spaces();
         }
         let trim = Trim::of(parts.reference.parts().get_post_processor());
         Ok(Self { raw, normalized, spaces, bpe, lengths, trim })
@@ -97,7 +97,7 @@ impl MetaspaceBpe {
         let mut start = 0;
         while start < bytes.len() {
             let window = bytes.get(start..).and_then(|rest| rest.first_chunk::<MAX_GROUP_BYTES>());
-            let ends = window.map_or(0, |window| self.bpe.neighbors().ends_in(window));
+            let ends = window.map_or(0, |window| self.bpe.neighbors.ends_in(window));
             start = match ends {
                 0 => self.group(bytes, start, words, out)?,
                 ends => words.append_words(&self.bpe, bytes, start, ends, out)?,
@@ -114,7 +114,7 @@ impl MetaspaceBpe {
         words: &mut WordCache,
         out: &mut Vec<u32>,
     ) -> Result<usize, EngineStop> {
-        let neighbors = self.bpe.neighbors();
+        let neighbors = &self.bpe.neighbors;
         // The bits are the ends of the words, relative to their start.
         let mut ends = 0u64;
         let (mut before, len) = Neighbors::next(bytes, start);
@@ -200,14 +200,14 @@ impl Engine for MetaspaceBpe {
 
     fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
         let at = between_words(text, from)?;
-        if self.bpe.neighbors().may_join(u32::from(text.as_bytes()[at - 1]), u32::from(b' ')) {
+        if self.bpe.neighbors.may_join(u32::from(text.as_bytes()[at - 1]), u32::from(b' ')) {
             return None;
         }
         let stages = [&self.raw, &self.normalized];
         match self.spaces.prepends_space() {
-            false => stages.iter().all(|stage| !stage.is_across_words()).then_some(at..at),
+            false => stages.iter().all(|stage| !stage.across_words).then_some(at..at),
             // The next part gets a prepended space, which replaces the one between the parts.
-            true => stages.iter().all(|stage| !stage.is_at_spaces()).then_some(at..at + 1),
+            true => stages.iter().all(|stage| !stage.at_spaces).then_some(at..at + 1),
         }
     }
 }

@@ -31,7 +31,7 @@ impl NormalizedFinder {
     /// Returns whether a text may be divided at a space between two ASCII letters, provided that no special token in
     /// its unchanged form has a space.
     pub(crate) fn is_within_words(&self) -> bool {
-        !self.raw.is_across_words() && !self.normalized.is_across_normalized_words()
+        !self.raw.across_words && !self.normalized.across_normalized_words
     }
 
     /// Returns the special tokens that the reference would parse in `text`. Returns `None` if the reference has to

@@ -234,7 +234,7 @@ impl NormalizerStep {
             NormalizerStep::Nfc | NormalizerStep::Form(Form::Nfd) => CANONICAL,
             NormalizerStep::Form(Form::Nfkc | Form::Nfkd) => COMPATIBILITY,
             NormalizerStep::Lowercase | NormalizerStep::Bert(_) => CHARACTERS,
-            NormalizerStep::Precompiled(map) => map.growth(),
+            NormalizerStep::Precompiled(map) => map.growth,
             NormalizerStep::Replace { pattern, content } => {
                 content.len().div_ceil(pattern.len()).max(1) as u64
             }

@@ -25,7 +25,7 @@ const STARTS: u8 = 8;
 pub(super) struct Precompiled {
     map: Charsmap,
     /// Maximum factor by which the map makes a text longer.
-    growth: u64,
+    pub(super) growth: u64,
     /// Class bits of each character in the Basic Multilingual Plane. All threads compute the same values, so no lock is
     /// needed.
     known: Vec<AtomicU8>,
@@ -35,11 +35,6 @@ impl Precompiled {
     pub(super) fn new(map: Charsmap) -> Self {
         let growth = map.longest_replacement().max(1) as u64;
         Self { map, growth, known: (0..0x1_0000).map(|_| AtomicU8::new(0)).collect() }
-    }
-
-    /// Returns the maximum factor by which the normalizer makes a text longer.
-    pub(super) fn growth(&self) -> u64 {
-        self.growth
     }
 
     /// Returns the class bits and the length in bytes of the character at `at`; `None` at the end.
