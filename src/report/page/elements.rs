@@ -1,27 +1,20 @@
-//! HTML building blocks that the sections share.
-
-use std::fmt::{self, Write};
+//! HTML building blocks that the sections share. Sections append markup, in which text of a dataset is escaped.
 
 use crate::numbers::{count, share_of_whole};
 use crate::report::escape::{clipped, escape};
 use crate::report::histogram::Histogram;
 use crate::report::svg::bar_range;
 
-/// Appends markup. Text of a dataset must already be escaped.
-pub(super) fn add(out: &mut String, markup: fmt::Arguments<'_>) {
-    let _ = out.write_fmt(markup);
-}
-
 /// Appends a heading with an anchor.
 pub(super) fn heading(out: &mut String, id: &str, title: &str) {
-    add(out, format_args!("<h2 id=\"{id}\">{}</h2>\n", escape(title)));
+    out.push_str(&format!("<h2 id=\"{id}\">{}</h2>\n", escape(title)));
 }
 
 /// Appends tiles of names and values.
 pub(super) fn numbers(out: &mut String, tiles: &[(&str, String)]) {
     out.push_str("<dl class=\"numbers\">\n");
     for (name, value) in tiles {
-        add(out, format_args!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(name), escape(value)));
+        out.push_str(&format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(name), escape(value)));
     }
     out.push_str("</dl>\n");
 }
@@ -30,14 +23,11 @@ pub(super) fn numbers(out: &mut String, tiles: &[(&str, String)]) {
 pub(super) fn pairs(out: &mut String, rows: impl IntoIterator<Item = (String, String)>) {
     out.push_str("<table class=\"wide\"><tbody>\n");
     for (name, value) in rows {
-        add(
-            out,
-            format_args!(
-                "<tr><th scope=\"row\"><bdi>{}</bdi></th><td><bdi>{}</bdi></td></tr>\n",
-                breakable(&clipped(&name, 120)),
-                clipped(&value, 600)
-            ),
-        );
+        out.push_str(&format!(
+            "<tr><th scope=\"row\"><bdi>{}</bdi></th><td><bdi>{}</bdi></td></tr>\n",
+            breakable(&clipped(&name, 120)),
+            clipped(&value, 600)
+        ));
     }
     out.push_str("</tbody></table>\n");
 }
@@ -59,22 +49,16 @@ pub(super) fn bar(share: f64) -> String {
 /// Appends the numbers of a histogram as a collapsed table.
 pub(super) fn data(out: &mut String, histogram: &Histogram, unit: &str, things: &str, whole: bool) {
     out.push_str("<details class=\"data\"><summary>Numbers</summary><div class=\"scroll\" tabindex=\"0\"><table><thead><tr>");
-    add(
-        out,
-        format_args!(
-            "<th scope=\"col\">{unit}</th><th scope=\"col\" class=\"n\">{things}</th><th scope=\"col\" class=\"n\">share</th></tr></thead><tbody>\n"
-        ),
-    );
+    out.push_str(&format!(
+        "<th scope=\"col\">{unit}</th><th scope=\"col\" class=\"n\">{things}</th><th scope=\"col\" class=\"n\">share</th></tr></thead><tbody>\n"
+    ));
     for bin in histogram.bins.iter().filter(|bin| bin.count > 0) {
-        add(
-            out,
-            format_args!(
-                "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
-                bar_range(bin, whole),
-                count(bin.count),
-                escape(&share_of_whole(bin.count as f64 / histogram.values.max(1) as f64))
-            ),
-        );
+        out.push_str(&format!(
+            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
+            bar_range(bin, whole),
+            count(bin.count),
+            escape(&share_of_whole(bin.count as f64 / histogram.values.max(1) as f64))
+        ));
     }
     out.push_str("</tbody></table></div></details>\n");
 }

@@ -1,6 +1,6 @@
 //! Page sections for classes and thumbnails.
 
-use super::elements::{add, bar, base64};
+use super::elements::{bar, base64};
 use crate::numbers::{count, plural, share_of_whole, up_to_three_digits};
 use crate::report::escape::{clipped, escape};
 use crate::report::gather::{Classes, ImageStats, Thumbnail};
@@ -12,13 +12,10 @@ const NAME_CHARACTERS: usize = 80;
 
 pub(super) fn section(out: &mut String, images: &ImageStats) {
     if !images.thumbnails.is_empty() {
-        add(
-            out,
-            format_args!(
-                "<section class=\"card\">\n<h3>{} of this split</h3>\n",
-                plural(images.thumbnails.len() as u64, "image")
-            ),
-        );
+        out.push_str(&format!(
+            "<section class=\"card\">\n<h3>{} of this split</h3>\n",
+            plural(images.thumbnails.len() as u64, "image")
+        ));
         contact_sheet(out, &images.thumbnails);
         out.push_str("</section>\n");
     }
@@ -35,30 +32,24 @@ pub(super) fn contact_sheet(out: &mut String, thumbnails: &[Thumbnail]) {
         let (width, height) = image.size;
         out.push_str("<figure><div class=\"frame\">");
         match &image.jpeg {
-            Ok(jpeg) => add(
-                out,
-                format_args!(
-                    "<img src=\"data:image/jpeg;base64,{}\" width=\"{}\" height=\"{}\" alt=\"{}\" title=\"{}\">",
-                    base64(jpeg),
-                    image.shown.0,
-                    image.shown.1,
-                    clipped(&format!("Record {}, {name}", image.record), 200),
-                    clipped(&image.key, 300)
-                ),
-            ),
-            Err(why) => add(out, format_args!("<p>cannot be shown: {}</p>", clipped(why, 120))),
+            Ok(jpeg) => out.push_str(&format!(
+                "<img src=\"data:image/jpeg;base64,{}\" width=\"{}\" height=\"{}\" alt=\"{}\" title=\"{}\">",
+                base64(jpeg),
+                image.shown.0,
+                image.shown.1,
+                clipped(&format!("Record {}, {name}", image.record), 200),
+                clipped(&image.key, 300)
+            )),
+            Err(why) => out.push_str(&format!("<p>cannot be shown: {}</p>", clipped(why, 120))),
         }
-        add(
-            out,
-            format_args!(
-                "</div><figcaption><b><bdi>{}</bdi></b>{}<span class=\"soft\">{} · {width}×{height}</span></figcaption></figure>\n",
-                clipped(name, NAME_CHARACTERS),
-                image.caption.as_deref().map_or_else(String::new, |caption| {
-                    format!("<bdi>{}</bdi><br>", clipped(caption, CAPTION_CHARACTERS))
-                }),
-                count(image.record),
-            ),
-        );
+        out.push_str(&format!(
+            "</div><figcaption><b><bdi>{}</bdi></b>{}<span class=\"soft\">{} · {width}×{height}</span></figcaption></figure>\n",
+            clipped(name, NAME_CHARACTERS),
+            image.caption.as_deref().map_or_else(String::new, |caption| {
+                format!("<bdi>{}</bdi><br>", clipped(caption, CAPTION_CHARACTERS))
+            }),
+            count(image.record),
+        ));
     }
     out.push_str("</div>\n");
 }
@@ -91,47 +82,37 @@ fn balance(out: &mut String, classes: &Classes) {
     if classes.unlabeled > 0 {
         facts.push(format!("{} without a label", plural(classes.unlabeled, "record")));
     }
-    add(
-        out,
-        format_args!(
-            "<p class=\"soft\">{}; counted in {}.</p>\n",
-            escape(&facts.join("; ")),
-            plural(classes.read, "record")
-        ),
-    );
+    out.push_str(&format!(
+        "<p class=\"soft\">{}; counted in {}.</p>\n",
+        escape(&facts.join("; ")),
+        plural(classes.read, "record")
+    ));
     if classes.top.is_empty() {
         out.push_str("</section>\n");
         return;
     }
     out.push_str("<div class=\"scroll tall\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">class</th><th scope=\"col\" class=\"bar\">records</th><th scope=\"col\" class=\"n\">number</th><th scope=\"col\" class=\"n\">share</th></tr></thead><tbody>\n");
     for (name, number) in &classes.top {
-        add(
-            out,
-            format_args!(
-                "<tr><th scope=\"row\"><bdi>{}</bdi></th>{}<td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
-                clipped(name, NAME_CHARACTERS),
-                bar(*number as f64 / most.max(1) as f64),
-                count(*number),
-                escape(&share_of_whole(*number as f64 / classes.read.max(1) as f64))
-            ),
-        );
+        out.push_str(&format!(
+            "<tr><th scope=\"row\"><bdi>{}</bdi></th>{}<td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
+            clipped(name, NAME_CHARACTERS),
+            bar(*number as f64 / most.max(1) as f64),
+            count(*number),
+            escape(&share_of_whole(*number as f64 / classes.read.max(1) as f64))
+        ));
     }
     out.push_str("</tbody></table></div>\n");
     let hidden = classes.classes.saturating_sub(classes.top.len() as u64);
     if hidden > 0 {
         let listed: u64 = classes.top.iter().map(|top| top.1).sum();
-        add(
-            out,
-            format_args!(
-                "<p class=\"note\">The {} most frequent classes; {} {} of the records.</p>\n",
-                classes.top.len(),
-                if hidden == 1 { "1 other has".to_owned() } else { format!("{} others have", count(hidden)) },
-                escape(&share_of_whole(
-                    classes.read.saturating_sub(listed + classes.unlabeled) as f64
-                        / classes.read.max(1) as f64
-                ))
-            ),
-        );
+        out.push_str(&format!(
+            "<p class=\"note\">The {} most frequent classes; {} {} of the records.</p>\n",
+            classes.top.len(),
+            if hidden == 1 { "1 other has".to_owned() } else { format!("{} others have", count(hidden)) },
+            escape(&share_of_whole(
+                classes.read.saturating_sub(listed + classes.unlabeled) as f64 / classes.read.max(1) as f64
+            ))
+        ));
     }
     out.push_str("</section>\n");
 }

@@ -10,7 +10,6 @@ mod text;
 
 use sha2::{Digest, Sha256};
 
-use self::elements::add;
 use self::images::contact_sheet;
 use self::overview::{lead, tiles};
 use super::escape::{clipped, escape};
@@ -67,33 +66,27 @@ const SUMMARY_STYLE: &str = include_str!("summary.css");
 pub fn summary_html(report: &DatasetReport) -> String {
     let manifest = &report.manifest;
     let mut out = format!("<div class=\"dsc-summary\">\n<style>{}{SUMMARY_STYLE}</style>\n", svg::STYLE);
-    add(
-        &mut out,
-        format_args!(
-            "<p><strong><bdi>{}</bdi></strong><br><span>{}</span></p>\n",
-            escape(&report.name),
-            escape(&lead(report))
-        ),
-    );
+    out.push_str(&format!(
+        "<p><strong><bdi>{}</bdi></strong><br><span>{}</span></p>\n",
+        escape(&report.name),
+        escape(&lead(report))
+    ));
     let facts: Vec<String> = tiles(report)
         .iter()
         .map(|(name, value)| format!("<span>{} <b>{}</b></span>", escape(name), escape(value)))
         .collect();
-    add(&mut out, format_args!("<p class=\"dsc-facts\">{}</p>\n", facts.join(" ")));
+    out.push_str(&format!("<p class=\"dsc-facts\">{}</p>\n", facts.join(" ")));
     out.push_str(
         "<table><thead><tr><th>split</th><th>records</th><th>shards</th><th>size</th></tr></thead><tbody>\n",
     );
     for (name, split) in manifest.splits.iter().take(MAX_ROWS) {
-        add(
-            &mut out,
-            format_args!(
-                "<tr><td><bdi>{}</bdi></td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-                clipped(name, 60),
-                count(split.records),
-                count(split.shards),
-                bytes(split.bytes)
-            ),
-        );
+        out.push_str(&format!(
+            "<tr><td><bdi>{}</bdi></td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+            clipped(name, 60),
+            count(split.records),
+            count(split.shards),
+            bytes(split.bytes)
+        ));
     }
     out.push_str("</tbody></table>\n");
     let fields: Vec<String> = manifest
@@ -107,9 +100,9 @@ pub fn summary_html(report: &DatasetReport) -> String {
         .collect();
     let more = manifest.schema.fields.len().saturating_sub(MAX_ROWS);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    add(&mut out, format_args!("<p>{}{more}</p>\n", fields.join(", ")));
+    out.push_str(&format!("<p>{}{more}</p>\n", fields.join(", ")));
     for problem in report.problems.listed.iter().take(MAX_ROWS) {
-        add(&mut out, format_args!("<p role=\"alert\">{}</p>\n", clipped(problem, 300)));
+        out.push_str(&format!("<p role=\"alert\">{}</p>\n", clipped(problem, 300)));
     }
     for split in &report.splits {
         if let Some(images) = split.images.as_ref().filter(|images| !images.thumbnails.is_empty()) {

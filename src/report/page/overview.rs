@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::elements::{add, heading, numbers, pairs};
+use super::elements::{heading, numbers, pairs};
 use crate::numbers::{bytes, count, plural, up_to_three_digits};
 use crate::report::escape::{clipped, escape};
 use crate::report::gather::{DatasetReport, Problems};
@@ -58,19 +58,16 @@ pub(super) fn tiles(report: &DatasetReport) -> Vec<(&'static str, String)> {
 }
 
 pub(super) fn header(out: &mut String, report: &DatasetReport, has_run: bool) {
-    add(out, format_args!("<header>\n<h1><bdi>{}</bdi></h1>\n", escape(&report.name)));
-    add(out, format_args!("<p class=\"lead\">{}</p>\n", escape(&lead(report))));
+    out.push_str(&format!("<header>\n<h1><bdi>{}</bdi></h1>\n", escape(&report.name)));
+    out.push_str(&format!("<p class=\"lead\">{}</p>\n", escape(&lead(report))));
     out.push_str("<nav aria-label=\"Sections\"><ul>\n");
     for (number, split) in report.splits.iter().enumerate() {
-        add(
-            out,
-            format_args!(
-                "<li><a href=\"#split-{number}\">Split <bdi>{}</bdi></a></li>\n",
-                clipped(&split.name, 40)
-            ),
-        );
+        out.push_str(&format!(
+            "<li><a href=\"#split-{number}\">Split <bdi>{}</bdi></a></li>\n",
+            clipped(&split.name, 40)
+        ));
     }
-    let mut link = |id: &str, name: &str| add(out, format_args!("<li><a href=\"#{id}\">{name}</a></li>\n"));
+    let mut link = |id: &str, name: &str| out.push_str(&format!("<li><a href=\"#{id}\">{name}</a></li>\n"));
     if !report.rejects.is_empty() {
         link("rejects", "Rejects");
     }
@@ -90,10 +87,10 @@ pub(super) fn problems(out: &mut String, report: &DatasetReport) {
     }
     out.push_str("<section class=\"card warn\" aria-label=\"Problems\">\n<h3>Parts of the dataset cannot be read</h3>\n<ul>\n");
     for problem in listed {
-        add(out, format_args!("<li>{}</li>\n", clipped(problem, 600)));
+        out.push_str(&format!("<li>{}</li>\n", clipped(problem, 600)));
     }
     if *more > 0 {
-        add(out, format_args!("<li>and {}</li>\n", plural(*more, "more problem")));
+        out.push_str(&format!("<li>and {}</li>\n", plural(*more, "more problem")));
     }
     out.push_str("</ul>\n<p class=\"note\">The numbers below leave these parts out. <code>dsconvert inspect --verify</code> checks every record.</p>\n</section>\n");
 }
@@ -103,49 +100,40 @@ pub(super) fn split_table(out: &mut String, report: &DatasetReport) {
     let unit = manifest.schema.length_unit().name();
     out.push_str("<section class=\"card\" aria-label=\"Splits\">\n<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">Split</th>");
     for name in ["records", "shards", "size", "found", "rejected"] {
-        add(out, format_args!("<th scope=\"col\" class=\"n\">{name}</th>"));
+        out.push_str(&format!("<th scope=\"col\" class=\"n\">{name}</th>"));
     }
-    add(
-        out,
-        format_args!(
-            "<th scope=\"col\" class=\"n\">median {unit}</th><th scope=\"col\" class=\"n\">99% up to</th></tr></thead><tbody>\n"
-        ),
-    );
+    out.push_str(&format!(
+        "<th scope=\"col\" class=\"n\">median {unit}</th><th scope=\"col\" class=\"n\">99% up to</th></tr></thead><tbody>\n"
+    ));
     for (name, split) in manifest.splits.iter().take(MAX_ROWS) {
         let length = |value: u64| if split.records > 0 { count(value) } else { "–".to_owned() };
-        add(
-            out,
-            format_args!(
-                "<tr><th scope=\"row\"><bdi>{}</bdi></th><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-                 <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
-                clipped(name, 80),
-                count(split.records),
-                count(split.shards),
-                bytes(split.bytes),
-                count(split.counts.found),
-                count(split.counts.rejected),
-                length(split.length.p50),
-                length(split.length.p99),
-            ),
-        );
+        out.push_str(&format!(
+            "<tr><th scope=\"row\"><bdi>{}</bdi></th><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+             <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
+            clipped(name, 80),
+            count(split.records),
+            count(split.shards),
+            bytes(split.bytes),
+            count(split.counts.found),
+            count(split.counts.rejected),
+            length(split.length.p50),
+            length(split.length.p99),
+        ));
     }
     out.push_str("</tbody></table></div>\n");
     let hidden = manifest.splits.len().saturating_sub(MAX_ROWS);
     if hidden > 0 {
-        add(
-            out,
-            format_args!("<p class=\"note\">{} are not listed.</p>\n", plural(hidden as u64, "more split")),
-        );
+        out.push_str(&format!(
+            "<p class=\"note\">{} are not listed.</p>\n",
+            plural(hidden as u64, "more split")
+        ));
     }
     if report.splits.len() < manifest.splits.len() {
-        add(
-            out,
-            format_args!(
-                "<p class=\"note\">Details follow for {} of {} splits; <code>dsconvert inspect --html FILE --split NAME</code> chooses another.</p>\n",
-                report.splits.len(),
-                count(manifest.splits.len() as u64)
-            ),
-        );
+        out.push_str(&format!(
+            "<p class=\"note\">Details follow for {} of {} splits; <code>dsconvert inspect --html FILE --split NAME</code> chooses another.</p>\n",
+            report.splits.len(),
+            count(manifest.splits.len() as u64)
+        ));
     }
     out.push_str("</section>\n");
 }
@@ -158,28 +146,22 @@ pub(super) fn rejects(out: &mut String, report: &DatasetReport) {
     let found = report.manifest.counts.found.max(1);
     for (number, reject) in report.rejects.iter().take(MAX_ROWS).enumerate() {
         let open = if number < 3 { " open" } else { "" };
-        add(
-            out,
-            format_args!(
-                "<details class=\"card\"{open}><summary>{}: {} ({}% of the items found)</summary>\n",
-                clipped(&reject.code, 80),
-                count(reject.count),
-                up_to_three_digits(reject.count as f64 / found as f64 * 100.0)
-            ),
-        );
+        out.push_str(&format!(
+            "<details class=\"card\"{open}><summary>{}: {} ({}% of the items found)</summary>\n",
+            clipped(&reject.code, 80),
+            count(reject.count),
+            up_to_three_digits(reject.count as f64 / found as f64 * 100.0)
+        ));
         if reject.examples.is_empty() {
             out.push_str("<p class=\"soft\">The list of rejects has no example that can be read.</p>");
         } else {
             out.push_str("<table class=\"wide\"><thead><tr><th scope=\"col\">item</th><th scope=\"col\">reason</th></tr></thead><tbody>\n");
             for (origin, message) in &reject.examples {
-                add(
-                    out,
-                    format_args!(
-                        "<tr><td><bdi>{}</bdi></td><td><bdi>{}</bdi></td></tr>\n",
-                        clipped(origin, 200),
-                        clipped(message, 400)
-                    ),
-                );
+                out.push_str(&format!(
+                    "<tr><td><bdi>{}</bdi></td><td><bdi>{}</bdi></td></tr>\n",
+                    clipped(origin, 200),
+                    clipped(message, 400)
+                ));
             }
             out.push_str("</tbody></table>\n");
         }
@@ -197,13 +179,10 @@ pub(super) fn schema(out: &mut String, report: &DatasetReport) {
     });
     pairs(out, rows);
     if schema.fields.len() > MAX_ROWS {
-        add(
-            out,
-            format_args!(
-                "<p class=\"note\">and {} more</p>\n",
-                count((schema.fields.len() - MAX_ROWS) as u64)
-            ),
-        );
+        out.push_str(&format!(
+            "<p class=\"note\">and {} more</p>\n",
+            count((schema.fields.len() - MAX_ROWS) as u64)
+        ));
     }
     out.push_str("</section>\n");
 }
@@ -281,14 +260,11 @@ fn flatten(name: &str, value: &Value, depth: usize, rows: &mut Vec<(String, Stri
 }
 
 pub(super) fn footer(out: &mut String, report: &DatasetReport) {
-    add(
-        out,
-        format_args!(
-            "<footer>Made by <code>dsconvert inspect --html</code> {}; examples are chosen with seed {}.</footer>\n",
-            env!("CARGO_PKG_VERSION"),
-            report.seed
-        ),
-    );
+    out.push_str(&format!(
+        "<footer>Made by <code>dsconvert inspect --html</code> {}; examples are chosen with seed {}.</footer>\n",
+        env!("CARGO_PKG_VERSION"),
+        report.seed
+    ));
 }
 
 #[cfg(test)]

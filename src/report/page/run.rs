@@ -1,6 +1,6 @@
 //! Page section for one run report.
 
-use super::elements::{add, heading, numbers, pairs};
+use super::elements::{heading, numbers, pairs};
 use super::overview::table_of;
 use crate::numbers::{bytes, count, percent, plural, seconds, short};
 use crate::report::bytes_per_token;
@@ -68,7 +68,7 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, run: &RunReport)
     let each = run.text_bytes.zip(run.tokens);
     let each = each.and_then(|(text, tokens)| bytes_per_token(&report.manifest, text, tokens));
     if let Some(each) = each {
-        add(out, format_args!("<p class=\"note\">{each:.2} bytes of source text per token.</p>\n"));
+        out.push_str(&format!("<p class=\"note\">{each:.2} bytes of source text per token.</p>\n"));
     }
     if run.options != report.manifest.options {
         out.push_str("<details><summary>Options of the run</summary>\n");
@@ -117,41 +117,31 @@ pub(super) fn worker_times(out: &mut String, times: &ActivityTimes, on: &str) {
     }
     let label: Vec<String> =
         stages.iter().map(|(name, time)| format!("{name} {}", percent(non_negative(*time) / all))).collect();
-    add(
-        out,
-        format_args!(
-            "<p class=\"soft\">{} of work on {} while units were converted:</p>\n<div class=\"stack\"><svg viewBox=\"0 0 1000 22\" \
-             preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
-            seconds(all),
-            escape(on),
-            escape(&label.join(", "))
-        ),
-    );
+    out.push_str(&format!(
+        "<p class=\"soft\">{} of work on {} while units were converted:</p>\n<div class=\"stack\"><svg viewBox=\"0 0 1000 22\" \
+         preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
+        seconds(all),
+        escape(on),
+        escape(&label.join(", "))
+    ));
     let mut left = 0.0;
     for (number, (_, time)) in stages.iter().enumerate() {
         let width = non_negative(*time) / all * 1000.0;
-        add(
-            out,
-            format_args!("<rect class=\"s{number}\" x=\"{left:.1}\" width=\"{width:.1}\" height=\"22\"/>"),
-        );
+        out.push_str(&format!(
+            "<rect class=\"s{number}\" x=\"{left:.1}\" width=\"{width:.1}\" height=\"22\"/>"
+        ));
         left += width;
     }
     out.push_str("</svg></div>\n<ul class=\"keys\">\n");
     for (number, (name, time)) in stages.iter().enumerate() {
-        add(
-            out,
-            format_args!(
-                "<li><svg viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect class=\"s{number}\" width=\"12\" height=\"12\" rx=\"2\"/></svg>{name} {}, {}</li>\n",
-                percent(non_negative(*time) / all),
-                seconds(non_negative(*time))
-            ),
-        );
+        out.push_str(&format!(
+            "<li><svg viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect class=\"s{number}\" width=\"12\" height=\"12\" rx=\"2\"/></svg>{name} {}, {}</li>\n",
+            percent(non_negative(*time) / all),
+            seconds(non_negative(*time))
+        ));
     }
-    add(
-        out,
-        format_args!(
-            "</ul>\n<p class=\"note\">In addition, {} passed until shards were durable, or uploaded to object storage.</p>\n",
-            seconds(non_negative(times.sync))
-        ),
-    );
+    out.push_str(&format!(
+        "</ul>\n<p class=\"note\">In addition, {} passed until shards were durable, or uploaded to object storage.</p>\n",
+        seconds(non_negative(times.sync))
+    ));
 }

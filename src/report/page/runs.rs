@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use super::elements::{add, heading, numbers, pairs};
+use super::elements::{heading, numbers, pairs};
 use super::run::{is_of_other_dataset, non_negative, per_second, retries, worker_times};
 use crate::numbers::{bytes, count, percent, plural, seconds, short};
 use crate::report::escape::clipped;
@@ -39,7 +39,7 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, runs: &[RunRepor
 
 fn warnings(out: &mut String, report: &DatasetReport, runs: &[RunReport]) {
     let mut warn =
-        |text: String| add(out, format_args!("<p class=\"card warn\">{}</p>\n", clipped(&text, 600)));
+        |text: String| out.push_str(&format!("<p class=\"card warn\">{}</p>\n", clipped(&text, 600)));
     let other = runs.iter().filter(|run| is_of_other_dataset(report, run)).count() as u64;
     if other > 0 {
         warn(format!("{} for another dataset.", plural(other, "run report")));
@@ -139,10 +139,10 @@ fn table(out: &mut String, runs: &[RunReport], started_at: f64) {
          <th scope=\"col\">Part</th><th scope=\"col\">Machine</th>",
     );
     for name in ["start", "time", "units", "items", "items", "source", "shards"] {
-        add(out, format_args!("<th scope=\"col\" class=\"n\">{name}</th>"));
+        out.push_str(&format!("<th scope=\"col\" class=\"n\">{name}</th>"));
     }
     for (name, _) in ActivityTimes::default().of_workers() {
-        add(out, format_args!("<th scope=\"col\" class=\"n\">{name}</th>"));
+        out.push_str(&format!("<th scope=\"col\" class=\"n\">{name}</th>"));
     }
     out.push_str("<th scope=\"col\" class=\"n\">peak memory</th><th scope=\"col\" class=\"n\">retries</th></tr></thead><tbody>\n");
     for run in shown {
@@ -150,13 +150,10 @@ fn table(out: &mut String, runs: &[RunReport], started_at: f64) {
     }
     out.push_str("</tbody></table></div>\n");
     if runs.len() > MAX_ROWS {
-        add(
-            out,
-            format_args!(
-                "<p class=\"note\">The {MAX_ROWS} slowest of {} are shown.</p>\n",
-                plural(runs.len() as u64, "run")
-            ),
-        );
+        out.push_str(&format!(
+            "<p class=\"note\">The {MAX_ROWS} slowest of {} are shown.</p>\n",
+            plural(runs.len() as u64, "run")
+        ));
     }
     out.push_str("</section>\n");
 }
@@ -169,14 +166,11 @@ fn row(out: &mut String, run: &RunReport, started_at: f64) {
     let is_merge = run.command == "merge";
     let converted = |text: String| if is_merge { "–".to_owned() } else { text };
     let start = non_negative(non_negative(run.started_at) - started_at);
-    add(
-        out,
-        format_args!(
-            "<tr><th scope=\"row\"><bdi>{}</bdi></th><td><bdi>{}</bdi></td>",
-            clipped(name, 40),
-            clipped(run.host.name.as_deref().unwrap_or("unknown"), 80)
-        ),
-    );
+    out.push_str(&format!(
+        "<tr><th scope=\"row\"><bdi>{}</bdi></th><td><bdi>{}</bdi></td>",
+        clipped(name, 40),
+        clipped(run.host.name.as_deref().unwrap_or("unknown"), 80)
+    ));
     let times = run.thread_seconds.of_workers().map(|(_, time)| non_negative(time));
     let all: f64 = times.iter().sum();
     let share = |time: f64| if all > 0.0 { percent(time / all) } else { "–".to_owned() };
@@ -191,7 +185,7 @@ fn row(out: &mut String, run: &RunReport, started_at: f64) {
     ];
     let last = [run.peak_memory_bytes.map_or_else(|| "unknown".to_owned(), bytes), count(retries(run))];
     for cell in cells.into_iter().chain(times.map(share)).chain(last) {
-        add(out, format_args!("<td class=\"n\">{cell}</td>"));
+        out.push_str(&format!("<td class=\"n\">{cell}</td>"));
     }
     out.push_str("</tr>\n");
 }

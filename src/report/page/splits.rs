@@ -1,6 +1,6 @@
 //! Page section for a split.
 
-use super::elements::{add, data, heading};
+use super::elements::{data, heading};
 use super::{images, text};
 use crate::numbers::{count, mean, percent, plural, share_of_whole};
 use crate::report::escape::escape;
@@ -15,38 +15,32 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, split: &SplitRep
         return;
     }
     let length = &split.info.length;
-    add(
-        out,
-        format_args!(
-            "<p class=\"soft\">{}; {} {} to {}, mean {}, median {}, 90% up to {}, 99% up to {}.</p>\n",
-            plural(split.info.records, "record"),
-            length.unit.name(),
-            count(length.min),
-            count(length.max),
-            mean(length.mean),
-            count(length.p50),
-            count(length.p90),
-            count(length.p99)
-        ),
-    );
+    out.push_str(&format!(
+        "<p class=\"soft\">{}; {} {} to {}, mean {}, median {}, 90% up to {}, 99% up to {}.</p>\n",
+        plural(split.info.records, "record"),
+        length.unit.name(),
+        count(length.min),
+        count(length.max),
+        mean(length.mean),
+        count(length.p50),
+        count(length.p90),
+        count(length.p99)
+    ));
     if let Some(trained) = split.text.as_ref().and_then(|found| found.trained.as_ref()) {
         let found = &trained.summary;
         let without = match found.records_without {
             0 => String::new(),
             none => format!("; {} without any", plural(none, "record")),
         };
-        add(
-            out,
-            format_args!(
-                "<p class=\"soft\">{} of {} trained on ({}); of a record: median {}, 10% up to {}, 90% up to {}{without}.</p>\n",
-                count(found.tokens),
-                plural(length.total, "token"),
-                escape(&share_of_whole(found.share)),
-                percent(found.share_p50),
-                percent(found.share_p10),
-                percent(found.share_p90)
-            ),
-        );
+        out.push_str(&format!(
+            "<p class=\"soft\">{} of {} trained on ({}); of a record: median {}, 10% up to {}, 90% up to {}{without}.</p>\n",
+            count(found.tokens),
+            plural(length.total, "token"),
+            escape(&share_of_whole(found.share)),
+            percent(found.share_p50),
+            percent(found.share_p10),
+            percent(found.share_p90)
+        ));
     }
     plots(out, split);
     if let Some(found) = &split.images {
@@ -62,13 +56,10 @@ fn plots(out: &mut String, split: &SplitReport) {
     out.push_str("<div class=\"plots\">\n");
     let mut note = None;
     if let Some(found) = split.images.as_ref().filter(|found| !found.sizes.is_empty()) {
-        add(
-            out,
-            format_args!(
-                "<div class=\"card\">{}</div>\n",
-                sizes(&found.sizes, "Width and height").finish(None)
-            ),
-        );
+        out.push_str(&format!(
+            "<div class=\"card\">{}</div>\n",
+            sizes(&found.sizes, "Width and height").finish(None)
+        ));
         card(out, &found.aspect, "Aspect ratio", ("width ÷ height", "image"), false);
         card(out, &found.bytes, "Record size", ("bytes", "record"), true);
         if (found.sizes.len() as u64) < split.info.records {
@@ -99,10 +90,10 @@ fn plots(out: &mut String, split: &SplitReport) {
         let is_drawn = |points: &[(u64, [f64; 3])]| points.len() > 1;
         let has_plot = curves.iter().any(|(points, ..)| is_drawn(points));
         for (points, title, unit) in curves.into_iter().filter(|(points, ..)| is_drawn(points)) {
-            add(
-                out,
-                format_args!("<div class=\"card\">{}", padding_curves(points, title, unit).finish(None)),
-            );
+            out.push_str(&format!(
+                "<div class=\"card\">{}",
+                padding_curves(points, title, unit).finish(None)
+            ));
             text::padding_data(out, points, unit);
             out.push_str("</div>\n");
         }
@@ -118,7 +109,7 @@ fn plots(out: &mut String, split: &SplitReport) {
         ));
     }
     if let Some(note) = note {
-        add(out, format_args!("<div class=\"card about\"><p class=\"note\">{note}</p></div>\n"));
+        out.push_str(&format!("<div class=\"card about\"><p class=\"note\">{note}</p></div>\n"));
     }
     out.push_str("</div>\n");
 }
@@ -130,10 +121,10 @@ fn card(
     (unit, thing): (&str, &str),
     whole: bool,
 ) {
-    add(
-        out,
-        format_args!("<div class=\"card\">{}", histogram(found, title, unit, thing, whole).finish(None)),
-    );
+    out.push_str(&format!(
+        "<div class=\"card\">{}",
+        histogram(found, title, unit, thing, whole).finish(None)
+    ));
     data(out, found, unit, &format!("{thing}s"), whole);
     out.push_str("</div>\n");
 }

@@ -2,7 +2,7 @@
 
 use unicode_normalization_alignments::char::is_combining_mark;
 
-use super::elements::{add, bar};
+use super::elements::bar;
 use crate::numbers::{count, percent, plural, share_of_whole, up_to_three_digits};
 use crate::report::escape::{clipped, escape, push_escaped};
 use crate::report::gather::{Curves, DatasetReport, ShownToken, TextStats};
@@ -15,36 +15,33 @@ const TOKEN_CHARACTERS: usize = 40;
 pub(super) fn section(out: &mut String, report: &DatasetReport, text: &TextStats) {
     out.push_str("<div class=\"pair\">\n<section class=\"card\">\n<h3>Documents, token by token</h3>\n");
     if let Some(why) = &report.no_text {
-        add(out, format_args!("<p class=\"soft\">Ids are shown, because {}.</p>\n", clipped(why, 400)));
+        out.push_str(&format!("<p class=\"soft\">Ids are shown, because {}.</p>\n", clipped(why, 400)));
     }
     if text.documents.iter().any(|document| !document.trained.is_empty()) {
         out.push_str("<p class=\"soft\"><span class=\"tokens\"><mark class=\"a\">Underlined tokens</mark></span> are trained on.</p>\n");
     }
     for (number, document) in text.documents.iter().enumerate() {
         let open = if number < 3 { " open" } else { "" };
-        add(
-            out,
-            format_args!(
-                "<details{open}><summary><bdi>{}</bdi> <span class=\"soft\">record {}, {}</span></summary>\n<div class=\"tokens\" dir=\"auto\" tabindex=\"0\">",
-                clipped(&document.key, 120),
-                count(document.record),
-                plural(document.length, "token")
-            ),
-        );
+        out.push_str(&format!(
+            "<details{open}><summary><bdi>{}</bdi> <span class=\"soft\">record {}, {}</span></summary>\n<div class=\"tokens\" dir=\"auto\" tabindex=\"0\">",
+            clipped(&document.key, 120),
+            count(document.record),
+            plural(document.length, "token")
+        ));
         let trained = document.trained.iter().copied().chain(std::iter::repeat(false));
         for (((id, token), tint), trained) in document.tokens.iter().zip(TINTS.iter().cycle()).zip(trained) {
             let special = if token.special { " special" } else { "" };
             let (element, title) = if trained { ("mark", ", trained on") } else { ("span", "") };
-            add(out, format_args!("<{element} class=\"{tint}{special}\" title=\"{id}{title}\">"));
+            out.push_str(&format!("<{element} class=\"{tint}{special}\" title=\"{id}{title}\">"));
             match &token.bytes {
                 Some(bytes) => push_bytes(out, bytes, true),
-                None => add(out, format_args!("{id} ")),
+                None => out.push_str(&format!("{id} ")),
             }
-            add(out, format_args!("</{element}>"));
+            out.push_str(&format!("</{element}>"));
         }
         let more = document.length.saturating_sub(document.tokens.len() as u64);
         if more > 0 {
-            add(out, format_args!(" <i>… and {}</i>", plural(more, "more token")));
+            out.push_str(&format!(" <i>… and {}</i>", plural(more, "more token")));
         }
         out.push_str("</div></details>\n");
     }
@@ -77,7 +74,7 @@ fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
         }
         None => facts.push_str("; bytes per token are unknown without the tokenizer"),
     }
-    add(out, format_args!("<p class=\"soft\">{facts}.</p>\n"));
+    out.push_str(&format!("<p class=\"soft\">{facts}.</p>\n"));
     if text.top.is_empty() {
         out.push_str("</section>\n");
         return;
@@ -89,17 +86,14 @@ fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
         if let Some((low, high)) = token.interval {
             share.push_str(&format!(" ({} to {})", share_of_whole(low), share_of_whole(high)));
         }
-        add(
-            out,
-            format_args!(
-                "<tr><th scope=\"row\">{}</th><td class=\"n\">{}</td>{}<td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
-                shown(&token.shown),
-                token.id,
-                bar(token.count as f64 / most as f64),
-                count(token.count),
-                escape(&share)
-            ),
-        );
+        out.push_str(&format!(
+            "<tr><th scope=\"row\">{}</th><td class=\"n\">{}</td>{}<td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
+            shown(&token.shown),
+            token.id,
+            bar(token.count as f64 / most as f64),
+            count(token.count),
+            escape(&share)
+        ));
     }
     out.push_str("</tbody></table></div>\n</section>\n");
 }
@@ -152,27 +146,24 @@ fn push_bytes(out: &mut String, bytes: &[u8], breaks: bool) {
             out.push_str(mark.unwrap_or_default());
         }
         for byte in chunk.invalid() {
-            add(out, format_args!("<i>‹{byte:02x}›</i>"));
+            out.push_str(&format!("<i>‹{byte:02x}›</i>"));
         }
     }
 }
 
 /// Appends the numbers of a padding plot as a collapsed table.
 pub(super) fn padding_data(out: &mut String, points: &[(u64, [f64; 3])], unit: &str) {
-    add(
-        out,
-        format_args!(
-            "<details class=\"data\"><summary>Numbers</summary><div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">{unit}</th>"
-        ),
-    );
+    out.push_str(&format!(
+        "<details class=\"data\"><summary>Numbers</summary><div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">{unit}</th>"
+    ));
     for name in Curves::NAMES {
-        add(out, format_args!("<th scope=\"col\" class=\"n\">{name}</th>"));
+        out.push_str(&format!("<th scope=\"col\" class=\"n\">{name}</th>"));
     }
     out.push_str("</tr></thead><tbody>\n");
     for (size, shares) in points {
-        add(out, format_args!("<tr><td>{}</td>", count(*size)));
+        out.push_str(&format!("<tr><td>{}</td>", count(*size)));
         for share in shares {
-            add(out, format_args!("<td class=\"n\">{}</td>", percent(*share)));
+            out.push_str(&format!("<td class=\"n\">{}</td>", percent(*share)));
         }
         out.push_str("</tr>\n");
     }
