@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::math::{exp, ln, sqrt};
-use crate::random::{Stream, Xoshiro128};
+use crate::random::Xoshiro128;
 use crate::time::{MAX_CV, MAX_TIME_NS};
 
 /// Family of a [`TimeDistribution`].
@@ -136,22 +136,5 @@ pub(crate) fn round_ns(ns: f64) -> u64 {
         MAX_TIME_NS
     } else {
         rounded as u64
-    }
-}
-
-/// Draws successive step times.
-#[derive(Debug)]
-pub(crate) struct StepSampler {
-    step: TimeDistribution,
-    random: Xoshiro128,
-}
-
-impl StepSampler {
-    pub(crate) fn new(step: TimeDistribution, seed: u64) -> Self {
-        Self { step, random: Xoshiro128::new(seed, Stream::Step) }
-    }
-
-    pub(crate) fn next_ns(&mut self) -> u64 {
-        self.step.draw(&mut self.random)
     }
 }

@@ -70,18 +70,12 @@ fn clipped(from: Option<u64>, to: Option<u64>, end: u64) -> u64 {
 impl Run {
     /// Summarizes the run.
     pub fn report(&self) -> Report {
-        Report::of(self)
-    }
-}
-
-impl Report {
-    fn of(run: &Run) -> Self {
-        let end = run.end_ns;
+        let end = self.end_ns;
         let duration = end.max(1) as f64;
         let (mut computing, mut transferring, mut loading, mut queued, mut held) = (0, 0, 0, 0, 0);
         let mut changes = Vec::new();
         let mut taken = Vec::new();
-        for batch in &run.batches {
+        for batch in &self.batches {
             loading += clipped(batch.start_ns, batch.done_ns, end);
             held += clipped(batch.done_ns, batch.queued_ns, end);
             queued += clipped(batch.queued_ns, batch.taken_ns, end);
@@ -101,15 +95,15 @@ impl Report {
         let (most, empty) = occupancy(changes, end);
         let waiting = end.saturating_sub(computing + transferring);
         let after_first = end.saturating_sub(first.unwrap_or(0)).max(1) as f64;
-        Self {
-            batches: run.finished,
+        Report {
+            batches: self.finished,
             duration_ns: end,
             idle_share: 1.0 - computing as f64 / duration,
             wait_share: waiting as f64 / duration,
             transfer_share: transferring as f64 / duration,
             first_batch_ns: first,
             stall_share: if first.is_some() { stalls.total_ns as f64 / after_first } else { 1.0 },
-            batches_per_second: run.finished as f64 * 1e9 / duration,
+            batches_per_second: self.finished as f64 * 1e9 / duration,
             stalls,
             queue: Queue {
                 mean: queued as f64 / duration,
@@ -117,9 +111,9 @@ impl Report {
                 empty_share: empty as f64 / duration,
                 held_mean: held as f64 / duration,
             },
-            loading_share: loading as f64 / duration / f64::from(run.options.workers),
-            loader_limit: loader_limit(&run.options),
-            model_limit: model_limit(&run.options),
+            loading_share: loading as f64 / duration / f64::from(self.options.workers),
+            loader_limit: loader_limit(&self.options),
+            model_limit: model_limit(&self.options),
         }
     }
 }

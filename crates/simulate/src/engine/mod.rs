@@ -15,10 +15,10 @@ mod transitions;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::distribution::StepSampler;
 use crate::error::Error;
 use crate::load::LoadSampler;
 use crate::options::{MAX_BATCHES, MAX_RUN_NS, Options, Order, Stop};
+use crate::random::{Stream, Xoshiro128};
 use crate::run::{Batch, Event, EventKind, Run, SpeedChange};
 
 /// Simulates a run with `options`.
@@ -79,7 +79,8 @@ enum ModelState {
 struct Simulator<'a> {
     options: &'a Options,
     loads: LoadSampler<'a>,
-    steps: StepSampler,
+    /// Source of step times.
+    steps: Xoshiro128,
     now: u64,
     horizon: u64,
     /// Maximum number of batches that the loader assigns.
@@ -120,7 +121,7 @@ impl<'a> Simulator<'a> {
         Self {
             options,
             loads: LoadSampler::new(&options.load, options.slow, options.seed),
-            steps: StepSampler::new(options.step, options.seed),
+            steps: Xoshiro128::new(options.seed, Stream::Step),
             now: 0,
             horizon,
             limit,

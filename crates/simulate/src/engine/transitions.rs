@@ -109,7 +109,7 @@ impl Simulator<'_> {
     }
 
     fn compute(&mut self, batch: u32) {
-        let step_ns = self.steps.next_ns();
+        let step_ns = self.options.step.draw(&mut self.steps);
         self.model = if self.options.step_core {
             ModelState::Sharing { batch, target: self.work + step_ns }
         } else {

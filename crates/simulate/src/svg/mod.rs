@@ -50,7 +50,7 @@ pub(crate) fn worker_fill(worker: u32) -> String {
 }
 
 /// An SVG picture under construction.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Canvas {
     body: String,
 }
@@ -78,10 +78,6 @@ svg{background:#14171c}text{fill:#d6dae0}.title{fill:#f2f4f7}.small{fill:#a0a7b1
 </style>";
 
 impl Canvas {
-    fn new() -> Self {
-        Self { body: String::new() }
-    }
-
     /// Appends markup.
     fn add(&mut self, markup: fmt::Arguments<'_>) {
         let _ = self.body.write_fmt(markup);

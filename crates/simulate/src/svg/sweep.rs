@@ -24,7 +24,7 @@ impl Sweep {
     /// # Ok::<(), dsconvert_simulate::Error>(())
     /// ```
     pub fn to_svg(&self, title: &str) -> String {
-        let mut canvas = Canvas::new();
+        let mut canvas = Canvas::default();
         let min = self.points.iter().map(|p| p.value).min().unwrap_or(0);
         let max = self.points.iter().map(|p| p.value).max().unwrap_or(1).max(min + 1);
         let model = self.points.first().map_or(0.0, |p| p.report.model_limit);

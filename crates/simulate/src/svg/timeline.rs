@@ -55,7 +55,7 @@ impl Timeline<'_> {
     }
 
     fn draw(&self, title: &str) -> String {
-        let mut canvas = Canvas::new();
+        let mut canvas = Canvas::default();
         let queue_top = TOP + f64::from(self.rows) * (self.row_height + GAP) + 12.0;
         let model_top = queue_top + QUEUE_HEIGHT + 14.0;
         let bottom = model_top + MODEL_HEIGHT;
