@@ -107,18 +107,20 @@ impl Geometry {
 }
 
 /// Returns a box of the pixels stored with `size` in the image that `orientation` turns upright.
-fn turned([left, top, right, bottom]: [f64; 4], size: Size, orientation: Orientation) -> [f64; 4] {
+fn turned(
+    [mut left, mut top, mut right, mut bottom]: [f64; 4],
+    size: Size,
+    orientation: Orientation,
+) -> [f64; 4] {
     let (width, height) = (f64::from(size.width), f64::from(size.height));
-    match orientation {
-        Orientation::Upright => [left, top, right, bottom],
-        Orientation::FlipHorizontal => [width - right, top, width - left, bottom],
-        Orientation::Rotate180 => [width - right, height - bottom, width - left, height - top],
-        Orientation::FlipVertical => [left, height - bottom, right, height - top],
-        Orientation::Transpose => [top, left, bottom, right],
-        Orientation::Rotate90 => [height - bottom, left, height - top, right],
-        Orientation::Transverse => [height - bottom, width - right, height - top, width - left],
-        Orientation::Rotate270 => [top, width - right, bottom, width - left],
+    let (mirrors_columns, mirrors_rows) = orientation.mirrors();
+    if mirrors_columns {
+        (left, right) = (width - right, width - left);
     }
+    if mirrors_rows {
+        (top, bottom) = (height - bottom, height - top);
+    }
+    if orientation.transposes() { [top, left, bottom, right] } else { [left, top, right, bottom] }
 }
 
 #[cfg(test)]

@@ -50,6 +50,16 @@ impl Orientation {
     pub(super) fn transposes(self) -> bool {
         matches!(self, Self::Transpose | Self::Rotate90 | Self::Transverse | Self::Rotate270)
     }
+
+    /// Returns whether the columns and the rows of the stored pixels are mirrored, before width and height are swapped.
+    pub(super) fn mirrors(self) -> (bool, bool) {
+        match self {
+            Self::Upright | Self::Transpose => (false, false),
+            Self::FlipHorizontal | Self::Rotate270 => (true, false),
+            Self::Rotate180 | Self::Transverse => (true, true),
+            Self::FlipVertical | Self::Rotate90 => (false, true),
+        }
+    }
 }
 
 const ORIENTATION_TAG: u16 = 0x0112;

@@ -59,17 +59,13 @@ impl SizePlan {
         let Rect { left, top, size } = self.crop;
         let right = self.resized.width - left - size.width;
         let bottom = self.resized.height - top - size.height;
-        let (left, top) = match orientation {
-            Orientation::Upright => (left, top),
-            Orientation::FlipHorizontal => (right, top),
-            Orientation::Rotate180 => (right, bottom),
-            Orientation::FlipVertical => (left, bottom),
-            Orientation::Transpose => (top, left),
-            Orientation::Rotate90 => (top, right),
-            Orientation::Transverse => (bottom, right),
-            Orientation::Rotate270 => (bottom, left),
+        let (columns, rows, size) = match orientation.transposes() {
+            true => ((top, bottom), (left, right), size.transposed()),
+            false => ((left, right), (top, bottom), size),
         };
-        Rect { left, top, size: if orientation.transposes() { size.transposed() } else { size } }
+        let (mirrors_columns, mirrors_rows) = orientation.mirrors();
+        let left = if mirrors_columns { columns.1 } else { columns.0 };
+        Rect { left, top: if mirrors_rows { rows.1 } else { rows.0 }, size }
     }
 
     /// Returns whether every pixel stays where it is.
@@ -172,22 +168,17 @@ impl Geometry {
         };
         let columns = nearest(source.width, resized.width, crop.left, crop.size.width, canvas.width);
         let rows = nearest(source.height, resized.height, crop.top, crop.size.height, canvas.height);
-        use Orientation::{
-            FlipHorizontal, FlipVertical, Rotate90, Rotate180, Rotate270, Transpose, Transverse, Upright,
-        };
-        let column = |x: usize| match orientation {
-            Upright | FlipVertical => x,
-            FlipHorizontal | Rotate180 => width - 1 - x,
-            Transpose | Rotate270 => x * width,
-            Rotate90 | Transverse => (height - 1 - x) * width,
-        };
-        let row = |y: usize| match orientation {
-            Upright | FlipHorizontal => y * width,
-            FlipVertical | Rotate180 => (height - 1 - y) * width,
-            Transpose | Rotate90 => y,
-            Rotate270 | Transverse => width - 1 - y,
-        };
-        [rows.map(|y| y.map(row)).collect(), columns.map(|x| x.map(column)).collect()]
+        let (mirrors_columns, mirrors_rows) = orientation.mirrors();
+        let stored_column = |x: usize| if mirrors_columns { width - 1 - x } else { x };
+        let stored_row = |y: usize| width * if mirrors_rows { height - 1 - y } else { y };
+        match orientation.transposes() {
+            true => {
+                [rows.map(|y| y.map(stored_column)).collect(), columns.map(|x| x.map(stored_row)).collect()]
+            }
+            false => {
+                [rows.map(|y| y.map(stored_row)).collect(), columns.map(|x| x.map(stored_column)).collect()]
+            }
+        }
     }
 }
 

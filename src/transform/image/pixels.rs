@@ -24,14 +24,11 @@ fn orient_n<const N: usize>(source: &Pixels, orientation: Orientation, out: &mut
     let (w, h) = (source.width as usize, source.height as usize);
     let (out_w, out_h) = (out.width as usize, out.height as usize);
     if !orientation.transposes() {
+        let (mirrors_columns, mirrors_rows) = orientation.mirrors();
         for (y, row) in to.chunks_exact_mut(w).enumerate() {
-            let from_y = if matches!(orientation, Orientation::Rotate180 | Orientation::FlipVertical) {
-                h - 1 - y
-            } else {
-                y
-            };
+            let from_y = if mirrors_rows { h - 1 - y } else { y };
             row.copy_from_slice(&from[from_y * w..][..w]);
-            if matches!(orientation, Orientation::Rotate180 | Orientation::FlipHorizontal) {
+            if mirrors_columns {
                 row.reverse();
             }
         }

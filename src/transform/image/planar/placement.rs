@@ -57,7 +57,7 @@ impl Placement {
     }
 
     fn axis_placements(&self) -> (AxisPlacement, AxisPlacement) {
-        let (mirrors_columns, mirrors_rows) = mirrors(self.orientation);
+        let (mirrors_columns, mirrors_rows) = self.orientation.mirrors();
         let axis = |source: u32, resized: u32, start: u32, length: u32, is_mirrored: bool| AxisPlacement {
             scale: f64::from(source) / f64::from(self.reduction) / f64::from(resized),
             start: f64::from(start),
@@ -93,17 +93,6 @@ impl AxisPlacement {
         let start = (self.start * self.scale - reach).max(0.0) as usize;
         let end = ((self.start + f64::from(self.length)) * self.scale + reach).ceil() as usize;
         start.min(side - 1)..end.min(side)
-    }
-}
-
-/// Returns whether the columns and the rows of an image are mirrored relative to the upright image, before any
-/// transposition.
-fn mirrors(orientation: Orientation) -> (bool, bool) {
-    match orientation {
-        Orientation::Upright | Orientation::Transpose => (false, false),
-        Orientation::FlipHorizontal | Orientation::Rotate270 => (true, false),
-        Orientation::Rotate180 | Orientation::Transverse => (true, true),
-        Orientation::FlipVertical | Orientation::Rotate90 => (false, true),
     }
 }
 
