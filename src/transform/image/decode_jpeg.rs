@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use dsconvert_jpeg::{FastDecoder, FastRequest, ImageInfo, JpegLayout, LayoutRequest, Process, Region};
-use libjpeg_turbo_rs::{Decoder, JpegError, PixelFormat};
+use libjpeg_turbo_rs::PixelFormat;
 
 use super::container::jpeg::JpegHeader;
 use super::container::{self, jpeg};
@@ -60,26 +60,23 @@ impl JpegRequest<'_> {
     ///
     /// CMYK is the exception: it is converted to RGB here, by the profile if that is a CMYK profile.
     pub(super) fn decode(&self, scratch: &mut ImageScratch) -> Result<bool, Reject> {
-        let is_cmyk = self.header.frame.components == 4;
+        let frame = self.header.frame;
+        let is_cmyk = frame.components == 4;
         if !self.options.lenient {
             check_file_size(self.source)?;
         }
-        let (format, channels) = match (self.options.color, self.profile) {
+        let channels = match (self.options.color, self.profile) {
             // libjpeg-turbo-rs does not convert the colors of lossless files to gray.
-            (Color::Gray, _)
-                if self.header.frame.process == Process::Lossless && self.header.frame.components != 1 =>
-            {
-                (PixelFormat::Rgb, 3)
-            }
-            (Color::Gray, None | Some(ProfileConversion::Table(_))) => (PixelFormat::Grayscale, 1),
-            _ => (PixelFormat::Rgb, 3),
+            (Color::Gray, _) if frame.process == Process::Lossless && frame.components != 1 => 3,
+            (Color::Gray, None | Some(ProfileConversion::Table(_))) => 1,
+            _ => 3,
         };
         let ImageScratch { jpeg, samples, decoded: out, .. } = scratch;
         if !is_cmyk && self.decode_fast(channels, jpeg, out) {
             return Ok(false);
         }
         let Some((layout, is_cut)) = self.layout()? else {
-            return self.decode_turbo(format, channels, out).map(|_| true);
+            return self.decode_turbo(channels, out).map(|_| true);
         };
         match (JpegEngine::of(&layout)?, is_cmyk) {
             (JpegEngine::Layout, false) => {
@@ -87,7 +84,7 @@ impl JpegRequest<'_> {
                 let decoded = self.decode_layout(&layout, jpeg_format(channels), &mut out.data)?;
                 Ok(is_cut || decoded.is_damaged)
             }
-            (JpegEngine::Turbo, false) => Ok(self.decode_usual(&layout, format, channels, out)? || is_cut),
+            (JpegEngine::Turbo, false) => Ok(self.decode_usual(&layout, channels, out)? || is_cut),
             (engine, true) => Ok(self.decode_cmyk(&layout, engine, samples, out)? || is_cut),
         }
     }
@@ -131,11 +128,10 @@ impl JpegRequest<'_> {
     fn decode_usual(
         &self,
         layout: &JpegLayout<'_>,
-        format: PixelFormat,
         channels: usize,
         out: &mut Pixels,
     ) -> Result<bool, Reject> {
-        self.decode_turbo(format, channels, out).or_else(|reject| {
+        self.decode_turbo(channels, out).or_else(|reject| {
             let is_damage = matches!(reject.code, RejectCode::Corrupt | RejectCode::Truncated);
             let has_scans_to_keep = self.header.has_several_scans(self.source.bytes);
             if !self.options.lenient || !is_damage || !has_scans_to_keep {
@@ -148,17 +144,29 @@ impl JpegRequest<'_> {
     }
 
     /// Decodes with libjpeg-turbo-rs. Returns true if damage was concealed.
-    fn decode_turbo(&self, format: PixelFormat, channels: usize, out: &mut Pixels) -> Result<bool, Reject> {
-        let reject = |error| self.reject(error);
+    fn decode_turbo(&self, channels: usize, out: &mut Pixels) -> Result<bool, Reject> {
+        let format = if channels == 1 { PixelFormat::Grayscale } else { PixelFormat::Rgb };
+        let (size, is_damaged) = self.turbo_samples(format, &mut out.data)?;
+        out.reshape(size, channels);
+        Ok(is_damaged)
+    }
+
+    /// Replaces `samples` by those that libjpeg-turbo-rs decodes. Returns the size, and true if damage was concealed.
+    fn turbo_samples(&self, format: PixelFormat, samples: &mut Vec<u8>) -> Result<(Size, bool), Reject> {
+        let ImageOptions { max_pixels, lenient, .. } = *self.options;
         let bytes = self.with_end();
-        let mut decoder = self.decoder(&bytes)?;
-        decoder.set_output_format(format);
-        out.reshape(size(decoder.output_width(), decoder.output_height()), channels);
-        let need = decoder.output_buffer_size().map_err(reject)?;
-        out.data.resize(need, 0);
-        let info = decoder.decode_image_into(&mut out.data).map_err(reject)?;
-        out.reshape(size(info.width, info.height), channels);
-        Ok(!info.warnings.is_empty() || matches!(bytes, Cow::Owned(_)))
+        let mut decode = || {
+            let mut decoder = turbo::decoder(&bytes, max_pixels, lenient, self.reduction)?;
+            decoder.set_output_format(format);
+            samples.resize(decoder.output_buffer_size()?, 0);
+            decoder.decode_image_into(samples)
+        };
+        let info = decode().map_err(|error| {
+            turbo::reject(error, jpeg::is_ended(self.source.bytes, self.header.first_scan))
+        })?;
+        samples.truncate(info.bytes_written);
+        let is_damaged = !info.warnings.is_empty() || matches!(bytes, Cow::Owned(_));
+        Ok((size(info.width, info.height), is_damaged))
     }
 
     /// Decodes the file with [`FastDecoder`], which is faster for the files that it supports, and gives the same
@@ -195,20 +203,11 @@ impl JpegRequest<'_> {
         buffer: &mut Vec<u8>,
         out: &mut Pixels,
     ) -> Result<bool, Reject> {
-        let reject = |error| self.reject(error);
         let is_damaged = match engine {
             JpegEngine::Layout => {
                 self.decode_layout(layout, dsconvert_jpeg::PixelFormat::Cmyk, buffer)?.is_damaged
             }
-            JpegEngine::Turbo => {
-                let bytes = self.with_end();
-                let mut decoder = self.decoder(&bytes)?;
-                decoder.set_output_format(PixelFormat::Cmyk);
-                buffer.resize(decoder.output_buffer_size().map_err(reject)?, 0);
-                let info = decoder.decode_image_into(buffer).map_err(reject)?;
-                buffer.truncate(info.bytes_written);
-                !info.warnings.is_empty() || matches!(bytes, Cow::Owned(_))
-            }
+            JpegEngine::Turbo => self.turbo_samples(PixelFormat::Cmyk, buffer)?.1,
         };
         // Files with an Adobe segment store CMYK inverted.
         if layout.has_adobe_marker() {
@@ -230,15 +229,6 @@ impl JpegRequest<'_> {
             true => Cow::Owned([bytes, &END_OF_IMAGE].concat()),
             false => Cow::Borrowed(bytes),
         }
-    }
-
-    fn decoder<'b>(&self, bytes: &'b [u8]) -> Result<Decoder<'b>, Reject> {
-        let ImageOptions { max_pixels, lenient, .. } = *self.options;
-        turbo::decoder(bytes, max_pixels, lenient, self.reduction).map_err(|error| self.reject(error))
-    }
-
-    fn reject(&self, error: JpegError) -> Reject {
-        turbo::reject(error, jpeg::is_ended(self.source.bytes, self.header.first_scan))
     }
 }
 
