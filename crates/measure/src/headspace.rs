@@ -171,31 +171,25 @@ impl HeadspaceOptions {
         }
         // The simulator checks the rest.
         let most = self.workers.iter().max().copied().unwrap_or(1).max(1);
-        self.simulation(LoadTimes::Trace(LoadTrace::new([1]).map_err(|e| simulator_error(&e))?), most)?
-            .check()
-            .map_err(|e| simulator_error(&e))
+        let trace = LoadTrace::new([1]).map_err(|e| simulator_error(&e))?;
+        self.simulation(&trace, most)?.check().map_err(|e| simulator_error(&e))
     }
 
-    fn simulation(&self, load: LoadTimes, workers: u32) -> Result<Options> {
+    fn simulation(&self, trace: &LoadTrace, workers: u32) -> Result<Options> {
         // The load time is a placeholder for the measured ones.
         let options = Options::new(1.0, self.step_ms, 1).map_err(|e| simulator_error(&e))?;
-        // At least one step for each time of a trace, because the reported mean is that of the whole trace.
-        let (slowest, times) = match &load {
-            LoadTimes::Trace(trace) => {
-                (trace.ns().iter().max().copied().unwrap_or(1), trace.ns().len() as u64)
-            }
-            LoadTimes::Drawn(drawn) => (drawn.mean_ns, 0),
-        };
+        let slowest = trace.ns().iter().max().copied().unwrap_or(1);
         // Limits the steps so that the run stays within the simulator's maximum even on one core.
         let most = sim::MAX_RUN_NS / 2 / (options.step.mean_ns + slowest).max(1);
+        // At least one step for each time, because the reported mean is that of the whole trace.
         let steps = MIN_STEPS
             .max(STEPS_PER_WORKER * u64::from(workers))
-            .max(times)
+            .max(trace.ns().len() as u64)
             .min(most)
             .clamp(1, sim::MAX_BATCHES);
         Ok(Options {
             workers,
-            load,
+            load: LoadTimes::Trace(trace.clone()),
             prefetch: self.prefetch,
             cores: Some(self.cores),
             stop: Stop::Batches(steps),
@@ -207,7 +201,7 @@ impl HeadspaceOptions {
         let ms_per_step = if workers == 0 {
             self.step_ms + summary(trace).mean_ms
         } else {
-            let options = self.simulation(LoadTimes::Trace(trace.clone()), workers)?;
+            let options = self.simulation(trace, workers)?;
             let report = sim::simulate(&options).map_err(|e| simulator_error(&e))?.report();
             let running = report.duration_ns.saturating_sub(report.first_batch_ns.unwrap_or(0));
             running as f64 / NS_PER_MS / report.batches.max(1) as f64

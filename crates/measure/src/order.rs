@@ -238,15 +238,6 @@ fn bucketed(items: &ItemSet, lengths: Vec<u64>, size: BenchBatchSize, seed: u64)
 /// Maximum number of pairs to load and compare.
 const MAX_CHECKED: u64 = 500;
 
-/// The items that two targets have in common.
-#[derive(Debug)]
-pub(super) struct PairedItems {
-    /// Items that both hold, in the order of the first target.
-    pub(super) items: [ItemSet; 2],
-    /// Number of pairs that were loaded and compared.
-    pub(super) checked: u64,
-}
-
 /// Returns `name` without the label of its source, which is one of `labels`. The label of a folder may contain `#`, and
 /// that of a file matched by a pattern `/`.
 fn without_label<'a>(name: &'a str, labels: &[String]) -> &'a str {
@@ -266,8 +257,9 @@ fn not_comparable(targets: [&BenchTarget; 2], what: String, help: &str) -> Error
     Error::usage(format!("{a} and {b} cannot be compared: {what}")).help(help.to_owned())
 }
 
-/// Pairs the items that both targets hold, and checks that both deliver the same shapes.
-pub(super) fn pair(targets: [&BenchTarget; 2]) -> Result<PairedItems> {
+/// Pairs the items that both targets hold, and checks that both deliver the same shapes. Returns the items of each, in the
+/// order of the first target, and the number of pairs that were loaded and compared.
+pub(super) fn pair(targets: [&BenchTarget; 2]) -> Result<([ItemSet; 2], u64)> {
     let [a, b] = targets;
     if a.kind().is_text() != b.kind().is_text() {
         let what = format!("one is {}, the other {}", kind(a.kind()), kind(b.kind()));
@@ -284,7 +276,7 @@ pub(super) fn pair(targets: [&BenchTarget; 2]) -> Result<PairedItems> {
         ItemSet { count: ordinals.len() as u64, subset: (!all).then(|| Arc::new(ordinals)) }
     };
     let (first, second) = pairs.into_iter().unzip();
-    Ok(PairedItems { items: [side(first, a), side(second, b)], checked })
+    Ok(([side(first, a), side(second, b)], checked))
 }
 
 fn kind(kind: TargetKind) -> &'static str {
@@ -311,8 +303,8 @@ fn pairs(targets: [&BenchTarget; 2]) -> Result<Vec<(u64, u64)>> {
     for [name_a, name_b] in
         [[whole, whole], [without_label, without_label], [without_label, whole], [whole, without_label]]
     {
-        let names_a: Vec<&str> = names_a.iter().map(|name| name_a(name, a.labels())).collect();
-        let by_name = unique(names_b.iter().map(|name| name_b(name, b.labels())));
+        let names_a: Vec<&str> = names_a.iter().map(|name| name_a(name, &a.labels)).collect();
+        let by_name = unique(names_b.iter().map(|name| name_b(name, &b.labels)));
         let (Some(_), Some(by_name)) = (unique(names_a.iter().copied()), by_name) else { continue };
         let found = names_a.iter().zip(0..);
         let found: Vec<(u64, u64)> = found.filter_map(|(name, i)| Some((i, *by_name.get(name)?))).collect();
@@ -323,14 +315,14 @@ fn pairs(targets: [&BenchTarget; 2]) -> Result<Vec<(u64, u64)>> {
     let both = best.len() as u64;
     for (target, other) in [(a, b), (b, a)] {
         let missing = target.items().saturating_sub(both);
-        if missing > other.left_out() {
+        if missing > other.left_out {
             let name = |t: &BenchTarget| t.path().to_string_lossy().into_owned();
             let what = format!(
                 "{} has {}, but only {both} are in {}, whose conversion left out {}",
                 name(target),
                 plural(target.items(), "item"),
                 name(other),
-                other.left_out()
+                other.left_out
             );
             let help =
                 "convert exactly this folder, without splitting or packing, and compare it with all splits";

@@ -65,8 +65,8 @@ impl Bench {
         }
         let (items, checked) = match &targets[..] {
             [a, b] => {
-                let paired = order::pair([a, b])?;
-                (paired.items.to_vec(), Some(paired.checked))
+                let (items, checked) = order::pair([a, b])?;
+                (items.to_vec(), Some(checked))
             }
             _ => {
                 let all = targets.iter().map(|target| ItemSet { count: target.items(), subset: None });
@@ -280,7 +280,7 @@ impl Bench {
             files,
             bytes,
             remote: target.is_remote(),
-            prepare_ms: target.finding_time().as_secs_f64() * 1e3,
+            prepare_ms: target.found_in.as_secs_f64() * 1e3,
             failures: Failures {
                 count: failed.len() as u64,
                 examples: examples.map(|(item, why)| (target.name_of(*item), why.clone())).collect(),

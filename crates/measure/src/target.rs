@@ -56,15 +56,15 @@ pub struct BenchTarget {
     kind: TargetKind,
     items: u64,
     /// Items of the source that the conversion of a dataset left out: rejected, filtered or duplicate.
-    left_out: u64,
-    /// Labels of the sources of a dataset, with which the names of its items start.
-    labels: Vec<String>,
+    pub(super) left_out: u64,
+    /// Labels of the sources of a dataset, with which the names of its items start; none for raw files.
+    pub(super) labels: Vec<String>,
     /// The files of a dataset; those of raw files are in `raw`.
     files: Vec<RawFile>,
     split: Option<String>,
     raw: Option<Box<dyn RawSource>>,
     /// Time taken to find the target.
-    found_in: Duration,
+    pub(super) found_in: Duration,
 }
 
 /// Files that are loaded item by item, without the reader of datasets.
@@ -191,11 +191,6 @@ impl BenchTarget {
         self.kind
     }
 
-    /// Returns the time taken to find the target.
-    pub(super) fn finding_time(&self) -> Duration {
-        self.found_in
-    }
-
     /// Returns the number of images, documents or records.
     pub fn items(&self) -> u64 {
         self.items
@@ -219,16 +214,6 @@ impl BenchTarget {
     /// Returns the local files of the target: none of a dataset in object storage.
     pub(super) fn local_files(&self) -> &[RawFile] {
         if self.is_remote() { &[] } else { self.all_files() }
-    }
-
-    /// Returns the number of items that the conversion of a dataset left out.
-    pub(super) fn left_out(&self) -> u64 {
-        self.left_out
-    }
-
-    /// Returns the labels with which the names of items start; none for raw files.
-    pub(super) fn labels(&self) -> &[String] {
-        &self.labels
     }
 
     /// Returns whether the items of the target have tokens, which buckets and token budgets need.
