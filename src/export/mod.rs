@@ -194,7 +194,7 @@ impl Run<'_> {
                     written
                 }
                 None => {
-                    let written = self.write(exporter, part, output.staged())?;
+                    let written = self.write(exporter, part, &output.staged)?;
                     output.finish(number, &written, self.stop)?;
                     pause_point("export part");
                     written
@@ -203,7 +203,7 @@ impl Run<'_> {
             written_parts.push(written);
         }
         let all: Vec<_> = parts.iter().zip(written_parts.iter().map(Vec::as_slice)).collect();
-        let last = exporter.finish(&all, output.staged())?;
+        let last = exporter.finish(&all, &output.staged)?;
         output.finish(parts.len(), &last, self.stop)?;
         let files: Vec<FileEntry> = written_parts.into_iter().flatten().chain(last).collect();
         output.commit(&plan, &files)?;

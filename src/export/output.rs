@@ -41,7 +41,7 @@ pub(super) struct Output {
     local: PathBuf,
     remote: Option<Remote>,
     plan: Vec<u8>,
-    staged: StagedFiles,
+    pub(super) staged: StagedFiles,
     scratch: Option<ScratchDir>,
     lock: Option<DirLock>,
 }
@@ -165,11 +165,6 @@ impl Output {
         create_dir(&self.staged.dir)?;
         self.staged.writeback = Some(Writeback::start());
         Ok(())
-    }
-
-    /// Returns the directory where files are built.
-    pub(super) fn staged(&self) -> &StagedFiles {
-        &self.staged
     }
 
     /// Returns the files of the part `number`, if an earlier run has completed them.

@@ -129,7 +129,7 @@ impl<'a> AvifFile<'a> {
     }
 
     fn of_meta(meta: &Meta<'a>) -> Result<Self> {
-        let id = meta.primary();
+        let id = meta.primary;
         let item = meta.get(id)?;
         let properties = item.properties;
         let size = size_of(&properties)?;

@@ -38,7 +38,8 @@ struct Reference {
 pub(crate) struct Meta<'a> {
     file: &'a [u8],
     idat: &'a [u8],
-    primary: u32,
+    /// Identifier of the primary item.
+    pub(crate) primary: u32,
     items: BTreeMap<u32, Item<'a>>,
     references: Vec<Reference>,
 }
@@ -184,11 +185,6 @@ impl<'a> Meta<'a> {
             }
         }
         Ok(())
-    }
-
-    /// Returns the identifier of the primary item.
-    pub(crate) fn primary(&self) -> u32 {
-        self.primary
     }
 
     /// Returns the item `id`.

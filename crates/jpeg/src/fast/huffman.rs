@@ -70,7 +70,7 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct LookupTable {
     /// The definition of the table in its DHT segment: code counts and symbols.
-    source: Vec<u8>,
+    pub(super) source: Vec<u8>,
     entries: [Entry; 1 << LOOKUP_BITS],
     /// For each length from 1 to 16: the first code after the codes of this length, left-aligned in 16 bits.
     ends: [u32; 17],
@@ -123,11 +123,6 @@ impl LookupTable {
         if let Some(entries) = self.entries.get_mut(indexes) {
             entries.fill(Entry::new(length, symbol));
         }
-    }
-
-    /// Returns the definition of the table in its DHT segment: code counts and symbols.
-    pub(super) fn source(&self) -> &[u8] {
-        &self.source
     }
 
     /// Returns the entry for the next bits, at the top of `bits`; `None` if they match no code. Not inlined: few

@@ -191,7 +191,7 @@ fn with_all_dc_codes(source: &[u8]) -> Result<Vec<u8>, Declined> {
 fn dc_codes(frame: &Frame<'_>, tables: &TableCache) -> Result<Vec<HuffmanCode>, Declined> {
     let code = |&Component { dc, ac, .. }: &Component| {
         let (table, _) = tables.pair(dc, ac).ok_or(Declined)?;
-        code_of(&with_all_dc_codes(table.source())?)
+        code_of(&with_all_dc_codes(&table.source)?)
     };
     frame.components.iter().map(code).collect()
 }

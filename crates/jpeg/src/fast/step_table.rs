@@ -243,10 +243,10 @@ impl StepTables {
     /// Builds the tables from the Huffman tables `dc` and `ac`, unless they are already built from the same
     /// definitions.
     pub(super) fn define(&mut self, dc: &LookupTable, ac: &LookupTable) {
-        if self.sources.0 == dc.source() && self.sources.1 == ac.source() {
+        if self.sources.0 == dc.source && self.sources.1 == ac.source {
             return;
         }
-        self.sources = (dc.source().to_vec(), ac.source().to_vec());
+        self.sources = (dc.source.clone(), ac.source.clone());
         let symbols: [Symbol; LENGTH] = std::array::from_fn(|index| Symbol::at(ac, index, INDEX_BITS));
         // The tail for each number of bits left and each value of those bits; tails of n bits start at index 1 << n. A
         // symbol with a value takes two bits or more; a symbol without a value adds nothing.

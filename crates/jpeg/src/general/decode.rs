@@ -98,7 +98,7 @@ fn read_scans(layout: &JpegLayout<'_>, planes: &mut [Plane], is_lenient: bool) -
         }
         let mut reader = ScanReader::new(layout, scan);
         let mut is_intact = true;
-        for row in 0..reader.rows() {
+        for row in 0..reader.rows {
             if is_intact {
                 is_intact = conceal(reader.read_row(row, 0, &mut rows))?;
             }
@@ -128,7 +128,7 @@ pub(crate) fn read_image(
     for scan in &layout.scans {
         let mut reader = ScanReader::new(layout, scan);
         // libjpeg does not treat bytes after the last block as damage: some cameras write them.
-        conceal((0..reader.rows()).try_for_each(|row| reader.read_row(row, row, &mut images)))?;
+        conceal((0..reader.rows).try_for_each(|row| reader.read_row(row, row, &mut images)))?;
     }
     Ok(images)
 }

@@ -37,9 +37,9 @@ pub(super) struct ScanReader<'a> {
     spectral: (usize, usize),
     /// The position of the lowest bit that the scan codes.
     low: u8,
-    /// MCUs per row.
+    /// MCUs per row, and rows of them.
     columns: usize,
-    rows: usize,
+    pub(super) rows: usize,
     restart: usize,
     /// MCUs before the next restart marker.
     left: usize,
@@ -92,11 +92,6 @@ impl<'a> ScanReader<'a> {
             eob_run: 0,
             bits: BitReader::new(scan.data),
         }
-    }
-
-    /// Returns the number of rows of MCUs.
-    pub(super) fn rows(&self) -> usize {
-        self.rows
     }
 
     /// Reads row `row` of MCUs. Stores its blocks in row `to` of MCUs in `coefficients`.

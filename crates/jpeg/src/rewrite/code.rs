@@ -6,10 +6,10 @@ const MAX_BITS: usize = 16;
 /// A Huffman code for bytes.
 #[derive(Debug)]
 pub(crate) struct HuffmanCode {
-    /// Number of codes of each length from 1 to 16.
-    counts: [u8; MAX_BITS],
-    /// By length, then by value.
-    symbols: Vec<u8>,
+    /// Number of codes of each length from 1 to 16, as in a DHT segment.
+    pub(crate) counts: [u8; MAX_BITS],
+    /// By length, then by value, as in a DHT segment.
+    pub(crate) symbols: Vec<u8>,
     /// Code and length of each symbol; a length of 0 for symbols without a code.
     codes: [(u16, u32); 256],
 }
@@ -47,16 +47,6 @@ impl HuffmanCode {
             next <<= 1;
         }
         Self { counts, symbols, codes }
-    }
-
-    /// Returns the number of codes of each length from 1 to 16, as in a DHT segment.
-    pub(crate) fn counts(&self) -> &[u8] {
-        &self.counts
-    }
-
-    /// Returns the symbols, as in a DHT segment.
-    pub(crate) fn symbols(&self) -> &[u8] {
-        &self.symbols
     }
 
     /// Returns the code of a symbol and its length.
@@ -141,8 +131,8 @@ mod tests {
             let code = HuffmanCode::optimal(&occurrences);
             prop_assert!(used_space(&code) < 1 << 16);
             let used = occurrences.iter().filter(|&&n| n > 0).count();
-            prop_assert_eq!(code.symbols().len(), used);
-            prop_assert_eq!(code.counts().iter().map(|&n| usize::from(n)).sum::<usize>(), used);
+            prop_assert_eq!(code.symbols.len(), used);
+            prop_assert_eq!(code.counts.iter().map(|&n| usize::from(n)).sum::<usize>(), used);
             for a in 0..=255u8 {
                 for b in 0..=255u8 {
                     let (one, two) = (occurrences[usize::from(a)], occurrences[usize::from(b)]);
@@ -164,7 +154,7 @@ mod tests {
             (*count, last) = (last[0], [last[1], last[0] + last[1]]);
         }
         let code = HuffmanCode::optimal(&occurrences);
-        assert_eq!(code.symbols().len(), 40);
+        assert_eq!(code.symbols.len(), 40);
         assert_eq!(code.of(39), (0, 1));
         assert!((0..40).all(|symbol| (1..=16).contains(&code.of(symbol).1)));
         assert!(used_space(&code) < 1 << 16);
@@ -173,7 +163,7 @@ mod tests {
     #[test]
     fn one_symbol_gets_a_code_of_one_bit() {
         let mut occurrences = [0; 256];
-        assert!(HuffmanCode::optimal(&occurrences).symbols().is_empty());
+        assert!(HuffmanCode::optimal(&occurrences).symbols.is_empty());
         occurrences[7] = 5;
         assert_eq!(HuffmanCode::optimal(&occurrences).of(7), (0, 1));
     }

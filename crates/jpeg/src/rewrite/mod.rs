@@ -68,8 +68,8 @@ pub fn to_baseline(bytes: &[u8], restart_interval: Option<NonZeroU16>) -> Result
     let mut out = Vec::with_capacity(bytes.len() + bytes.len() / 8);
     let (frame, after_end) = copy_segments(bytes, &mut out)?;
     push_segment(0xc0, &[frame], &mut out)?;
-    for (table, code) in codes.iter().enumerate().filter(|(_, code)| !code.symbols().is_empty()) {
-        push_segment(0xc4, &[&[class_and_slot(table)], code.counts(), code.symbols()], &mut out)?;
+    for (table, code) in codes.iter().enumerate().filter(|(_, code)| !code.symbols.is_empty()) {
+        push_segment(0xc4, &[&[class_and_slot(table)], &code.counts, &code.symbols], &mut out)?;
     }
     if let Some(interval) = restart_interval {
         push_segment(0xdd, &[&interval.get().to_be_bytes()], &mut out)?;

@@ -101,6 +101,7 @@ impl MarkerSegment<'_> {
 /// Reads the segments before the first scan, one after the other.
 pub(in crate::transform::image) struct MarkerSegments<'a> {
     bytes: &'a [u8],
+    /// Position of the next segment.
     at: usize,
     /// Number of bytes that belong to no segment.
     stray_bytes: usize,
@@ -111,7 +112,7 @@ impl<'a> MarkerSegments<'a> {
         Self { bytes, at: 2, stray_bytes: 0 }
     }
 
-    /// Returns the next segment; `None` at the first scan, whose position [`Self::position`] then returns.
+    /// Returns the next segment; `None` at the first scan, whose position is then in `at`.
     pub(in crate::transform::image) fn next(&mut self) -> Result<Option<MarkerSegment<'a>>, Reject> {
         let cut = || truncated("its header");
         loop {
@@ -144,11 +145,6 @@ impl<'a> MarkerSegments<'a> {
                 }
             }
         }
-    }
-
-    /// Returns the position of the next segment.
-    pub(in crate::transform::image) fn position(&self) -> usize {
-        self.at
     }
 }
 
@@ -216,7 +212,7 @@ pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<(Structure, Jp
     let (frame, size) = found.ok_or_else(|| corrupt("the JPEG has a scan but no frame header"))?;
     let mut structure = Structure::of_size(size);
     structure.orientation = exif::orientation_with(exif, || xmp.map(Cow::Borrowed));
-    let first_scan = segments.position();
+    let first_scan = segments.at;
     if segments.stray_bytes > 0 {
         structure.tolerated = Some(Tolerated::StrayBytes);
     } else if frame.process == Process::Sequential
