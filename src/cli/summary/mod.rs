@@ -49,6 +49,21 @@ fn splits(plan: &PlanSummary, files: Option<&[u64]>) -> String {
     format!("{}{by}", names.join(", "))
 }
 
+/// Formats what the sources have beside the items and which fields follow from them: names and texts of the lines.
+/// `buckets` are those that are left out.
+fn sources(plan: &PlanSummary, buckets: Option<String>) -> Vec<(&'static str, String)> {
+    let mut lines: Vec<_> = metadata(plan).map(|text| ("metadata", text)).into_iter().collect();
+    lines.extend(sidecars(plan).map(|text| ("sidecars", text)));
+    let others = [
+        ("images", images(plan)),
+        ("buckets", buckets),
+        ("fields", fields(plan)),
+        ("left out", left_out(plan)),
+    ];
+    lines.extend(others.into_iter().filter_map(|(name, text)| Some((name, text?))));
+    lines
+}
+
 /// Formats the metadata files in use, with the fields they add.
 fn metadata(plan: &PlanSummary) -> Option<String> {
     if plan.metadata.is_empty() {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use indicatif::{HumanBytes, HumanCount};
 
-use super::{Lines, SHOWN_CLASSES, fields, images, left_out, metadata, sidecars, splits};
+use super::{Lines, SHOWN_CLASSES, sources, splits};
 use crate::cli::flags::with_flags;
 use crate::numbers::plural;
 use crate::pipeline::{PlanSummary, RunOutcome, Warning};
@@ -27,20 +27,8 @@ pub(in crate::cli) fn plan(plan: &PlanSummary) -> String {
     if let Some(classes) = &plan.classes {
         lines.add(format!("classes  {}", class_names(classes)));
     }
-    if let Some(metadata) = metadata(plan) {
-        lines.add(format!("metadata {metadata}"));
-    }
-    for sidecar in sidecars(plan) {
-        lines.add(format!("sidecars {sidecar}"));
-    }
-    if let Some(images) = images(plan) {
-        lines.add(format!("images   {images}"));
-    }
-    if let Some(fields) = fields(plan) {
-        lines.add(format!("fields   {fields}"));
-    }
-    if let Some(left_out) = left_out(plan) {
-        lines.add(format!("left out {left_out}"));
+    for (name, text) in sources(plan, None) {
+        lines.add(format!("{name:<8} {text}"));
     }
     for excluded in &plan.exclude {
         let (path, records) = (printable_path(&excluded.path), plural(excluded.records, "record"));

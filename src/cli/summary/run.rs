@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{HumanBytes, HumanCount};
 
-use super::{Lines, class_counts, fields, images, left_out, metadata, sidecars, splits};
+use super::{Lines, class_counts, sources, splits};
 use crate::manifest::{Manifest, Split};
 use crate::numbers::{mean, plural, rate};
 use crate::pipeline::{PlanSummary, RunOutcome};
@@ -27,31 +27,11 @@ pub(in crate::cli) fn report(
     lines.add(outcomes(manifest, &SkippedTypes::from(&totals.skipped)));
     add_classes(&mut lines, manifest);
     lines.add(format!("  splits: {}", splits(plan, split_files(plan, manifest).as_deref())));
-    if let Some(metadata) = metadata(plan) {
-        lines.add(format!("  metadata: {metadata}"));
+    let buckets = plan.buckets.as_ref().and_then(super::plan::buckets_left_out);
+    for (name, text) in sources(plan, buckets) {
+        lines.add(format!("  {name}: {text}"));
     }
-    for sidecar in sidecars(plan) {
-        lines.add(format!("  sidecars: {sidecar}"));
-    }
-    if let Some(images) = images(plan) {
-        lines.add(format!("  images: {images}"));
-    }
-    if let Some(buckets) = plan.buckets.as_ref().and_then(super::plan::buckets_left_out) {
-        lines.add(format!("  buckets: {buckets}"));
-    }
-    if let Some(fields) = fields(plan) {
-        lines.add(format!("  fields: {fields}"));
-    }
-    if let Some(left_out) = left_out(plan) {
-        lines.add(format!("  left out: {left_out}"));
-    }
-    add_splits(&mut lines, manifest);
-    add_excluded(&mut lines, manifest);
-    add_left_out(&mut lines, manifest);
-    add_boxes(&mut lines, manifest);
-    add_damage(&mut lines, manifest, out);
-    add_progressive(&mut lines, manifest);
-    add_rejects(&mut lines, manifest, out);
+    add_records(&mut lines, manifest, out);
     let seconds = elapsed.as_secs_f64().max(1e-3);
     lines.add(format!(
         "{} in {:.1} s: {} items/s, {}/s of source",
@@ -81,14 +61,19 @@ pub(in crate::cli) fn merged(outcome: &RunOutcome, report: &RunReport, out: &Pat
     let mut lines = Lines::default();
     lines.add(outcomes(manifest, &SkippedTypes::from(&totals.skipped)));
     add_classes(&mut lines, manifest);
-    add_splits(&mut lines, manifest);
-    add_excluded(&mut lines, manifest);
-    add_left_out(&mut lines, manifest);
-    add_boxes(&mut lines, manifest);
-    add_damage(&mut lines, manifest, out);
-    add_progressive(&mut lines, manifest);
-    add_rejects(&mut lines, manifest, out);
+    add_records(&mut lines, manifest, out);
     lines.0 + &times(report) + &next_step(out)
+}
+
+/// Adds the records of each split, and what became of everything else.
+fn add_records(lines: &mut Lines, manifest: &Manifest, out: &Path) {
+    add_splits(lines, manifest);
+    add_excluded(lines, manifest);
+    add_left_out(lines, manifest);
+    add_boxes(lines, manifest);
+    add_damage(lines, manifest, out);
+    add_progressive(lines, manifest);
+    add_rejects(lines, manifest, out);
 }
 
 /// Formats the next step for a committed dataset.
