@@ -59,7 +59,7 @@ pub(super) struct CommonArgs {
 }
 
 /// Arguments common to both conversions that do not affect the dataset.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Run")]
 pub(super) struct RunArgs {
     /// Directory for shards waiting to be uploaded, if --out is in object storage [default: the system's temporary directory]
@@ -183,20 +183,8 @@ impl RunArgs {
 
     /// Returns the arguments that repair a dataset.
     pub(super) fn repair(threads: Option<usize>) -> Self {
-        Self {
-            scratch: None,
-            resume: Some(ResumeArg::Repair),
-            overwrite: false,
-            threads,
-            memory: None,
-            max_rejects: DEFAULT_MAX_REJECTS.to_owned(),
-            strict: false,
-            report: RunReportArgs::default(),
-            dry_run: false,
-            sample: None,
-            verbosity: VerbosityArgs::default(),
-            plan_only: false,
-        }
+        let max_rejects = DEFAULT_MAX_REJECTS.to_owned();
+        Self { resume: Some(ResumeArg::Repair), threads, max_rejects, ..Self::default() }
     }
 
     /// Returns the operational options of a run into `out`.

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use super::common::{COMMITTED, RunArgs};
 use super::flags::{shown, with_flags};
 use super::progress::with_progress;
-use super::signals::SignalWatch;
 use super::{Ending, lengths, print, summary};
 use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec};
 use crate::panics;
-use crate::pipeline::{Conversion, Job, PlanSummary, check_excluded, check_inputs, check_output};
+use crate::pipeline::{Conversion, Job, PlanSummary, Stop, check_excluded, check_inputs, check_output};
 use crate::reader::batch::BatchSize;
 use crate::report::RunReport;
 use crate::storage::ObjectUrl;
@@ -22,11 +21,10 @@ use crate::testing::panic_point;
 pub(super) struct ConversionCommand<'a> {
     pub(super) out: Option<&'a Path>,
     pub(super) run: &'a RunArgs,
-    pub(super) watch: &'a SignalWatch,
-    pub(super) sources: Vec<SourceSpec>,
-    /// Whether the sources are searched for files. Such sources must not overlap with the output; otherwise, only the
-    /// files themselves must not be in it.
-    pub(super) walked: bool,
+    pub(super) stop: &'a Stop,
+    /// The sources that are searched for files. They must not overlap with the output; of others, only the files
+    /// themselves must not be in it.
+    pub(super) searched: Vec<SourceSpec>,
     /// Files that options name for the run to read: option and path.
     pub(super) inputs: Vec<(&'static str, PathBuf)>,
     /// Datasets whose items are left out.
@@ -37,21 +35,17 @@ pub(super) struct ConversionCommand<'a> {
 
 impl ConversionCommand<'_> {
     /// Plans with `plan`, then previews, stores or runs the job.
-    pub(super) fn exec<C: Conversion>(
-        mut self,
-        plan: impl FnOnce(Vec<SourceSpec>) -> Result<Job<C>>,
-    ) -> Result<Ending> {
+    pub(super) fn exec<C: Conversion>(self, plan: impl FnOnce() -> Result<Job<C>>) -> Result<Ending> {
         let options = self.run.options(self.out)?;
         self.run.check_report(self.out)?;
-        let sources = std::mem::take(&mut self.sources);
         if !self.run.dry_run {
-            check_output(&options, if self.walked { &sources } else { &[] })?;
+            check_output(&options, &self.searched)?;
             self.check_inputs(&options)?;
         }
         panic_point("plan");
         let started = Instant::now();
         // Never dropped: the process ends soon, and a tokenizer holds hundreds of thousands of strings.
-        let job = ManuallyDrop::new(plan(sources)?);
+        let job = ManuallyDrop::new(plan()?);
         let plan = job.summary();
         let planning = started.elapsed();
         if !self.run.verbosity.is_quiet() {
@@ -89,7 +83,7 @@ impl ConversionCommand<'_> {
             warn_of_refusal(&error);
         }
         if let Some(sample) = self.run.sample {
-            let prediction = job.predict(sample, options, self.watch.stop())?;
+            let prediction = job.predict(sample, options, self.stop)?;
             print::out(&summary::prediction(&prediction, options.threads, plan))?;
         }
         Ok(Ending::Success)
@@ -98,9 +92,8 @@ impl ConversionCommand<'_> {
     /// Stores the plan for other processes.
     fn store<C: Conversion>(&self, job: &Job<C>, plan: &PlanSummary, options: &RunOptions) -> Result<Ending> {
         let level = self.run.verbosity.level();
-        let units = with_progress(plan.items, level, self.watch, |progress, stop| {
-            job.store(options, progress, stop)
-        })?;
+        let units =
+            with_progress(plan.items, level, self.stop, |progress, stop| job.store(options, progress, stop))?;
         if !self.run.verbosity.is_quiet() {
             for option in self.run.not_planned() {
                 print::warning(format!("{option} is not part of a plan: give it to dsconvert merge"));
@@ -120,7 +113,7 @@ impl ConversionCommand<'_> {
     ) -> Result<Ending> {
         let started = Instant::now();
         let level = self.run.verbosity.level();
-        let (outcome, report) = with_progress(plan.items, level, self.watch, |progress, stop| {
+        let (outcome, report) = with_progress(plan.items, level, self.stop, |progress, stop| {
             let outcome = job.run(options, progress, stop)?;
             let report = RunReport::new(&outcome, options, progress, planning, planning + started.elapsed());
             Ok((outcome, report))

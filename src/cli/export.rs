@@ -126,7 +126,7 @@ impl Args {
 /// Runs `dsconvert export`.
 pub(super) fn exec(args: &Args) -> Result<Ending> {
     let started = Instant::now();
-    let watch = signals::watch()?;
+    let stop = signals::watch()?;
     let options = ExportOptions {
         format: parse::<ExportFormat>("to", &args.to)?,
         layout: args.layout.as_deref().map(|layout| parse::<Layout>("layout", layout)).transpose()?,
@@ -152,7 +152,7 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
             print::warning_between_redraws(&with_flags(&warning));
         }
     };
-    let outcome = with_progress(Some(records), verbosity, &watch, |progress, stop| {
+    let outcome = with_progress(Some(records), verbosity, &stop, |progress, stop| {
         export(&input, &options, &mut warn, progress, stop)
     })?;
     if !args.quiet {

@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 use super::common::{CommonArgs, RunArgs, check_seed};
 use super::conversion_command::ConversionCommand;
 use super::recipe::{Given, Like};
-use super::signals::SignalWatch;
 use super::values::{FILES_FROM_HELP, check_not_folder, check_resize_options, source};
 use super::{Ending, print, signals};
 use crate::error::{Error, Result};
 use crate::options::{OptionValue, SourceSpec, check_local};
-use crate::pipeline::{ImageInput, ImagesJob, ImagesOptions};
+use crate::pipeline::{ImageInput, ImagesJob, ImagesOptions, Stop};
 use crate::printable::printable_path;
 use crate::recipe::{ImagesRecipe, Recorded, RecordedInput, Sidecars};
 use crate::schema::Schema;
@@ -81,7 +80,7 @@ struct InputArgs {
 
 /// Runs `dsconvert images`.
 pub(super) fn exec(args: Args) -> Result<Ending> {
-    let watch = signals::watch()?;
+    let stop = signals::watch()?;
     let Args { common, input, given, classes: classes_file, run } = args;
     let is_quiet = run.verbosity.is_quiet();
     let classes = classes_file.as_deref().map(read_classes).transpose()?;
@@ -122,7 +121,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let named = annotations.iter().map(|path| ("annotations", path.clone()));
     let inputs = input.table_or_list().into_iter().chain(classes).chain(named).collect();
     let options = ImagesOptions { sources, input, annotations, exclude: common.exclude, recipe };
-    convert(options, common.out.as_deref(), &run, inputs, &watch)
+    convert(options, common.out.as_deref(), &run, inputs, &stop)
 }
 
 /// Repairs the dataset in `dir` from `sources`.
@@ -138,7 +137,8 @@ pub(super) fn repair(
     };
     let (annotations, exclude) = (Vec::new(), Vec::new());
     let options = ImagesOptions { sources, input, annotations, exclude, recipe: recorded.recipe };
-    convert(options, Some(dir), &RunArgs::repair(threads), Vec::new(), &signals::watch()?)
+    let stop = signals::watch()?;
+    convert(options, Some(dir), &RunArgs::repair(threads), Vec::new(), &stop)
 }
 
 /// Plans, then previews, stores or runs the conversion. `inputs` are files that options name.
@@ -147,13 +147,12 @@ fn convert(
     out: Option<&Path>,
     run: &RunArgs,
     inputs: Vec<(&'static str, PathBuf)>,
-    watch: &SignalWatch,
+    stop: &Stop,
 ) -> Result<Ending> {
-    let ImagesOptions { sources, input, annotations, exclude, recipe } = options;
-    let walked = input.walks();
-    let excluded = exclude.clone();
-    let plan = |sources| ImagesJob::plan(ImagesOptions { sources, input, annotations, exclude, recipe });
-    ConversionCommand { out, run, watch, sources, walked, inputs, excluded, batches: None }.exec(plan)
+    let searched = if options.input.walks() { options.sources.clone() } else { Vec::new() };
+    let excluded = options.exclude.clone();
+    let command = ConversionCommand { out, run, stop, searched, inputs, excluded, batches: None };
+    command.exec(|| ImagesJob::plan(options))
 }
 
 /// Says what is not taken over from the dataset of `--like`, whose files were found by `input`.

@@ -161,7 +161,7 @@ fn of_dir(error: Error) -> Error {
 
 /// Converts the selected units of a plan.
 pub(super) fn run(args: &RunArgs) -> Result<Ending> {
-    let watch = signals::watch()?;
+    let stop = signals::watch()?;
     let selection = match (&args.part, &args.units) {
         (Some(part), _) => Selection::part(part).map_err(|e| e.of_option("part"))?,
         (None, Some(units)) => parse::<Selection>("units", units)?,
@@ -180,7 +180,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
         args.source.iter().map(|source| source_of("source", source)).collect::<Result<_>>()?;
     args.report.check(Some(&args.out))?;
     let started = Instant::now();
-    let (outcome, report) = with_progress(None, args.verbosity.level(), &watch, |progress, stop| {
+    let (outcome, report) = with_progress(None, args.verbosity.level(), &stop, |progress, stop| {
         let outcome = run_units(&selection, &sources, &options, progress, stop).map_err(of_dir)?;
         let report = RunReport::of_part(&outcome, &selection, &options, progress, started.elapsed());
         Ok((outcome, report))
@@ -207,7 +207,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
 
 /// Commits a plan whose units are all converted.
 pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
-    let watch = signals::watch()?;
+    let stop = signals::watch()?;
     let threads = threads(args.threads)?;
     let options = RunOptions {
         out: args.out.clone(),
@@ -220,7 +220,7 @@ pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
     };
     args.report.check(Some(&args.out))?;
     let started = Instant::now();
-    let (outcome, report) = with_progress(None, args.verbosity.level(), &watch, |progress, stop| {
+    let (outcome, report) = with_progress(None, args.verbosity.level(), &stop, |progress, stop| {
         let outcome = merge(&options, progress, stop).map_err(of_dir)?;
         let report = RunReport::of_merge(&outcome, &args.out, options.threads, progress, started.elapsed());
         Ok((outcome, report))

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::flags::with_flags;
-use super::signals::SignalWatch;
 use super::verbosity::Verbosity;
 use super::{EXIT_FAILED, print};
 use crate::error::Result;
@@ -36,10 +35,10 @@ const BUG_GRACE: Duration = Duration::from_millis(700);
 pub(super) fn with_progress<T>(
     items: Option<u64>,
     verbosity: Verbosity,
-    watch: &SignalWatch,
+    stop: &Stop,
     work: impl FnOnce(&Progress, &Stop) -> Result<T>,
 ) -> Result<T> {
-    let (progress, stop) = (Progress::default(), watch.stop());
+    let progress = Progress::default();
     let display = Display::start(&progress, stop, items, verbosity);
     std::thread::scope(|scope| {
         let draw = || {

@@ -19,17 +19,12 @@ use crate::threads;
 /// Time that a run has to end on its own, so that its tasks and files are closed in order.
 const GRACE: Duration = Duration::from_millis(1500);
 
-/// Stop request of this process.
-pub(super) struct SignalWatch {
-    stop: Arc<Stop>,
-}
-
-/// Watches for signals during the rest of the process.
-pub(super) fn watch() -> Result<SignalWatch> {
-    let watch = SignalWatch { stop: Arc::default() };
+/// Watches for signals during the rest of the process, and returns the request that a run checks.
+pub(super) fn watch() -> Result<Arc<Stop>> {
+    let request: Arc<Stop> = Arc::default();
     let seen = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(cannot_watch)?;
-    let stop = Arc::clone(&watch.stop);
+    let stop = Arc::clone(&request);
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
             stop.request(signal);
@@ -47,7 +42,7 @@ pub(super) fn watch() -> Result<SignalWatch> {
             .map_err(cannot_watch)?;
         signal_hook::flag::register(signal, Arc::clone(&seen)).map_err(cannot_watch)?;
     }
-    Ok(watch)
+    Ok(request)
 }
 
 /// Makes writing beyond the limit of `ulimit -f` an error instead of the end of the process.
@@ -57,11 +52,4 @@ pub(super) fn survive_file_size_limit() -> Result<()> {
 
 fn cannot_watch(error: std::io::Error) -> Error {
     Error::new(ErrorKind::Io, "cannot watch for signals").caused_by(error)
-}
-
-impl SignalWatch {
-    /// Returns the request that the run checks.
-    pub(super) fn stop(&self) -> &Stop {
-        &self.stop
-    }
 }

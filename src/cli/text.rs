@@ -6,12 +6,11 @@ use super::common::{CommonArgs, RunArgs, STDIN, check_seed};
 use super::conversion_command::ConversionCommand;
 use super::flags::with_flags;
 use super::recipe::{Given, LIKE, Like};
-use super::signals::SignalWatch;
 use super::values::{FILES_FROM_HELP, check_not_folder, source};
 use super::{Ending, print, signals};
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};
-use crate::pipeline::{TextInput, TextJob, TextOptions};
+use crate::pipeline::{Stop, TextInput, TextJob, TextOptions};
 use crate::printable::printable_path;
 use crate::reader::batch::{BatchOptions, BatchSize, MAX_BATCH_RECORDS, MAX_BATCH_TOKENS};
 use crate::recipe::{Recorded, RecordedInput, TextRecipe};
@@ -87,7 +86,7 @@ struct InputArgs {
 
 /// Runs `dsconvert text`.
 pub(super) fn exec(args: Args) -> Result<Ending> {
-    let watch = signals::watch()?;
+    let stop = signals::watch()?;
     let Args { common, input, tokenizer, chat_template, given, run, report_batch, report_tokens } = args;
     let (out, is_quiet) = (common.out.as_deref(), run.verbosity.is_quiet());
     let batches = report_tokens.map_or(BatchSize::BatchSize(report_batch), BatchSize::MaxTokens);
@@ -137,7 +136,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let list = if let TextInput::FilesFrom(from) = &input { from.input() } else { None };
     let inputs = list.into_iter().chain(path.map(|path| ("tokenizer", path))).collect();
     let options = TextOptions { sources, input, tokenizer, exclude: common.exclude, recipe };
-    convert(options, common.out.as_deref(), &run, inputs, Some(batches), &watch)
+    convert(options, common.out.as_deref(), &run, inputs, Some(batches), &stop)
 }
 
 /// Repairs the dataset in `dir` from `sources`. `tokenizer` is the stored one; `None` for bytes.
@@ -153,7 +152,8 @@ pub(super) fn repair(
     let tokenizer = Tokenizer::stored(json, recipe.tokenization.clone()).map_err(usage_error)?;
     let options = TextOptions { sources, input: TextInput::Walk, tokenizer, exclude: Vec::new(), recipe };
     let batches = Some(BatchSize::BatchSize(DEFAULT_REPORT_BATCH));
-    convert(options, Some(dir), &RunArgs::repair(threads), Vec::new(), batches, &signals::watch()?)
+    let stop = signals::watch()?;
+    convert(options, Some(dir), &RunArgs::repair(threads), Vec::new(), batches, &stop)
 }
 
 /// Plans, then previews, stores or runs the conversion. `inputs` are files that options name.
@@ -163,13 +163,12 @@ fn convert(
     run: &RunArgs,
     inputs: Vec<(&'static str, PathBuf)>,
     batches: Option<BatchSize>,
-    watch: &SignalWatch,
+    stop: &Stop,
 ) -> Result<Ending> {
-    let TextOptions { sources, input, tokenizer, exclude, recipe } = options;
-    let walked = input == TextInput::Walk;
-    let excluded = exclude.clone();
-    let plan = |sources| TextJob::plan(TextOptions { sources, input, tokenizer, exclude, recipe });
-    ConversionCommand { out, run, watch, sources, walked, inputs, excluded, batches }.exec(plan)
+    let searched = if options.input == TextInput::Walk { options.sources.clone() } else { Vec::new() };
+    let excluded = options.exclude.clone();
+    let command = ConversionCommand { out, run, stop, searched, inputs, excluded, batches };
+    command.exec(|| TextJob::plan(options))
 }
 
 /// Fails if the run shows no padding, to which `option` applies.
