@@ -1,6 +1,6 @@
 //! Reports: an HTML page, plots and a contact sheet of a dataset, and the run report of a conversion.
 //!
-//! A report is made in two steps. [`DatasetReport::gather`] reads the dataset once, in bounded memory, into plain
+//! A report is made in two steps. [`DatasetReport::of`] reads the dataset once, in bounded memory, into plain
 //! structs; the page, the plots and the summary for notebooks only format these. Parts that cannot be read are listed
 //! as problems of the report, which covers the rest.
 //!

@@ -145,7 +145,6 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
         let full = wanted.html.is_some();
         let options = ReportOptions {
             seed: wanted.seed(),
-            access,
             split: args.split.as_deref(),
             tokenizer: tokenizer.as_deref(),
             thumbnails: if full { ReportOptions::default().thumbnails } else { 0 },

@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value as Json, json};
 
+use super::{each_record, in_splits};
 use crate::error::{Error, Result};
 use crate::reader::{Dataset, Record, Split};
 use crate::sample::{Value, pair};
 use crate::schema::{FieldType, RESIZED_SIZE, Schema, TARGET_SIZE};
-
-/// Number of records that are read together.
-const CHUNK: usize = 2048;
 
 /// The records of one bucket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -50,20 +48,7 @@ impl BucketShares {
         if !Self::exist_in(dataset.schema()) {
             return Self::default();
         }
-        let mut splits = BTreeMap::new();
-        for split in dataset.splits() {
-            let mut is_first = true;
-            let mut note = |error: &Error| {
-                if std::mem::take(&mut is_first) {
-                    unreadable(split.name(), error);
-                }
-            };
-            match of_split(dataset, &split, &mut note) {
-                Ok(found) => drop(splits.insert(split.name().to_owned(), found)),
-                Err(error) => note(&error),
-            }
-        }
-        Self(splits)
+        Self(in_splits(dataset, unreadable, |split, unreadable| of_split(dataset, split, unreadable)))
     }
 
     /// Returns whether the records of a dataset have the sizes of their buckets.
@@ -98,7 +83,7 @@ fn of_split(
     // Without checksums, shards of columns decode only these; `inspect --verify` checks the bytes.
     let sizes = dataset.unverified().split(split.name())?.select(&[RESIZED_SIZE, TARGET_SIZE])?;
     let mut found: BTreeMap<(i32, i32), BucketShare> = BTreeMap::new();
-    let mut add = |record: &Record| {
+    let add = |record: &Record| {
         let of = |name| match record.get(name) {
             Some(Value::Bytes(bytes)) => pair(bytes),
             _ => None,
@@ -112,20 +97,6 @@ fn of_split(
             share.kept = share.kept.saturating_add(pixels(target_height, target_width));
         }
     };
-    for start in (0..split.len()).step_by(CHUNK) {
-        let chunk: Vec<u64> = (start..split.len().min(start + CHUNK as u64)).collect();
-        match sizes.get_many(&chunk) {
-            Ok(records) => records.iter().for_each(&mut add),
-            // One by one, so that the readable ones are counted.
-            Err(_) => {
-                for ordinal in chunk {
-                    match sizes.get(ordinal) {
-                        Ok(record) => add(&record),
-                        Err(error) => unreadable(&error),
-                    }
-                }
-            }
-        }
-    }
+    each_record(&sizes, add, unreadable);
     Ok(found)
 }

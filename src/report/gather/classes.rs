@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::Problems;
+use super::{Problems, each_record, in_splits};
 use crate::error::{Error, Result};
 use crate::reader::{Dataset, Description, Split};
 use crate::schema::LABEL;
 
-/// Number of records that are read together.
-const CHUNK: usize = 2048;
 /// Maximum number of classes to list.
 pub(in crate::report) const SHOWN_CLASSES: usize = 50;
 
@@ -60,21 +58,7 @@ impl LabelCounts {
         // Without checksums, parquet shards decode only the labels; `inspect --verify` checks the bytes.
         let labels = dataset.unverified().split(split.name())?.select(&[LABEL])?;
         let mut found = Self { counts: vec![0; dataset.class_names().len()], ..Self::default() };
-        for start in (0..split.len()).step_by(CHUNK) {
-            let chunk: Vec<u64> = (start..split.len().min(start + CHUNK as u64)).collect();
-            match labels.get_many(&chunk) {
-                Ok(records) => records.iter().for_each(|record| found.add(record.label())),
-                // Reads the records one by one, so that the readable ones are counted.
-                Err(_) => {
-                    for ordinal in chunk {
-                        match labels.get(ordinal) {
-                            Ok(record) => found.add(record.label()),
-                            Err(error) => unreadable(&error),
-                        }
-                    }
-                }
-            }
-        }
+        each_record(&labels, |record| found.add(record.label()), unreadable);
         Ok(found)
     }
 
@@ -122,22 +106,9 @@ impl ClassCounts {
         if dataset.schema().index_of(LABEL).is_none() {
             return Self::default();
         }
-        let mut splits = BTreeMap::new();
-        for split in dataset.splits() {
-            let mut is_first = true;
-            let mut note = |error: &Error| {
-                if std::mem::take(&mut is_first) {
-                    unreadable(split.name(), error);
-                }
-            };
-            match LabelCounts::of(dataset, &split, &mut note) {
-                Ok(counts) => {
-                    splits.insert(split.name().to_owned(), counts);
-                }
-                Err(error) => note(&error),
-            }
-        }
-        Self { names: dataset.class_names().to_vec(), splits }
+        let count =
+            |split: &Split, unreadable: &mut dyn FnMut(&Error)| LabelCounts::of(dataset, split, unreadable);
+        Self { names: dataset.class_names().to_vec(), splits: in_splits(dataset, unreadable, count) }
     }
 
     /// Returns the names of the classes, in label order.

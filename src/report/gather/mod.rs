@@ -23,9 +23,8 @@ use super::vocabulary::Vocabulary;
 use crate::error::{Error, Result};
 use crate::manifest::{Manifest, Split as SplitInfo};
 use crate::numbers::{count, plural};
-use crate::reader::{Dataset, OpenOptions, Split};
-use crate::schema::LengthUnit;
-use crate::storage::{Access, resolve, stat};
+use crate::reader::{Dataset, Record, Split};
+use crate::storage::{resolve, stat};
 
 /// Maximum number of splits to show in detail.
 pub(super) const MAX_SPLITS: usize = 12;
@@ -37,8 +36,6 @@ const MAX_PROBLEMS: usize = 20;
 pub struct ReportOptions<'a> {
     /// Seed that selects the records shown as examples.
     pub seed: u64,
-    /// How files are read.
-    pub access: Access,
     /// Restricts the report to this split.
     pub split: Option<&'a str>,
     /// Bytes of the `tokenizer.json` that made the ids, for a dataset that does not contain it.
@@ -53,15 +50,7 @@ pub struct ReportOptions<'a> {
 
 impl Default for ReportOptions<'_> {
     fn default() -> Self {
-        Self {
-            seed: 0,
-            access: Access::Map,
-            split: None,
-            tokenizer: None,
-            thumbnails: 48,
-            documents: 6,
-            compact: false,
-        }
+        Self { seed: 0, split: None, tokenizer: None, thumbnails: 48, documents: 6, compact: false }
     }
 }
 
@@ -122,11 +111,6 @@ struct UnreadableRecords {
 }
 
 impl Problems {
-    /// Returns whether there are no problems.
-    pub fn is_empty(&self) -> bool {
-        self.listed.is_empty()
-    }
-
     pub(super) fn add(&mut self, problem: String) {
         if self.listed.contains(&problem) {
             return;
@@ -172,23 +156,11 @@ impl Problems {
 }
 
 impl DatasetReport {
-    /// Gathers a report of the dataset in the directory `path`. Damage to shards, indexes and other files is listed in
-    /// the report.
+    /// Gathers a report of `dataset`. Damage to shards, indexes and other files is listed in the report.
     ///
     /// # Errors
     ///
-    /// If the dataset cannot be opened at all, has no split of the given name, or the given tokenizer is not the one
-    /// that made its ids.
-    pub fn gather(path: &Path, options: &ReportOptions<'_>) -> Result<Self> {
-        let dataset = OpenOptions::new().access(options.access).open(path)?;
-        Self::of(&dataset, options)
-    }
-
-    /// Like [`DatasetReport::gather`], for an open dataset.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`DatasetReport::gather`].
+    /// If the dataset has no split of the given name, or the given tokenizer is not the one that made its ids.
     pub fn of(dataset: &Dataset, options: &ReportOptions<'_>) -> Result<Self> {
         let manifest = dataset.manifest().clone();
         let mut problems = Problems::default();
@@ -209,7 +181,7 @@ impl DatasetReport {
         }
         let splits = splits
             .iter()
-            .map(|split| split_report(dataset, split, vocabulary.as_ref(), options, &mut problems))
+            .filter_map(|split| split_report(dataset, split, vocabulary.as_ref(), options, &mut problems))
             .collect();
         let rejects = match options.compact {
             true => Vec::new(),
@@ -224,6 +196,51 @@ impl DatasetReport {
             no_text,
             problems,
         })
+    }
+}
+
+/// Counts what `count` returns for each split of `dataset`, by the name of the split. Its errors, and those of records
+/// that it cannot read, are passed to `unreadable`: the first one of each split.
+fn in_splits<T>(
+    dataset: &Dataset,
+    unreadable: &mut dyn FnMut(&str, &Error),
+    count: impl Fn(&Split, &mut dyn FnMut(&Error)) -> Result<T>,
+) -> BTreeMap<String, T> {
+    let mut found = BTreeMap::new();
+    for split in dataset.splits() {
+        let mut is_first = true;
+        let mut note = |error: &Error| {
+            if std::mem::take(&mut is_first) {
+                unreadable(split.name(), error);
+            }
+        };
+        match count(&split, &mut note) {
+            Ok(counts) => drop(found.insert(split.name().to_owned(), counts)),
+            Err(error) => note(&error),
+        }
+    }
+    found
+}
+
+/// Calls `each` for all records of `split` that can be read, and `unreadable` for the errors of the others.
+fn each_record(split: &Split, mut each: impl FnMut(&Record), unreadable: &mut dyn FnMut(&Error)) {
+    /// Number of records that are read together.
+    const CHUNK: u64 = 2048;
+    for start in (0..split.len()).step_by(CHUNK as usize) {
+        let chunk: Vec<u64> = (start..split.len().min(start + CHUNK)).collect();
+        each_of(split, &chunk, &mut each, unreadable);
+    }
+}
+
+/// The same for the records with the ordinals `chunk`, which are read together.
+fn each_of(split: &Split, chunk: &[u64], each: &mut dyn FnMut(&Record), unreadable: &mut dyn FnMut(&Error)) {
+    match split.get_many(chunk) {
+        Ok(records) => records.iter().for_each(each),
+        // One by one, so that the readable ones are counted.
+        Err(_) => chunk.iter().for_each(|&ordinal| match split.get(ordinal) {
+            Ok(record) => each(&record),
+            Err(error) => unreadable(&error),
+        }),
     }
 }
 
@@ -265,13 +282,11 @@ fn split_report(
     vocabulary: Option<&Vocabulary>,
     options: &ReportOptions<'_>,
     problems: &mut Problems,
-) -> SplitReport {
-    let name = split.name().to_owned();
-    let info = dataset.manifest().splits.get(&name).cloned();
-    let info = info.unwrap_or_else(|| empty_split(dataset.schema().length_unit()));
+) -> Option<SplitReport> {
+    let (name, info) = (split.name().to_owned(), split.info()?.clone());
     let mut report = SplitReport { name, info, lengths: None, images: None, text: None };
     if split.is_empty() {
-        return report;
+        return Some(report);
     }
     let what = format!("split {}: the length index cannot be read", report.name);
     report.lengths = problems.ok_or_add(&what, lengths(split));
@@ -281,34 +296,7 @@ fn split_report(
     if dataset.schema().holds_token_ids() {
         report.text = Some(text::gather(split, vocabulary, options, problems));
     }
-    report
-}
-
-fn empty_split(unit: LengthUnit) -> SplitInfo {
-    let file =
-        || crate::index::IndexFile { path: String::new(), bytes: 0, sha256: String::new(), records: 0 };
-    SplitInfo {
-        counts: crate::manifest::Counts::default(),
-        records: 0,
-        shards: 0,
-        bytes: 0,
-        length: crate::index::LengthSummary {
-            unit,
-            min: 0,
-            max: 0,
-            total: 0,
-            mean: 0.0,
-            p50: 0,
-            p90: 0,
-            p95: 0,
-            p99: 0,
-        },
-        class_counts: None,
-        trained_tokens: None,
-        record_index: Vec::new(),
-        length_index: Vec::new(),
-        length_histogram: file(),
-    }
+    Some(report)
 }
 
 /// Returns the histogram of all lengths. There may be as many distinct lengths as records, so lengths after the first

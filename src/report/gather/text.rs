@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::{Problems, ReportOptions};
+use super::{Problems, ReportOptions, each_of};
 use crate::error::Result;
 use crate::reader::batch::{BatchSize, Lengths, SIMULATED_RECORDS, packed_padding, padding};
 use crate::reader::{Split, TrainedSummary};
@@ -209,17 +209,7 @@ fn count(split: &Split, vocabulary: Option<&Vocabulary>, stats: &mut TextStats, 
         }
     };
     for chunk in wanted.chunks(CHUNK) {
-        match split.get_many(chunk) {
-            Ok(records) => records.iter().for_each(|record| count(record, stats)),
-            Err(_) => {
-                for &ordinal in chunk {
-                    match split.get(ordinal) {
-                        Ok(record) => count(&record, stats),
-                        Err(error) => problems.add_unreadable(&error),
-                    }
-                }
-            }
-        }
+        each_of(split, chunk, &mut |record| count(record, stats), &mut |e| problems.add_unreadable(e));
     }
     stats.distinct = counts.len() as u64;
     let mut order: Vec<(u32, Occurrences)> = counts.into_iter().collect();

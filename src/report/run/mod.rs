@@ -15,7 +15,7 @@ pub use self::host::{Host, peak_memory_bytes};
 use crate::error::{Error, Result};
 use crate::manifest::{Counts, Manifest, Split};
 use crate::options::RunOptions;
-use crate::pipeline::{Activity, PartOutcome, Phase, Progress, RunOutcome, Selection};
+use crate::pipeline::{Activity, ConvertedUnits, PartOutcome, Phase, Progress, RunOutcome, Selection};
 use crate::schema::LengthUnit;
 use crate::source::retries;
 use crate::storage::objects::repeated_requests;
@@ -177,11 +177,19 @@ impl Default for RunReport {
     }
 }
 
-/// Resource limits of a run.
-#[derive(Debug, Clone, Copy)]
-struct RunLimits {
-    threads: usize,
-    memory_bytes: u64,
+impl Rates {
+    /// Returns the rates of a run that took `total` and converted these units. `tokens`: whether their length is that of
+    /// tokens.
+    fn of(converted: &ConvertedUnits, tokens: bool, total: Duration) -> Self {
+        let seconds = total.as_secs_f64().max(1e-9);
+        let per_second = |amount: u64| amount as f64 / seconds;
+        Self {
+            items: per_second(converted.counts.found),
+            bytes_in: per_second(converted.bytes_in),
+            bytes_out: per_second(converted.bytes_out),
+            tokens: tokens.then(|| per_second(converted.length)),
+        }
+    }
 }
 
 impl RunReport {
@@ -193,27 +201,21 @@ impl RunReport {
         plan: Duration,
         total: Duration,
     ) -> Self {
-        let limits = RunLimits { threads: run.threads, memory_bytes: run.memory_bytes };
         let command = done.manifest.kind().name();
-        let mut report = Self::measured(command, limits, &run.out, progress, plan, total);
+        let mut report = Self {
+            memory_bytes: run.memory_bytes,
+            ..Self::measured(command, run.threads, &run.out, progress, plan, total)
+        };
         report.add_dataset(done);
         // The rates of a resumed run must not count the units that an earlier run finished.
-        let converted = progress.converted_units();
-        let seconds = total.as_secs_f64().max(1e-9);
-        let per_second = |amount: u64| amount as f64 / seconds;
-        report.rates = Rates {
-            items: per_second(converted.counts.found),
-            bytes_in: per_second(converted.bytes_in),
-            bytes_out: per_second(converted.bytes_out),
-            tokens: report.tokens.map(|_| per_second(converted.length)),
-        };
+        report.rates = Rates::of(&progress.converted_units(), report.tokens.is_some(), total);
         report
     }
 
     /// Creates a report of the measurements of a run that took `total`, without its dataset.
     fn measured(
         command: &str,
-        limits: RunLimits,
+        threads: usize,
         out: &Path,
         progress: &Progress,
         plan: Duration,
@@ -245,8 +247,7 @@ impl RunReport {
             peak_memory_bytes: peak_memory_bytes(),
             retries: retries(),
             request_retries: repeated_requests(),
-            threads: limits.threads,
-            memory_bytes: limits.memory_bytes,
+            threads,
             host: Host::of(out),
             ..Self::default()
         }
@@ -322,11 +323,8 @@ impl RunReport {
         progress: &Progress,
         total: Duration,
     ) -> Self {
-        let limits = RunLimits { threads: run.threads, memory_bytes: run.memory_bytes };
         let done = progress.converted_units();
         let tokens = (part.kind.length_unit() == LengthUnit::Tokens).then_some(done.length);
-        let seconds = total.as_secs_f64().max(1e-9);
-        let per_second = |amount: u64| amount as f64 / seconds;
         Self {
             kind: part.kind.name().to_owned(),
             was_complete: part.was_committed,
@@ -338,12 +336,7 @@ impl RunReport {
                 converted: part.converted,
                 planned: part.planned,
             }),
-            rates: Rates {
-                items: per_second(done.counts.found),
-                bytes_in: per_second(done.bytes_in),
-                bytes_out: per_second(done.bytes_out),
-                tokens: tokens.map(per_second),
-            },
+            rates: Rates::of(&done, tokens.is_some(), total),
             counts: done.counts,
             reject_codes: done.reject_codes,
             records: done.records,
@@ -351,8 +344,9 @@ impl RunReport {
             bytes_out: done.bytes_out,
             text_bytes: tokens.map(|_| done.text_bytes),
             tokens,
+            memory_bytes: run.memory_bytes,
             options: part.options.clone(),
-            ..Self::measured("run", limits, &run.out, progress, Duration::ZERO, total)
+            ..Self::measured("run", run.threads, &run.out, progress, Duration::ZERO, total)
         }
     }
 
@@ -364,8 +358,7 @@ impl RunReport {
         progress: &Progress,
         total: Duration,
     ) -> Self {
-        let limits = RunLimits { threads, memory_bytes: 0 };
-        let mut report = Self::measured("merge", limits, out, progress, Duration::ZERO, total);
+        let mut report = Self::measured("merge", threads, out, progress, Duration::ZERO, total);
         report.add_dataset(done);
         report
     }
