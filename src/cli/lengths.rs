@@ -1,11 +1,11 @@
 //! Statistics of text datasets, printed at the end of a conversion and by `inspect`: lengths, padding, what is trained on.
 
-use std::io::{self, Write};
 use std::path::Path;
 
 use indicatif::HumanCount;
 
-use crate::error::{Error, Result};
+use super::summary::Lines;
+use crate::error::Result;
 use crate::numbers::{percent, plural, share_of_whole};
 use crate::pipeline::RunOutcome;
 use crate::reader::batch::{BatchSize, padding};
@@ -21,22 +21,19 @@ const SHOWN_DIFFERENCE: f64 = 0.003;
 pub(super) fn text(outcome: &RunOutcome, out: &Path, size: BatchSize) -> Result<String> {
     let manifest = &outcome.manifest;
     let tokens: u64 = manifest.splits.values().map(|s| s.length.total).sum();
-    let mut lines = Vec::new();
-    let failed = |e: io::Error| Error::io("print", out, e);
+    let mut lines = Lines::default();
     if let Some(totals) = outcome.totals.as_ref().filter(|_| tokens > 0) {
         let each = bytes_per_token(manifest, totals.text_bytes, tokens)
             .map_or_else(String::new, |each| format!(", {each:.2} bytes of text each"));
-        writeln!(lines, "{}{each}", plural(tokens, "token")).map_err(failed)?;
+        lines.add(format!("{}{each}", plural(tokens, "token")));
     }
     let note = |name: &str| manifest.notes.get(name).copied().unwrap_or(0);
     if note("packed_places") > 0 {
-        writeln!(
-            lines,
+        lines.add(format!(
             "rows are {} full; {} of the documents span several rows",
             percent(note("packed_tokens") as f64 / note("packed_places") as f64),
             percent(note("packed_documents_cut") as f64 / manifest.counts.converted.max(1) as f64),
-        )
-        .map_err(failed)?;
+        ));
     }
     for split in Dataset::open(out)?.splits() {
         if split.is_empty() {
@@ -55,21 +52,19 @@ pub(super) fn text(outcome: &RunOutcome, out: &Path, size: BatchSize) -> Result<
         } else {
             String::new()
         };
-        writeln!(lines, "{}:", split.name()).map_err(failed)?;
+        lines.add(format!("{}:", split.name()));
         let described = split.describe()?;
-        print_histogram(&described.histogram, &mut lines).map_err(failed)?;
-        print_trained(described.trained.as_ref(), described.length.total, &mut lines).map_err(failed)?;
-        writeln!(
-            lines,
+        add_histogram(&described.histogram, &mut lines);
+        add_trained(described.trained.as_ref(), described.length.total, &mut lines);
+        lines.add(format!(
             "  padding in batches of {batches}: {random} at random, {bucketed} with buckets by length{range}"
-        )
-        .map_err(failed)?;
+        ));
     }
-    Ok(String::from_utf8_lossy(&lines).into_owned())
+    Ok(lines.0)
 }
 
-/// Prints a bar for each bucket.
-pub(super) fn print_histogram(histogram: &[HistogramBucket], out: &mut impl Write) -> io::Result<()> {
+/// Adds a bar for each bucket.
+pub(super) fn add_histogram(histogram: &[HistogramBucket], lines: &mut Lines) {
     let highest = histogram.iter().map(|b| b.records).max().unwrap_or(0).max(1);
     let label = |b: &HistogramBucket| HumanCount(b.to - 1).to_string();
     let width = histogram.iter().map(|b| label(b).len()).max().unwrap_or(0);
@@ -85,20 +80,14 @@ pub(super) fn print_histogram(histogram: &[HistogramBucket], out: &mut impl Writ
             HumanCount(bucket.records).to_string(),
             "█".repeat(cells)
         );
-        writeln!(out, "{}", line.trim_end())?;
+        lines.add(line.trim_end());
     }
-    Ok(())
 }
 
-/// Prints how many of `tokens` are trained on.
-pub(super) fn print_trained(
-    trained: Option<&TrainedSummary>,
-    tokens: u64,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    let Some(found) = trained.filter(|_| tokens > 0) else { return Ok(()) };
-    writeln!(
-        out,
+/// Adds how many of `tokens` are trained on.
+pub(super) fn add_trained(trained: Option<&TrainedSummary>, tokens: u64, lines: &mut Lines) {
+    let Some(found) = trained.filter(|_| tokens > 0) else { return };
+    lines.add(format!(
         "  {} of {} trained on ({}); of a record: median {}, 10% up to {}, 90% up to {}",
         HumanCount(found.tokens),
         plural(tokens, "token"),
@@ -106,9 +95,8 @@ pub(super) fn print_trained(
         percent(found.share_p50),
         percent(found.share_p10),
         percent(found.share_p90)
-    )?;
-    match found.records_without {
-        0 => Ok(()),
-        none => writeln!(out, "  {} without a token to train on", plural(none, "record")),
+    ));
+    if found.records_without > 0 {
+        lines.add(format!("  {} without a token to train on", plural(found.records_without, "record")));
     }
 }

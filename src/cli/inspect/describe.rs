@@ -1,149 +1,185 @@
 //! Human-readable descriptions of datasets and shards.
 
-use std::io::{self, Write};
 use std::path::Path;
 
 use indicatif::{HumanBytes, HumanCount};
 
-use super::{buckets, classes as class_counts};
-use crate::cli::lengths::{print_histogram, print_trained};
-use crate::cli::summary::classes;
+use super::open_dataset;
+use crate::cli::flags::shown;
+use crate::cli::lengths::{add_histogram, add_trained};
+use crate::cli::print;
+use crate::cli::summary::{Lines, class_counts, classes};
+use crate::error::{Error, Result};
 use crate::index::LengthSummary;
-use crate::numbers::{mean, plural};
+use crate::numbers::{mean, percent, plural};
 use crate::printable::{printable, printable_path};
 use crate::reader::{DatasetDescription, Description, HistogramBucket, ShardDescription};
-use crate::report::{BucketShares, ClassCounts};
-use crate::schema::Schema;
+use crate::report::{BucketShare, BucketShares, ClassCounts, LabelCounts};
+use crate::schema::{LABEL, Schema};
+use crate::storage::Access;
 
 /// What was counted in the records of a dataset.
-#[derive(Clone, Copy)]
-pub(super) struct Counted<'a> {
-    pub(super) classes: &'a ClassCounts,
-    pub(super) buckets: &'a BucketShares,
+#[derive(Default)]
+pub(super) struct Counted {
+    pub(super) classes: ClassCounts,
+    pub(super) buckets: BucketShares,
 }
 
-pub(super) fn print(
-    path: &Path,
-    description: &Description,
-    counted: Counted<'_>,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    match description {
-        Description::Dataset(dataset) => print_dataset(path, dataset, counted, out),
-        Description::Shard(shard) => print_shard(path, shard, out),
+impl Counted {
+    /// Counts the labels and the buckets of the dataset at `path`. Damage is only a warning, so that everything else is
+    /// still described.
+    pub(super) fn of(path: &Path, description: &Description, access: Access) -> Result<Self> {
+        let is_counted = |schema: &Schema| schema.index_of(LABEL).is_some() || BucketShares::exist_in(schema);
+        // Opening a dataset in object storage takes requests.
+        if !matches!(description, Description::Dataset(described) if is_counted(&described.schema)) {
+            return Ok(Self::default());
+        }
+        let dataset = open_dataset(path, access)?;
+        let warn = |what: &str, split: &str, error: &Error| {
+            print::warning(format!("{what} of {split} cannot be read: {}", shown(error)));
+        };
+        Ok(Self {
+            classes: ClassCounts::of(&dataset, &mut |split, error| warn("labels", split, error)),
+            buckets: BucketShares::of(&dataset, &mut |split, error| warn("sizes", split, error)),
+        })
+    }
+
+    /// Adds the classes of a split.
+    fn add_classes(&self, split: &str, records: u64, lines: &mut Lines) {
+        let Some(found) = self.classes.splits.get(split).filter(|found| found.read > 0) else { return };
+        let LabelCounts { counts, unlabeled, read } = found;
+        let names = &self.classes.names;
+        if !names.is_empty() {
+            let text = class_counts(names, |label| counts.get(label).copied().unwrap_or(0));
+            lines.add(format!("  {text}"));
+        }
+        if *unlabeled > 0 {
+            lines.add(format!("  {} without a label", plural(*unlabeled, "record")));
+        }
+        if *read < records {
+            lines.add(format!("  (counted in the {} that can be read)", plural(*read, "record")));
+        }
+    }
+
+    /// Adds the buckets of a split.
+    fn add_buckets(&self, split: &str, lines: &mut Lines) {
+        let all = BucketShare::sum(self.buckets.split(split).map(|(_, share)| share));
+        if all.records == 0 {
+            return;
+        }
+        let count = plural(self.buckets.split(split).count() as u64, "bucket");
+        lines.add(format!("  {count}; {} of the pixels cropped", percent(all.cropped())));
+        for ((width, height), share) in self.buckets.split(split) {
+            let (size, records) = (format!("{width}x{height}"), plural(share.records, "record"));
+            let of_all = percent(share.records as f64 / all.records as f64);
+            lines.add(format!("    {size:<11} {records} ({of_all}), {} cropped", percent(share.cropped())));
+        }
     }
 }
 
-fn print_dataset(
-    path: &Path,
-    d: &DatasetDescription,
-    counted: Counted<'_>,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    writeln!(out, "{}: {} dataset, {}", printable_path(path), d.kind.name(), d.format)?;
-    writeln!(
-        out,
+/// Describes the dataset or shard at `path`.
+pub(super) fn text(path: &Path, description: &Description, counted: &Counted) -> String {
+    let mut lines = Lines::default();
+    match description {
+        Description::Dataset(dataset) => add_dataset(path, dataset, counted, &mut lines),
+        Description::Shard(shard) => add_shard(path, shard, &mut lines),
+    }
+    lines.0
+}
+
+fn add_dataset(path: &Path, d: &DatasetDescription, counted: &Counted, lines: &mut Lines) {
+    lines.add(format!("{}: {} dataset, {}", printable_path(path), d.kind.name(), d.format));
+    lines.add(format!(
         "  {} in {}, {}; written by dsconvert {}",
         plural(d.records, "record"),
         plural(d.shards, "shard"),
         HumanBytes(d.bytes),
         printable(&d.dsconvert)
-    )?;
-    writeln!(
-        out,
+    ));
+    lines.add(format!(
         "  {} found: {} converted, {} filtered, {}, {} rejected",
         HumanCount(d.counts.found),
         HumanCount(d.counts.converted),
         HumanCount(d.counts.filtered),
         plural(d.counts.duplicates, "duplicate"),
         HumanCount(d.counts.rejected)
-    )?;
+    ));
     for (code, count) in &d.reject_codes {
-        writeln!(out, "    rejected as {}: {}", printable(code), HumanCount(*count))?;
+        lines.add(format!("    rejected as {}: {}", printable(code), HumanCount(*count)));
     }
     for (name, count) in &d.notes {
-        writeln!(out, "    {}: {}", printable(&name.replace('_', " ")), HumanCount(*count))?;
+        lines.add(format!("    {}: {}", printable(&name.replace('_', " ")), HumanCount(*count)));
     }
-    writeln!(
-        out,
+    lines.add(format!(
         "  from {} ({}, {}, {} skipped)",
         printable(&d.sources.labels.join(", ")),
         plural(d.sources.files, "file"),
         HumanBytes(d.sources.bytes),
         plural(d.sources.skipped, "other")
-    )?;
-    print_schema(&d.schema, out)?;
+    ));
+    add_schema(&d.schema, lines);
     if let Some(tokenizer) = &d.tokenizer {
-        writeln!(out, "\ntokenizer")?;
-        print_options(tokenizer, 1, out)?;
+        lines.add("\ntokenizer");
+        add_options(tokenizer, 1, lines);
     }
-    writeln!(out, "\noptions")?;
-    print_options(&d.options, 1, out)?;
+    lines.add("\noptions");
+    add_options(&d.options, 1, lines);
     for (name, split) in &d.splits {
-        writeln!(
-            out,
+        lines.add(format!(
             "\n{name}: {} in {}, {}",
             plural(split.records, "record"),
             plural(split.shards, "shard"),
             HumanBytes(split.bytes)
-        )?;
-        class_counts::print(counted.classes, name, split.records, out)?;
-        buckets::print(counted.buckets, name, out)?;
-        print_lengths(&split.length, &split.histogram, out)?;
-        print_trained(split.trained.as_ref(), split.length.total, out)?;
+        ));
+        counted.add_classes(name, split.records, lines);
+        counted.add_buckets(name, lines);
+        add_lengths(&split.length, &split.histogram, lines);
+        add_trained(split.trained.as_ref(), split.length.total, lines);
     }
-    Ok(())
 }
 
-fn print_shard(path: &Path, s: &ShardDescription, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{}: {} shard, {}", printable_path(path), s.kind.name(), s.format)?;
-    writeln!(out, "  {}, {}", plural(s.records, "record"), HumanBytes(s.bytes))?;
-    print_schema(&s.schema, out)?;
-    writeln!(out)?;
-    print_lengths(&s.length, &s.histogram, out)?;
-    print_trained(s.trained.as_ref(), s.length.total, out)
+fn add_shard(path: &Path, s: &ShardDescription, lines: &mut Lines) {
+    lines.add(format!("{}: {} shard, {}", printable_path(path), s.kind.name(), s.format));
+    lines.add(format!("  {}, {}", plural(s.records, "record"), HumanBytes(s.bytes)));
+    add_schema(&s.schema, lines);
+    lines.add("");
+    add_lengths(&s.length, &s.histogram, lines);
+    add_trained(s.trained.as_ref(), s.length.total, lines);
 }
 
-fn print_schema(schema: &Schema, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "\nfields")?;
+fn add_schema(schema: &Schema, lines: &mut Lines) {
+    lines.add("\nfields");
     let width = schema.fields.iter().map(|f| f.name.chars().count()).max().unwrap_or(0);
     for field in &schema.fields {
         let nullable = if field.nullable { ", may be missing" } else { "" };
-        writeln!(out, "  {:width$}  {}{nullable}", printable(&field.name), field.ty.name())?;
+        lines.add(format!("  {:width$}  {}{nullable}", printable(&field.name), field.ty.name()));
     }
     if !schema.class_names.is_empty() {
-        writeln!(out, "  {}", classes(&schema.class_names, |_, name| name.to_owned()))?;
+        lines.add(format!("  {}", classes(&schema.class_names, |_, name| name.to_owned())));
     }
-    Ok(())
 }
 
-/// Prints the members of a JSON object, one per line, with nested objects indented. Null members are omitted.
-fn print_options(value: &serde_json::Value, depth: usize, out: &mut impl Write) -> io::Result<()> {
+/// Adds the members of a JSON object, one per line, with nested objects indented. Null members are omitted.
+fn add_options(value: &serde_json::Value, depth: usize, lines: &mut Lines) {
     for (name, value) in value.as_object().into_iter().flatten() {
         let (indent, name) = ("  ".repeat(depth), printable(name));
         match value {
             serde_json::Value::Null => {}
             serde_json::Value::Object(_) => {
-                writeln!(out, "{indent}{name}")?;
-                print_options(value, depth + 1, out)?;
+                lines.add(format!("{indent}{name}"));
+                add_options(value, depth + 1, lines);
             }
-            serde_json::Value::String(text) => writeln!(out, "{indent}{name}: {}", printable(text))?,
-            other => writeln!(out, "{indent}{name}: {}", printable(&other.to_string()))?,
+            serde_json::Value::String(text) => lines.add(format!("{indent}{name}: {}", printable(text))),
+            other => lines.add(format!("{indent}{name}: {}", printable(&other.to_string()))),
         }
     }
-    Ok(())
 }
 
-fn print_lengths(
-    length: &LengthSummary,
-    histogram: &[HistogramBucket],
-    out: &mut impl Write,
-) -> io::Result<()> {
+fn add_lengths(length: &LengthSummary, histogram: &[HistogramBucket], lines: &mut Lines) {
     if histogram.iter().all(|b| b.records == 0) {
-        return Ok(());
+        return;
     }
-    writeln!(
-        out,
+    lines.add(format!(
         "  {} {} to {}, mean {}, median {}, 90% up to {}, 99% up to {}",
         length.unit.name(),
         HumanCount(length.min),
@@ -152,8 +188,8 @@ fn print_lengths(
         HumanCount(length.p50),
         HumanCount(length.p90),
         HumanCount(length.p99)
-    )?;
-    print_histogram(histogram, out)
+    ));
+    add_histogram(histogram, lines);
 }
 
 #[cfg(test)]
@@ -163,9 +199,9 @@ mod tests {
     #[test]
     fn names_and_values_of_options_are_escaped() {
         let options = serde_json::json!({"a\u{1b}[31m": 1, "b": {"c\u{7}": ["\u{9b}2J"]}});
-        let mut out = Vec::new();
-        print_options(&options, 0, &mut out).unwrap();
-        let text = String::from_utf8(out).unwrap();
+        let mut lines = Lines::default();
+        add_options(&options, 0, &mut lines);
+        let text = lines.0;
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
     }
 }

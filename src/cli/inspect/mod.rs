@@ -1,8 +1,6 @@
 //! `dsconvert inspect`: describes, verifies and repairs datasets, shows their records, and predicts mixtures.
 
-mod buckets;
 mod card;
-mod classes;
 mod describe;
 mod masks;
 mod mixture;
@@ -213,15 +211,14 @@ fn inspect(args: &Args) -> Result<Ending> {
         if matches!(description, Description::Dataset(_)) {
             warn_of_older_ids(&open_dataset(args.path(), access)?);
         }
-        let classes = classes::count(args.path(), &description, access)?;
-        let buckets = buckets::count(args.path(), &description, access)?;
+        let counted = describe::Counted::of(args.path(), &description, access)?;
         if args.json {
-            let mut json = classes.describe(&description)?;
-            buckets.add_to(&mut json);
+            let mut json = counted.classes.describe(&description)?;
+            counted.buckets.add_to(&mut json);
             print_json(&mut out, &json)?;
         } else {
-            let counted = describe::Counted { classes: &classes, buckets: &buckets };
-            describe::print(args.path(), &description, counted, &mut out).map_err(print_error)?;
+            let text = describe::text(args.path(), &description, &counted);
+            out.write_all(text.as_bytes()).map_err(print_error)?;
         }
         Ending::Success
     };

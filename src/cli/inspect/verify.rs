@@ -10,6 +10,7 @@ use serde_json::json;
 use super::masks::MaskChecks;
 use super::{Out, dir_of, is_shard, open_dataset, print_error, print_json, repair, warn_of_older_ids};
 use crate::cli::flags::with_flags;
+use crate::cli::summary::Lines;
 use crate::cli::{Ending, print};
 use crate::decode::{Mask, Size};
 use crate::error::Result;
@@ -75,49 +76,44 @@ fn print_report(
         if let (Some(warnings), Some(members)) = (warnings, object.as_object_mut()) {
             members.insert("warnings".to_owned(), warnings.into());
         }
-        print_json(out, &object)?;
-    } else {
-        for problem in &report.problems {
-            writeln!(out, "{}", printable(&problem.to_string())).map_err(print_error)?;
-        }
-        if report.more_problems > 0 {
-            let more = plural(report.more_problems, "more problem");
-            writeln!(out, "and {more}").map_err(print_error)?;
-        }
-        for file in &report.unlisted {
-            writeln!(out, "not part of this dataset: {}", printable(file)).map_err(print_error)?;
-        }
-        if report.more_unlisted > 0 {
-            let more = plural(report.more_unlisted, "more file");
-            writeln!(out, "and {more} not part of this dataset").map_err(print_error)?;
-        }
-        if !report.problems.is_empty() {
-            let advice = match (report.is_incomplete(), dataset.is_remote()) {
-                (true, true) => "verify the dataset again when its store can be read".to_owned(),
-                (true, false) => "make its files readable, then verify it again".to_owned(),
-                (false, true) => "to replace it: convert its sources to another prefix".to_owned(),
-                (false, false) => repair::advice(path, dir_of(path)?, dataset.manifest()),
-            };
-            writeln!(out, "{advice}").map_err(print_error)?;
-        }
-        let others = report.unlisted.len() as u64 + report.more_unlisted;
-        let verdict = match report.problems.is_empty() {
-            true if others == 0 => "intact".to_owned(),
-            true => format!("intact, but {} in the directory", plural(others, "other file")),
-            false if report.is_incomplete() => "NOT VERIFIED".to_owned(),
-            false => "DAMAGED".to_owned(),
-        };
-        writeln!(
-            out,
-            "{}: {verdict}; {} ({}) and {} checked",
-            printable_path(path),
-            plural(report.files, "file"),
-            HumanBytes(report.bytes),
-            plural(report.records, "record")
-        )
-        .map_err(print_error)?;
+        return print_json(out, &object);
     }
-    Ok(())
+    let mut lines = Lines::default();
+    for problem in &report.problems {
+        lines.add(printable(&problem.to_string()));
+    }
+    if report.more_problems > 0 {
+        lines.add(format!("and {}", plural(report.more_problems, "more problem")));
+    }
+    for file in &report.unlisted {
+        lines.add(format!("not part of this dataset: {}", printable(file)));
+    }
+    if report.more_unlisted > 0 {
+        lines.add(format!("and {} not part of this dataset", plural(report.more_unlisted, "more file")));
+    }
+    if !report.problems.is_empty() {
+        lines.add(match (report.is_incomplete(), dataset.is_remote()) {
+            (true, true) => "verify the dataset again when its store can be read".to_owned(),
+            (true, false) => "make its files readable, then verify it again".to_owned(),
+            (false, true) => "to replace it: convert its sources to another prefix".to_owned(),
+            (false, false) => repair::advice(path, dir_of(path)?, dataset.manifest()),
+        });
+    }
+    let others = report.unlisted.len() as u64 + report.more_unlisted;
+    let verdict = match report.problems.is_empty() {
+        true if others == 0 => "intact".to_owned(),
+        true => format!("intact, but {} in the directory", plural(others, "other file")),
+        false if report.is_incomplete() => "NOT VERIFIED".to_owned(),
+        false => "DAMAGED".to_owned(),
+    };
+    lines.add(format!(
+        "{}: {verdict}; {} ({}) and {} checked",
+        printable_path(path),
+        plural(report.files, "file"),
+        HumanBytes(report.bytes),
+        plural(report.records, "record")
+    ));
+    out.write_all(lines.0.as_bytes()).map_err(print_error)
 }
 
 /// Verifies a single shard. A shard has no checksums, so this checks only that its records decode.

@@ -95,8 +95,9 @@ pub(super) fn gather(dataset: &Dataset, split: &Split, problems: &mut Problems) 
 /// Label counts of each split of a dataset. Empty for datasets without labels.
 #[derive(Debug, Default)]
 pub struct ClassCounts {
-    names: Vec<String>,
-    splits: BTreeMap<String, LabelCounts>,
+    /// The names of the classes, in label order.
+    pub(crate) names: Vec<String>,
+    pub(crate) splits: BTreeMap<String, LabelCounts>,
 }
 
 impl ClassCounts {
@@ -109,16 +110,6 @@ impl ClassCounts {
         let count =
             |split: &Split, unreadable: &mut dyn FnMut(&Error)| LabelCounts::of(dataset, split, unreadable);
         Self { names: dataset.class_names().to_vec(), splits: in_splits(dataset, unreadable, count) }
-    }
-
-    /// Returns the names of the classes, in label order.
-    pub(crate) fn names(&self) -> &[String] {
-        &self.names
-    }
-
-    /// Returns the counts of a split.
-    pub(crate) fn split(&self, name: &str) -> Option<&LabelCounts> {
-        self.splits.get(name)
     }
 
     /// Returns `description` as JSON, with `classes`, `unlabeled` and `labels_read` in each split that has labels.
