@@ -2,7 +2,7 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -142,7 +142,7 @@ impl OpenedFile {
     }
 
     /// Returns a reader of `range`.
-    pub(super) fn reader(&self, range: Range<u64>) -> RangeReader<'_> {
+    pub(super) fn reader(&self, range: Range<u64>) -> RangeReader<&Self> {
         RangeReader { opened: self, range }
     }
 
@@ -221,16 +221,16 @@ impl FileBytes {
     }
 }
 
-/// Reader of a byte range of a file.
-pub(super) struct RangeReader<'a> {
-    opened: &'a OpenedFile,
-    range: Range<u64>,
+/// Reader of a byte range of a file, which it borrows or shares.
+pub(super) struct RangeReader<F> {
+    pub(super) opened: F,
+    pub(super) range: Range<u64>,
 }
 
-impl Read for RangeReader<'_> {
+impl<F: Deref<Target = OpenedFile>> Read for RangeReader<F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length =
-            buffer.len().min(usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX));
+        let left = self.range.end.saturating_sub(self.range.start);
+        let length = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let read = self.opened.read_at(&mut buffer[..length], self.range.start)?;
         self.range.start += read as u64;
         Ok(read)

@@ -9,7 +9,7 @@ use flate2::Crc;
 
 use crate::sample::{Reject, RejectCode};
 use crate::source::inflate::Inflate;
-use crate::source::opened::OpenedFile;
+use crate::source::opened::{OpenedFile, RangeReader};
 
 /// Bytes read from the archive at a time.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -28,8 +28,8 @@ pub(in crate::source) struct MemberReader {
 }
 
 enum MemberContent {
-    Stored(ArchiveRange),
-    Deflated(Inflate<BufReader<ArchiveRange>>),
+    Stored(RangeReader<Arc<OpenedFile>>),
+    Deflated(Inflate<BufReader<RangeReader<Arc<OpenedFile>>>>),
 }
 
 /// Damage to a file in an archive, as the cause of an [`io::Error`].
@@ -64,7 +64,7 @@ impl MemberReader {
         size: u64,
         crc: Option<u32>,
     ) -> Self {
-        let range = ArchiveRange { opened, range };
+        let range = RangeReader { opened, range };
         let content = match is_deflated {
             false => MemberContent::Stored(range),
             true => {
@@ -86,14 +86,14 @@ impl Read for MemberReader {
             MemberContent::Deflated(decoder) => decoder.read(buffer),
         };
         let read = read.map_err(|e| match e.kind() {
-            // Errors of the decoder. Failures to read the archive have the error kinds of the system.
+            // Errors of the decoder. Failures to read the archive are errors of the system, or of another kind.
             ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof
-                if !is_failure(&e) =>
+                if e.raw_os_error().is_none() =>
             {
                 let message = format!("the compressed data in the zip archive is damaged ({e})");
                 ZipDamage::error(RejectCode::Corrupt, message)
             }
-            _ => unwrapped(e),
+            _ => e,
         })?;
         self.crc.update(&buffer[..read]);
         match self.left.checked_sub(read as u64) {
@@ -121,53 +121,5 @@ impl Read for MemberReader {
                 "the file does not have the size that the zip archive declares",
             )),
         }
-    }
-}
-
-/// A failure to read the archive, wrapped to pass through the decoder.
-#[derive(Debug)]
-struct ReadFailure(io::Error);
-
-impl fmt::Display for ReadFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for ReadFailure {}
-
-fn is_failure(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<ReadFailure>())
-}
-
-/// Returns the error as the system reported it.
-fn unwrapped(error: io::Error) -> io::Error {
-    if !is_failure(&error) {
-        return error;
-    }
-    let kind = error.kind();
-    match error.into_inner().map(|inner| inner.downcast::<ReadFailure>()) {
-        Some(Ok(failure)) => failure.0,
-        _ => kind.into(),
-    }
-}
-
-/// Reader of a byte range of an archive.
-struct ArchiveRange {
-    opened: Arc<OpenedFile>,
-    range: Range<u64>,
-}
-
-impl Read for ArchiveRange {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.range.end.saturating_sub(self.range.start);
-        let length = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        let read =
-            self.opened.read_at(&mut buffer[..length], self.range.start).map_err(|e| match e.kind() {
-                ErrorKind::Interrupted => e,
-                kind => io::Error::new(kind, ReadFailure(e)),
-            })?;
-        self.range.start += read as u64;
-        Ok(read)
     }
 }
