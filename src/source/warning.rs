@@ -405,9 +405,7 @@ impl Warning {
             | Self::KeysSkipped { .. } => &[],
         }
     }
-}
 
-impl Warning {
     /// Returns the warning about the objects at `urls`, if there are any.
     pub(crate) fn of_keys(urls: &[String]) -> Option<Self> {
         let example = urls.first()?.clone();
@@ -424,7 +422,7 @@ impl fmt::Display for Warning {
                 f.write_str(&listed(pairs))
             }
             Self::StrayFolders { folders } => {
-                let names = listed(folders.iter().map(|name| format!("{name:?}")));
+                let names = quoted(folders);
                 write!(f, "folders or sources next to those of splits become splits of their own: {names}")
             }
             Self::UnassignedFiles { by, files, example, split } => write!(
@@ -603,7 +601,7 @@ impl fmt::Display for Warning {
                 write!(f, "{objects} {what}, such as {}", printable(example))
             }
             Self::ColumnsLeftOut { columns } => {
-                let names = listed(columns.iter().map(|name| format!("{name:?}")));
+                let names = quoted(columns);
                 write!(
                     f,
                     "these columns are left out, because of their type, because `image_fields` does not list them, or \
@@ -611,7 +609,7 @@ impl fmt::Display for Warning {
                 )
             }
             Self::MainImageChosen { main, others } => {
-                let others = listed(others.iter().map(|name| format!("{name:?}")));
+                let others = quoted(others);
                 write!(
                     f,
                     "{main:?} is the main image, because no image has a usual name; the others are {others}"
@@ -623,7 +621,7 @@ impl fmt::Display for Warning {
                 printable_path(path)
             ),
             Self::MembersLeftOut { members, kept } => {
-                let names = listed(members.iter().map(|name| format!("{name:?}")));
+                let names = quoted(members);
                 let keep = kept.iter().chain(members.first()).cloned().collect::<Vec<_>>().join(",");
                 write!(
                     f,
@@ -642,7 +640,7 @@ impl fmt::Display for Warning {
                 printable(example)
             ),
             Self::FolderClassesUnused { folders, .. } => {
-                let names = listed(folders.iter().map(|name| format!("{name:?}")));
+                let names = quoted(folders);
                 write!(f, "the folders {names} are not classes, because metadata describes the images")
             }
             Self::SidecarsUnread { example, extension: None } => write!(
@@ -662,7 +660,7 @@ impl fmt::Display for Warning {
                  the field \"concept\""
             ),
             Self::FieldNotSeen { field, examined, there } => {
-                let there = listed(there.iter().map(|name| format!("{name:?}")));
+                let there = quoted(there);
                 write!(f, "none of {examined} has the field {field:?}; they have {there}")
             }
         }
