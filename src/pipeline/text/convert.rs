@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 use super::chat::Rendered;
 use super::dedup::Duplicates;
 use super::feed::TextTask;
-use super::items::{DocumentPosition, ItemSink, SourceDocument};
+use super::items::{DocumentPosition, ItemSink};
 use super::{TextConversion, TextJob};
 use crate::error::Result;
 use crate::panics::caught;
@@ -18,6 +18,7 @@ use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, Member
 use crate::recipe::Overflow;
 use crate::sample::{Aligned, PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
 use crate::source::source_file::SourceFile;
+use crate::source::text::fields::SourceDocument;
 use crate::testing::item_panic_point;
 use crate::transform::text::{
     EncodeStats, MarkedIds, PackedIdSink, Scratch, StoredIds, Tokenizer, id_width, rejected,

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::TextJob;
 use super::feed::SectionFeed;
-use super::items::{DocumentPosition, ItemSink, SourceDocument};
+use super::items::{DocumentPosition, ItemSink};
 use super::section_reader::BYTES_HELD_PER_BYTE;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
@@ -27,6 +27,7 @@ use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
 use crate::recipe::TextRecipe;
 use crate::sample::Reject;
+use crate::source::text::fields::SourceDocument;
 use crate::storage::NewFile;
 use crate::threads;
 

@@ -21,16 +21,9 @@ use crate::source::opened::OpenedFile;
 use crate::source::source_file::SourceFile;
 use crate::source::table::delimited::unclosed_quote;
 use crate::source::text::cut::{Rule, lines};
+use crate::source::text::fields::SourceDocument;
 use crate::source::text::kind::{Documents, TextFormat};
 use crate::source::without_bom;
-
-/// A document of a source, before its text is processed.
-pub(super) struct SourceDocument<'a> {
-    pub(super) key: Option<String>,
-    pub(super) text: Cow<'a, str>,
-    /// Values of the kept fields.
-    pub(super) kept: Vec<Value>,
-}
 
 /// A consumer of the items of a task, called for each item in order.
 pub(super) trait ItemSink {
@@ -89,10 +82,7 @@ impl TextJob {
                 let mut converting = Converting::Done;
                 let wanted = self.conversion.requested_columns();
                 header.rows(&bytes, wanted, recipe.replaces_invalid_utf8(), |at, row| {
-                    let row = row.and_then(|row| {
-                        self.check_length(row.text.len())?;
-                        Ok(SourceDocument { key: row.key, text: row.text, kept: row.kept })
-                    });
+                    let row = row.and_then(|row| self.check_length(row.text.len()).map(|()| row));
                     converting = sink.item(position(Some(offset + at as u64)), row, out);
                     converting == Converting::Done
                 });
@@ -116,7 +106,7 @@ impl TextJob {
                         self.check_length(row.text.len())?;
                         let kept = Record { values: row.kept };
                         hash.update(&kept.crc32c().to_le_bytes());
-                        Ok(SourceDocument { key: row.key, text: row.text, kept: kept.values })
+                        Ok(SourceDocument { kept: kept.values, ..row })
                     });
                     converting = sink.item(position(Some(mark)), document, out);
                     if converting == Converting::RedoUnit {
@@ -243,8 +233,6 @@ impl TextJob {
             _ => line,
         };
         let document = contained(|| self.conversion.wanted.find(line));
-        let document =
-            document.map(|found| SourceDocument { key: found.key, text: found.text, kept: found.kept });
         sink.item(position, document, out)
     }
 

@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json};
 use self::members::{FoundValue, Members};
 pub(crate) use self::nan::parse;
 use self::nan::without_nan;
-use super::text::fields::{JsonMember, TextFields, object};
+use super::text::fields::{JsonMember, SourceDocument, TextFields, object};
 use super::typed_values::{from_exact_json, from_json, is_large_integer};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
@@ -79,23 +79,6 @@ enum WantedText {
     Json(Vec<JsonMember>, Vec<MemberPath>),
 }
 
-/// Fields of a line.
-#[derive(Debug, PartialEq)]
-pub struct LineFields<'a> {
-    /// The text, borrowed if it has no escapes.
-    pub text: Cow<'a, str>,
-    /// The key, if requested.
-    pub key: Option<String>,
-    /// One value per kept field.
-    pub kept: Vec<Value>,
-}
-
-impl LineFields<'_> {
-    fn into_owned(self) -> LineFields<'static> {
-        LineFields { text: Cow::Owned(self.text.into_owned()), key: self.key, kept: self.kept }
-    }
-}
-
 impl WantedFields {
     /// Requests the fields of the text, the field that holds the key, and fields kept in the record.
     pub fn new(text: &TextFields, key: Option<&str>, kept: &[Field]) -> Self {
@@ -113,25 +96,28 @@ impl WantedFields {
         }
     }
 
-    /// Extracts the fields from a line (without its line end). If a name occurs twice, the last value counts, as in
+    /// Extracts the document from a line (without its line end). If a name occurs twice, the last value counts, as in
     /// most JSON readers. `NaN`, `Infinity` and `-Infinity` are null.
     ///
     /// # Errors
     ///
     /// Returns a [`Reject`] for a line that is empty, not UTF-8 or not a JSON object, or that lacks the text or the
     /// key. A value that does not fit the type of its field is also a reject. A key may be a string or an integer.
-    pub fn find<'a>(&self, line: &'a [u8]) -> Result<LineFields<'a>, Reject> {
+    pub fn find<'a>(&self, line: &'a [u8]) -> Result<SourceDocument<'a>, Reject> {
         let line = text_of(line)?;
         match self.find_in(line) {
             Err(reject) if reject.code == RejectCode::InvalidJson => match without_nan(line) {
-                Some(line) => self.find_in(&line).map(LineFields::into_owned),
+                Some(line) => {
+                    let SourceDocument { text, key, kept } = self.find_in(&line)?;
+                    Ok(SourceDocument { text: Cow::Owned(text.into_owned()), key, kept })
+                }
                 None => Err(reject),
             },
             found => found,
         }
     }
 
-    fn find_in<'a>(&self, line: &'a str) -> Result<LineFields<'a>, Reject> {
+    fn find_in<'a>(&self, line: &'a str) -> Result<SourceDocument<'a>, Reject> {
         let object_text = |wanted: &[JsonMember], paths: &[MemberPath]| {
             let values: HashMap<String, &RawValue> =
                 serde_json::from_str(line).map_err(|e| not_an_object(&e))?;
@@ -139,7 +125,7 @@ impl WantedFields {
         };
         if let (WantedText::Json(wanted, paths), None, []) = (&self.text, &self.key, &self.kept[..]) {
             let text = Cow::Owned(object_text(wanted, paths)?);
-            return Ok(LineFields { text, key: None, kept: Vec::new() });
+            return Ok(SourceDocument { text, key: None, kept: Vec::new() });
         }
         let needs = |name: &str| self.needs(name);
         let mut members = Members::read(line, needs).map_err(|e| not_an_object(&e))?;
@@ -162,7 +148,7 @@ impl WantedFields {
                 },
             },
         };
-        Ok(LineFields { text, key, kept })
+        Ok(SourceDocument { text, key, kept })
     }
 
     /// Returns whether the member `name` of a line may be or contain a requested field.

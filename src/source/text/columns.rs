@@ -7,7 +7,7 @@ use arrow_schema::Schema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::fields::{TextFields, object};
+use super::fields::{SourceDocument, TextFields, object};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
@@ -135,7 +135,7 @@ impl TextColumns {
         wanted: &TextFields,
         fields: &[Field],
         lossy: bool,
-    ) -> Result<DocumentRow<'a>, Reject> {
+    ) -> Result<SourceDocument<'a>, Reject> {
         let null = |name: &str| Reject::new(RejectCode::MissingField, format!("the field {name:?} is null"));
         let name = |at: usize| batch.schema().field(at).name().clone();
         let key = match self.key {
@@ -164,7 +164,7 @@ impl TextColumns {
         };
         let kept = self.kept.iter().zip(fields);
         let kept = kept.map(|(&at, field)| checked_cell(batch.column(at), row, field));
-        Ok(DocumentRow { kept: kept.collect::<Result<_, _>>()?, text, key })
+        Ok(SourceDocument { kept: kept.collect::<Result<_, _>>()?, text, key })
     }
 
     /// Removes rows from the start of `rows` until they have `target_bytes` of text: at least one row, and at most
@@ -203,18 +203,7 @@ impl TextColumns {
         wanted: &'a TextFields,
         fields: &'a [Field],
         lossy: bool,
-    ) -> impl Iterator<Item = Result<DocumentRow<'a>, Reject>> {
+    ) -> impl Iterator<Item = Result<SourceDocument<'a>, Reject>> {
         (0..rows.len()).map(move |row| self.row(rows.batch(), row, wanted, fields, lossy))
     }
-}
-
-/// A document in a row of a table.
-#[derive(Debug, PartialEq)]
-pub struct DocumentRow<'a> {
-    /// The text.
-    pub text: Cow<'a, str>,
-    /// The key, if requested.
-    pub key: Option<String>,
-    /// One value per kept field.
-    pub kept: Vec<Value>,
 }

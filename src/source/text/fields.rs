@@ -1,8 +1,21 @@
-//! The fields of a row that make up the text of a document.
+//! Documents in rows, and the fields of a row that make up the text of a document.
+
+use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
-use crate::sample::{Reject, RejectCode};
+use crate::sample::{Reject, RejectCode, Value};
+
+/// A document of a source, before its text is processed.
+#[derive(Debug, PartialEq)]
+pub struct SourceDocument<'a> {
+    /// The text, copied only if it is not in the source as it is.
+    pub text: Cow<'a, str>,
+    /// The key, if requested.
+    pub key: Option<String>,
+    /// One value per kept field.
+    pub kept: Vec<Value>,
+}
 
 /// The fields that make up the text of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,9 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
-use super::columns::DocumentRow;
 use super::cut::Rule;
-use super::fields::{TextFields, object};
+use super::fields::{SourceDocument, TextFields, object};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::Field;
 use crate::source::missing_field::quoted;
@@ -92,7 +91,7 @@ impl TableHeader {
         piece: &[u8],
         wanted: RequestedColumns<'_>,
         lossy: bool,
-        mut each: impl FnMut(usize, Result<DocumentRow<'_>, Reject>) -> bool,
+        mut each: impl FnMut(usize, Result<SourceDocument<'_>, Reject>) -> bool,
     ) {
         let mut reader = DelimitedReader::of_rows(self.dialect, piece);
         loop {
@@ -118,7 +117,7 @@ impl TableHeader {
         row: &DelimitedRow<'a>,
         wanted: RequestedColumns<'_>,
         lossy: bool,
-    ) -> Result<DocumentRow<'a>, Reject> {
+    ) -> Result<SourceDocument<'a>, Reject> {
         row.check_values(self.names.len())?;
         let value = |at: usize| row.text(at, &self.names[at], lossy);
         let key = self.key.map(value).transpose()?.map(String::from);
@@ -139,7 +138,7 @@ impl TableHeader {
                 Ok(text.filter(|text| !text.is_empty()).map(|text| Json::from(&*text).to_string()))
             })?),
         };
-        Ok(DocumentRow { kept, text, key })
+        Ok(SourceDocument { kept, text, key })
     }
 }
 
