@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use dsconvert::format::Format;
 use dsconvert::options::{Existing, MaxRejects, OutputOptions, RunOptions, SourceSpec};
-use dsconvert::pipeline::{ImagesJob, ImagesOptions, Outcome, Progress, Stop, TextJob, TextOptions};
+use dsconvert::pipeline::{ImagesJob, ImagesOptions, RunOutcome, Progress, Stop, TextJob, TextOptions};
 use dsconvert::recipe::{ImageFields, ImagesRecipe, Sidecars};
 use dsconvert::transform::image::ImageOptions;
 use dsconvert::transform::text::{Tokenizer, TokenizerOptions};
@@ -78,7 +78,7 @@ pub fn convert_images(
     format: Format,
     out: &Path,
     threads: usize,
-) -> Outcome {
+) -> RunOutcome {
     let job = images_job(path, image, format);
     job.run(&run_options(out, threads), &Progress::default(), &Stop::default()).unwrap()
 }
@@ -98,7 +98,7 @@ pub fn convert_text(
     format: Format,
     out: &Path,
     threads: usize,
-) -> Outcome {
+) -> RunOutcome {
     let job = text_job(path, tokenizer, format);
     job.run(&run_options(out, threads), &Progress::default(), &Stop::default()).unwrap()
 }

@@ -47,8 +47,6 @@ pub use parts::{PartOutcome, merge, run_units};
 pub use plan::PlanSummary;
 pub use predict::Prediction;
 pub use progress::{Progress, Snapshot};
-/// The former name of [`RunOutcome`].
-pub use run::RunOutcome as Outcome;
 pub use run::{RunOutcome, check_excluded, check_inputs, check_output};
 pub use selection::{Selection, ranges};
 pub use status::{Status, status};

@@ -9,7 +9,6 @@ use std::ops::Range;
 use memchr::{memchr, memrchr};
 
 use super::opened::OpenedFile;
-use super::planned::PlannedFile;
 use super::retry::retried;
 use crate::error::{Error, Result};
 
@@ -48,20 +47,11 @@ pub struct LineReader {
 }
 
 impl LineReader {
-    /// Opens a file to read the lines that start in `range`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be read or has changed since it was planned.
-    pub fn open(planned: &PlannedFile, range: Range<u64>, max_line_bytes: u64) -> Result<Self> {
-        Self::over(planned.open()?, range, max_line_bytes)
-    }
-
     /// Creates a reader of the lines of an open file that start in `range`.
     ///
     /// # Errors
     ///
-    /// As [`Self::open`].
+    /// Returns an error if the file cannot be read.
     pub fn over(file: OpenedFile, range: Range<u64>, max_line_bytes: u64) -> Result<Self> {
         let file_bytes = file.bytes();
         file.will_read(range.start.saturating_sub(1)..range.end)?;
@@ -170,13 +160,14 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::source::PlannedFile;
     use proptest::prelude::*;
 
     fn lines(path: &Path, ranges: &[Range<u64>], target: usize) -> Vec<u8> {
         let planned = PlannedFile::now(path).unwrap();
         let mut all = Vec::new();
         for range in ranges {
-            let mut reader = LineReader::open(&planned, range.clone(), 1 << 20).unwrap();
+            let mut reader = LineReader::over(planned.open().unwrap(), range.clone(), 1 << 20).unwrap();
             while let Some(piece) = reader.next(target).unwrap() {
                 match piece {
                     LinePiece::Lines { offset, bytes } => {
@@ -220,7 +211,7 @@ mod tests {
             let planned = PlannedFile::now(file.path()).unwrap();
             let mut at = 0;
             for range in [0..cut.min(size), cut.min(size)..size] {
-                let mut reader = LineReader::open(&planned, range, most).unwrap();
+                let mut reader = LineReader::over(planned.open().unwrap(), range, most).unwrap();
                 while let Some(piece) = reader.next(target).unwrap() {
                     let (offset, end) = match piece {
                         LinePiece::Lines { offset, bytes } => {
@@ -247,7 +238,7 @@ mod tests {
         let text = format!("short\n{}\nend", "x".repeat(5000));
         std::fs::write(file.path(), &text).unwrap();
         let planned = PlannedFile::now(file.path()).unwrap();
-        let mut reader = LineReader::open(&planned, 0..planned.bytes, 1000).unwrap();
+        let mut reader = LineReader::over(planned.open().unwrap(), 0..planned.bytes, 1000).unwrap();
         let mut found = Vec::new();
         while let Some(piece) = reader.next(100).unwrap() {
             found.push(piece);
