@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use dsconvert::format::Format;
 use dsconvert::options::{Existing, MaxRejects, OutputOptions, RunOptions, SourceSpec};
-use dsconvert::pipeline::{ImagesJob, ImagesOptions, RunOutcome, Progress, Stop, TextJob, TextOptions};
+use dsconvert::pipeline::{ImagesJob, ImagesOptions, Progress, RunOutcome, Stop, TextJob, TextOptions};
 use dsconvert::recipe::{ImageFields, ImagesRecipe, Sidecars};
 use dsconvert::transform::image::ImageOptions;
 use dsconvert::transform::text::{Tokenizer, TokenizerOptions};

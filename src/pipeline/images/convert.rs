@@ -406,16 +406,14 @@ impl ImagesJob {
             let pairs = header.geometry.pairs().ok_or_else(too_large)?;
             values.extend(pairs.map(|pair| Value::Bytes(pack_pair(pair))));
         }
-        let has_labels = self.header.schema.index_of(LABEL).is_some();
-        let record = ImageRecord {
-            origin,
-            image: image.bytes,
-            width: image.width,
-            height: image.height,
-            label: has_labels.then_some(label),
-            extra_values: values,
-        };
-        let converted = record.converted(split);
+        // The order of the fields of a record is defined only here.
+        let name = || Value::Text(origin.as_str().into());
+        let (width, height) = (u64::from(image.width), u64::from(image.height));
+        let mut record = vec![name(), Value::Bytes(image.bytes), Value::UInt(width), Value::UInt(height)];
+        record.extend(self.header.schema.index_of(LABEL).map(|_| label));
+        record.push(name());
+        record.extend(values);
+        let converted = ConvertedRecord::new(split, Record { values: record }, width * height);
         converted.check_size()?;
         Ok(ItemOutcome::Converted(converted))
     }
@@ -670,33 +668,5 @@ fn bytes_of(value: &Value) -> Bytes {
         Value::Float(number) => Bytes::copy_from_slice(&number.to_le_bytes()),
         Value::Bool(flag) => Bytes::copy_from_slice(&[u8::from(*flag)]),
         _ => Bytes::new(),
-    }
-}
-
-/// A converted image. The order of the fields of its record is defined only here.
-pub(super) struct ImageRecord {
-    /// Used as the key and the origin.
-    pub(super) origin: String,
-    pub(super) image: Bytes,
-    pub(super) width: u32,
-    pub(super) height: u32,
-    /// The class, or null for an unlabeled image; `None` if the dataset has no labels.
-    pub(super) label: Option<Value>,
-    /// Fields that only some datasets have, in the order of the schema.
-    pub(super) extra_values: Vec<Value>,
-}
-
-impl ImageRecord {
-    /// Creates the record, for the split with the ordinal `split`. Its length is the number of pixels.
-    pub(super) fn converted(self, split: u16) -> ConvertedRecord {
-        let Self { origin, image, width, height, label, extra_values } = self;
-        let name = || Value::Text(origin.as_str().into());
-        let mut values =
-            vec![name(), Value::Bytes(image), Value::UInt(u64::from(width)), Value::UInt(u64::from(height))];
-        values.extend(label);
-        values.push(name());
-        values.extend(extra_values);
-        let pixels = u64::from(width) * u64::from(height);
-        ConvertedRecord::new(split, Record { values }, pixels)
     }
 }

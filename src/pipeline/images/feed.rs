@@ -12,9 +12,10 @@ use crate::pipeline::job::Feed;
 use crate::sample::{Reject, RejectCode};
 use crate::source::broken::Broken;
 use crate::source::file_list::Iter;
-use crate::source::image_table::{FoundRows, ImageBatch, ImageRows, ImageTable, TableFile};
+use crate::source::image_table::{ImageBatch, ImageRows, ImageTable, TableFile};
 use crate::source::opened::OpenedFile;
 use crate::source::source_file::SourceFile;
+use crate::source::table::NextRows;
 use crate::source::webdataset::{NextSample, Samples};
 
 /// Source bytes per task, unless a single file, sample or row has more.
@@ -270,8 +271,8 @@ impl Feed<ImageTask> for TableFeed {
             let Some(rows) = &mut self.rows else { return Ok(None) };
             match rows.read()? {
                 None => return Ok(None),
-                Some(FoundRows::Rows(batch)) => self.pending = Some(batch),
-                Some(FoundRows::Broken { row, reject }) => {
+                Some(NextRows::Rows(batch)) => self.pending = Some(batch),
+                Some(NextRows::Broken { row, reject }) => {
                     return Ok(self.task(TaskRows::Broken { row: Some(row), reject }, 0));
                 }
             }

@@ -296,26 +296,13 @@ pub struct ImageRows {
     table: TableRows,
 }
 
-/// The next part of an image table.
-pub enum FoundRows {
-    /// Some rows.
-    Rows(ImageBatch),
-    /// Rows from `row` on cannot be read; readable rows may follow.
-    Broken {
-        /// Ordinal of the first row that cannot be read.
-        row: u64,
-        /// The defect.
-        reject: Reject,
-    },
-}
-
 impl ImageRows {
     /// Returns the next rows; `None` at the end.
     ///
     /// # Errors
     ///
     /// Returns operating-system errors, never damage to the file. At the end, returns an error if the file has changed.
-    pub fn read(&mut self) -> Result<Option<FoundRows>> {
+    pub fn read(&mut self) -> Result<Option<NextRows<ImageBatch>>> {
         let Some(found) = self.table.read()? else {
             self.table.check_unchanged()?;
             return Ok(None);
@@ -323,9 +310,9 @@ impl ImageRows {
         Ok(Some(match found {
             NextRows::Rows(rows) => {
                 let source_bytes = self.table.source_bytes(&rows);
-                FoundRows::Rows(ImageBatch { rows, columns: Arc::clone(&self.columns), source_bytes })
+                NextRows::Rows(ImageBatch { rows, columns: Arc::clone(&self.columns), source_bytes })
             }
-            NextRows::Broken { row, reject } => FoundRows::Broken { row, reject },
+            NextRows::Broken { row, reject } => NextRows::Broken { row, reject },
         }))
     }
 }

@@ -75,9 +75,9 @@ impl RowBatch {
 
 /// The next part of a table.
 #[derive(Debug)]
-pub enum NextRows {
+pub enum NextRows<R = RowBatch> {
     /// Some rows.
-    Rows(RowBatch),
+    Rows(R),
     /// Rows from `row` on cannot be read; readable rows may follow.
     Broken {
         /// Ordinal of the first row that cannot be read.
