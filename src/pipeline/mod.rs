@@ -39,7 +39,7 @@ use dsconvert_writer::{
 pub use estimate::{Estimate, MIN_SAMPLE};
 pub use events::{Event, EventLevel};
 pub use exclude::ExcludedSummary;
-pub use images::{ImageConversion, ImageField, ImageInput, ImagesJob, ImagesOptions, SidecarSummary};
+pub use images::{ImageConversion, ImageInput, ImagesJob, ImagesOptions, SidecarSummary};
 pub(crate) use job::Conversion;
 pub use job::Job;
 pub use layout::{Existing, ResumeCheck};

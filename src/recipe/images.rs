@@ -238,17 +238,9 @@ impl<'de, T: ListItem + Deserialize<'de>> Deserialize<'de> for AutoList<T> {
 /// and the image that is not listed.
 pub type ImageFields = AutoList<ListedImage>;
 
-/// A member of samples, or a column, that the user names.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListedImage {
-    /// Name of the field; `image` for the main image, `None` for the default.
-    pub name: Option<String>,
-    /// The member or column: `seg.png`, `edited_image`, `images[2]`.
-    pub member: String,
-    /// Either an image or a mask, if given.
-    #[serde(rename = "type")]
-    pub ty: Option<FieldType>,
-}
+/// A member of samples, or a column such as `images[2]`, that the user names. The name of the main image is `image`, and the
+/// type is an image or a mask.
+pub type ListedImage = KeptField;
 
 impl ListItem for ListedImage {
     fn parse_list(text: &str) -> Result<Vec<Self>> {
@@ -292,15 +284,6 @@ impl ListItem for ListedImage {
             listed.push(ListedImage { name: name.map(str::to_owned), member: member.to_owned(), ty });
         }
         Ok(listed)
-    }
-}
-
-impl fmt::Display for ListedImage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, member, ty } = self;
-        let name = name.as_ref().map_or(String::new(), |name| format!("{name}="));
-        let ty = ty.map_or(String::new(), |ty| format!(":{}", ty.name()));
-        write!(f, "{name}{member}{ty}")
     }
 }
 

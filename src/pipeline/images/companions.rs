@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use super::image_field_names::ImageField;
+use super::image_field_names::MemberField;
 use super::sidecars::FileField;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
@@ -33,7 +33,7 @@ pub(super) struct Accompanied {
     pub(super) files: FileList,
     /// One per file.
     pub(super) details: Vec<Detail>,
-    pub(super) fields: Vec<ImageField>,
+    pub(super) fields: Vec<MemberField>,
     pub(super) file_fields: Vec<FileField>,
     pub(super) warnings: Vec<Warning>,
 }
@@ -89,7 +89,7 @@ impl Divided {
         let mut used = vec![false; self.companions.len()];
         let mut nearby: Vec<NearbyFiles<'_>> = companions.iter().map(|_| NearbyFiles::new(listing)).collect();
         for (at, Companion { name, pattern: _, ty, is_optional: _ }) in companions.iter().enumerate() {
-            made.fields.push(ImageField { name: name.clone(), member: name.clone(), ty: *ty });
+            made.fields.push(MemberField { name: name.clone(), member: name.clone(), ty: *ty });
             made.file_fields.push(FileField { ty: *ty, at });
         }
         for (image, mut detail) in self.images.iter().zip(details) {

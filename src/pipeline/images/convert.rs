@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::feed::{
     DuplicateFiles, FileFeed, FilesTask, ImageTask, TableFeed, TableTask, TarFeed, TarTask, TaskRows,
 };
-use super::image_field_names::ImageField;
+use super::image_field_names::MemberField;
 use super::image_fields::{ImageRoles, is_image};
 use super::job::{ImageConversion, ImagesJob};
 use super::sidecars::{self, FileField};
@@ -52,7 +52,7 @@ pub(super) struct ImageItem {
     pub(super) label: Value,
     /// Values of the fields that only some datasets have.
     pub(super) values: Vec<Value>,
-    /// Additional images, one per [`ImageField`] of the job.
+    /// Additional images, one per [`MemberField`] of the job.
     pub(super) further: Vec<Option<Bytes>>,
     /// Boxes from annotations.
     pub(super) boxes: Option<Box<ImageBoxes>>,
@@ -300,14 +300,14 @@ impl ImagesJob {
     /// has the size of its image; other images may have their own.
     fn convert_further_image(
         &self,
-        field: &ImageField,
+        field: &MemberField,
         bytes: &Bytes,
         like: &Geometry,
         main: &Converted,
         worker: &mut ImageWorker,
         out: &mut Outcomes,
     ) -> Result<Bytes, Reject> {
-        let ImageField { name, member, ty } = field;
+        let MemberField { name, member, ty } = field;
         let ImageConversion { transform, image_tables, details, recipe, .. } = &self.conversion;
         let is_companion = !recipe.companion.is_empty();
         let has_columns = !is_companion && (*image_tables || !details.is_empty());

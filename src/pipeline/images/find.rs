@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use super::companions::divide;
 use super::find_archives::{expand_all, with_archives};
 use super::find_tables::{FoundTables, TableSearch, find_tables};
-use super::image_field_names::ImageField;
+use super::image_field_names::MemberField;
 use super::image_fields::ImageRoles;
 use super::options::{ImageInput, ImagesOptions};
 use super::sidecars::{
     FileField, Paired, SidecarSummary, add_fields, pair, pair_listed, unread_beside_listed,
     unread_beside_named,
 };
-use super::tar_fields::{MemberField, default_members};
+use super::tar_fields::default_members;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
 use crate::pipeline::source_checks::check_origins;
@@ -334,7 +334,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
             members = samples.members(options, labels_in_samples, &mut warnings)?;
         }
         let fields = members.iter().map(MemberField::field);
-        let fields = fields.chain(roles.fields.iter().map(ImageField::field)).collect();
+        let fields = fields.chain(roles.fields.iter().map(MemberField::field)).collect();
         let is_default = members == default_members(labels_in_samples);
         let described_members = if is_default { Vec::new() } else { members.clone() };
         let found = FoundImages { fields, class_names, warnings, roles, members, ..FoundImages::default() };
@@ -408,7 +408,7 @@ fn annotated(listing: Listing, options: &ImagesOptions, mut warnings: Vec<Warnin
     }
     let accompanied = divided.accompany(&listing.files, companions, details);
     warnings.extend(accompanied.warnings);
-    found.fields.extend(accompanied.fields.iter().map(ImageField::field));
+    found.fields.extend(accompanied.fields.iter().map(MemberField::field));
     found.roles = ImageRoles { main: None, fields: accompanied.fields };
     let (files, details, file_fields) = (accompanied.files, accompanied.details, accompanied.file_fields);
     let found = FoundImages { files, details, file_fields, ..found };
@@ -463,7 +463,7 @@ fn of_tables(
 ) -> Result<FoundImages> {
     let FoundTables { mut fields, class_names, labeled, labels_are_ordinals, left_out, others, .. } = found;
     warnings.extend(found.warnings);
-    fields.extend(found.roles.fields.iter().map(ImageField::field));
+    fields.extend(found.roles.fields.iter().map(MemberField::field));
     let is_zip = |f: &SourceFile| f.archive_kind(sources) == Some(ArchiveKind::Zip);
     let is_other =
         |f: &SourceFile| f.is_tar(sources) || has_image_extension(&f.origin) || (f.is_named() && is_zip(f));
@@ -498,9 +498,9 @@ impl FoundImages {
         let Metadata { files, details, mut fields, class_names, content, image_fields } = metadata;
         let files = files.into_iter().collect();
         let (ty, at) = (FieldType::Image, 0..image_fields.len());
-        let image = |(name, member)| ImageField { name, member, ty };
+        let image = |(name, member)| MemberField { name, member, ty };
         let image_fields: Vec<_> = image_fields.into_iter().map(image).collect();
-        fields.extend(image_fields.iter().map(ImageField::field));
+        fields.extend(image_fields.iter().map(MemberField::field));
         let roles = ImageRoles { main: None, fields: image_fields };
         let file_fields = at.map(|at| FileField { ty, at }).collect();
         let found = Self { files, details, fields, roles, file_fields, ..Self::default() };

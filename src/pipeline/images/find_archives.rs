@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use super::image_field_names::MemberField;
 use super::image_fields::{ImageRoles, roles_of_samples};
 use super::options::{ImageInput, ImagesOptions};
-use super::tar_fields::{InspectedTars, MemberField, OTHER_TARS};
+use super::tar_fields::{InspectedTars, OTHER_TARS};
 use crate::error::{Error, Result};
 use crate::recipe::ImageFields;
 use crate::schema::Kind;

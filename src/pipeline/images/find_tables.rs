@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::image_field_names::{ImageField, is_mask_name};
+use super::image_field_names::{MemberField, is_mask_name};
 use super::image_fields::{
     ImageInspector, ImageLook, ImageRoles, begins_as_image, main_rank, type_in_column,
 };
 use super::options::ImagesOptions;
-use super::tar_fields::MemberField;
 use crate::error::{Error, Result};
 use crate::printable::printable_path;
 use crate::recipe::{ImageFields, ListedImage, is_built_in};
@@ -361,7 +360,7 @@ impl ChosenColumns {
                 (None, None) if is_built_in(&cell.column) => format!("{}_{}", cell.column, column.ty.name()),
                 (None, None) => cell.column.clone(),
             };
-            fields.push(ImageField { name, member: member_of(&cell), ty: column.ty });
+            fields.push(MemberField { name, member: member_of(&cell), ty: column.ty });
             images.further.push(cell);
         };
         let main_list = self.items.get_key_value(&self.main.cell.column);

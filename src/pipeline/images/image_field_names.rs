@@ -50,20 +50,20 @@ pub(super) fn natural(name: &str) -> Vec<(String, u64)> {
     parts
 }
 
-/// A member of a sample, or a column, that is an additional image and becomes a field.
+/// A member of samples, or a column, that becomes a field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ImageField {
+pub(super) struct MemberField {
     /// Name of the field.
-    pub name: String,
+    pub(super) name: String,
     /// In tar files, the part of the member's name after its first dot, in lower case: `seg.png`. In tables, the column,
-    /// with the ordinal of an item if it holds lists: `images[2]`.
-    pub member: String,
-    /// Either an image or a mask.
+    /// with the ordinal of an item if it holds lists of images: `images[2]`.
+    pub(super) member: String,
+    /// For an additional image, an image or a mask.
     #[serde(rename = "type")]
-    pub ty: FieldType,
+    pub(super) ty: FieldType,
 }
 
-impl ImageField {
+impl MemberField {
     /// Returns the field in the schema. It is nullable, because samples may lack the member.
     pub(super) fn field(&self) -> Field {
         Field::nullable(&self.name, self.ty)
@@ -75,7 +75,7 @@ impl ImageField {
 pub(super) struct FieldMember {
     /// The chosen name of the field; `None` for the default.
     pub(super) name: Option<String>,
-    /// As in [`ImageField`].
+    /// As in [`MemberField`].
     pub(super) member: String,
     pub(super) ty: FieldType,
 }
@@ -110,15 +110,15 @@ impl FieldMember {
 /// # Errors
 ///
 /// Fails if two fields have the same name nevertheless.
-pub(super) fn named(members: Vec<FieldMember>) -> Result<Vec<ImageField>> {
+pub(super) fn named(members: Vec<FieldMember>) -> Result<Vec<MemberField>> {
     let defaults = default_names(members.iter().filter(|member| member.name.is_none()));
     let field = |FieldMember { name, member, ty }: FieldMember| {
         let name = name.or_else(|| defaults.get(&member).cloned()).unwrap_or_default();
-        ImageField { name, member, ty }
+        MemberField { name, member, ty }
     };
-    let fields: Vec<ImageField> = members.into_iter().map(field).collect();
+    let fields: Vec<MemberField> = members.into_iter().map(field).collect();
     let mut by_name: BTreeMap<&str, &str> = BTreeMap::new();
-    for ImageField { name, member, .. } in &fields {
+    for MemberField { name, member, .. } in &fields {
         if let Some(other) = by_name.insert(name, member) {
             let what =
                 format!("the additional images {other:?} and {member:?} would both be the field {name:?}");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::image_field_names::{FieldMember, ImageField, is_mask_name, named, natural};
+use super::image_field_names::{FieldMember, MemberField, is_mask_name, named, natural};
 use crate::error::{Error, Result};
 use crate::recipe::ListedImage;
 use crate::schema::{FieldType, IMAGE};
@@ -22,13 +22,13 @@ const PNG_DEPTH: usize = 24;
 pub(super) struct ImageRoles {
     /// The member or column of the main image, if it is named; otherwise, it is the image that is not a field.
     pub(super) main: Option<String>,
-    pub(super) fields: Vec<ImageField>,
+    pub(super) fields: Vec<MemberField>,
 }
 
 impl ImageRoles {
     /// Returns the images as the option `image_fields` lists them.
-    pub(super) fn listed(&self) -> Vec<ImageField> {
-        let main = |member: &String| ImageField {
+    pub(super) fn listed(&self) -> Vec<MemberField> {
+        let main = |member: &String| MemberField {
             name: IMAGE.to_owned(),
             member: member.clone(),
             ty: FieldType::Image,

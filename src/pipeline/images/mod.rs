@@ -19,7 +19,6 @@ mod predict;
 mod sidecars;
 mod tar_fields;
 
-pub use self::image_field_names::ImageField;
 pub use self::job::{ImageConversion, ImagesJob};
 pub use self::options::{ImageInput, ImagesOptions};
 pub use self::sidecars::SidecarSummary;

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::image_field_names::ImageField;
+use super::image_field_names::MemberField;
 use super::sidecars::SidecarSummary;
-use super::tar_fields::MemberField;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
-use crate::recipe::{ANNOTATIONS, ImageFields, ImagesRecipe, ListedImage, Sidecars, described};
+use crate::recipe::{ANNOTATIONS, ImageFields, ImagesRecipe, Sidecars, described};
 use crate::source::files_from::FilesFrom;
 use crate::source::metadata::{KeptField, MetadataFile};
 
@@ -72,7 +71,7 @@ impl ImagesOptions {
     pub(super) fn described(
         &self,
         content: Option<u128>,
-        image_fields: Vec<ImageField>,
+        image_fields: Vec<MemberField>,
         sidecars: &[SidecarSummary],
         members: &[MemberField],
         exclude: Option<(&'static str, serde_json::Value)>,
@@ -83,14 +82,14 @@ impl ImagesOptions {
         found.image_fields = match image_fields.is_empty() || content.is_some() || !found.companion.is_empty()
         {
             true => ImageFields::default(),
-            false => ImageFields::Listed(image_fields.into_iter().map(ListedImage::from).collect()),
+            false => ImageFields::Listed(image_fields.into_iter().map(KeptField::from).collect()),
         };
         found.sidecar = match sidecars {
             [] => Sidecars::default(),
             found => Sidecars::Listed(found.iter().map(|sidecar| sidecar.extension.clone()).collect()),
         };
         // Absent if samples have no other members than those of all tar files, for the same reason.
-        let kept = members.iter().map(KeptField::from).collect::<Vec<_>>();
+        let kept = members.iter().cloned().map(KeptField::from).collect::<Vec<_>>();
         found.keep_fields = (!kept.is_empty()).then_some(kept);
         let content = content.map(|hash| format!("xxh3-128:{hash:032x}"));
         let mut facts = match &self.input {
@@ -114,14 +113,8 @@ impl ImagesOptions {
     }
 }
 
-impl From<ImageField> for ListedImage {
-    fn from(ImageField { name, member, ty }: ImageField) -> Self {
+impl From<MemberField> for KeptField {
+    fn from(MemberField { name, member, ty }: MemberField) -> Self {
         Self { name: Some(name), member, ty: Some(ty) }
-    }
-}
-
-impl From<&MemberField> for KeptField {
-    fn from(MemberField { name, member, ty }: &MemberField) -> Self {
-        Self { name: Some(name.clone()), member: member.clone(), ty: Some(*ty) }
     }
 }

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::image_field_names::MemberField;
 use super::image_fields::{ImageInspector, Inspected, begins_as_image, is_image};
 use crate::error::{Error, Result};
 use crate::recipe::is_reserved;
@@ -36,21 +36,7 @@ const JSON: &str = "json";
 /// The member with the class of a sample. It is a field, or the label if classes are given.
 pub(super) const CLASS: &str = "cls";
 
-/// A member of samples that becomes a field, other than images.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct MemberField {
-    pub(super) name: String,
-    /// The part of the member's name after its first dot, in lower case.
-    pub(super) member: String,
-    #[serde(rename = "type")]
-    pub(super) ty: FieldType,
-}
-
 impl MemberField {
-    pub(super) fn field(&self) -> Field {
-        Field::nullable(&self.name, self.ty)
-    }
-
     /// Returns the value of a member.
     ///
     /// # Errors

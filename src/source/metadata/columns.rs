@@ -81,7 +81,7 @@ pub fn parse_keep(text: &str) -> Result<Vec<Keep>> {
     Ok(kept)
 }
 
-/// A member of tar samples, or a column of a Parquet file with images, that is kept in the records.
+/// A member of tar samples, or a column of a Parquet file with images, that the user names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptField {
     /// Name of the field; `None` for the default.
