@@ -280,7 +280,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     check_origins(&listing.files, sources)?;
     let mut warnings: Vec<Warning> = Warning::of_keys(&listing.unusable).into_iter().collect();
     let image_tables = match find_tables(&listing.files, options)? {
-        TableSearch::Images(found) => Some(found),
+        TableSearch::Images(found) => Some(*found),
         TableSearch::None { damaged, others, warning } => {
             warnings.extend(warning);
             of_damaged_tables(damaged, others, &listing, sources, &mut warnings)
@@ -461,9 +461,8 @@ fn of_tables(
     mut warnings: Vec<Warning>,
     sources: &[SourceSpec],
 ) -> Result<FoundImages> {
-    let FoundTables { mut fields, class_names, labeled, labels_are_ordinals, left_out, others, .. } = found;
-    warnings.extend(found.warnings);
-    fields.extend(found.roles.fields.iter().map(MemberField::field));
+    let FoundTables { mut images, others } = found;
+    warnings.append(&mut images.warnings);
     let is_zip = |f: &SourceFile| f.archive_kind(sources) == Some(ArchiveKind::Zip);
     let is_other =
         |f: &SourceFile| f.is_tar(sources) || has_image_extension(&f.origin) || (f.is_named() && is_zip(f));
@@ -473,8 +472,8 @@ fn of_tables(
             format!("some images are in Parquet or Arrow files and others are not, such as {origin}");
         return Err(Error::usage(message).help("convert them separately"));
     }
-    if !left_out.is_empty() {
-        warnings.push(Warning::ColumnsLeftOut { columns: left_out.clone() });
+    if !images.left_out.is_empty() {
+        warnings.push(Warning::ColumnsLeftOut { columns: images.left_out.clone() });
     }
     let mut skipped = listing.skipped;
     let mut files = FileList::default();
@@ -485,12 +484,8 @@ fn of_tables(
             files.push(&file);
         }
     }
-    let (walked, image_tables) = (true, true);
-    let (roles, table_images) = (found.roles, found.images);
-    let described_members = found.kept.unwrap_or_default();
-    let found = FoundImages { walked, image_tables, labels_are_ordinals, ..FoundImages::default() };
-    let found = FoundImages { files, skipped, fields, class_names, labeled, warnings, ..found };
-    Ok(FoundImages { roles, table_images, described_members, left_out, has_containers: true, ..found })
+    let images = FoundImages { walked: true, image_tables: true, has_containers: true, ..images };
+    Ok(FoundImages { files, skipped, warnings, ..images })
 }
 
 impl FoundImages {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::find::FoundImages;
 use super::image_field_names::{MemberField, is_mask_name};
 use super::image_fields::{
     ImageInspector, ImageLook, ImageRoles, begins_as_image, main_rank, type_in_column,
@@ -11,7 +12,7 @@ use super::options::ImagesOptions;
 use crate::error::{Error, Result};
 use crate::printable::printable_path;
 use crate::recipe::{ImageFields, ListedImage, is_built_in};
-use crate::schema::{Field, FieldType, IMAGE};
+use crate::schema::{FieldType, IMAGE};
 use crate::source::broken::Broken;
 use crate::source::file_list::FileList;
 use crate::source::image_table::{
@@ -31,29 +32,16 @@ const MAX_ITEMS: usize = 256;
 /// The Parquet files with images in the sources.
 #[derive(Default)]
 pub(super) struct FoundTables {
-    pub(super) fields: Vec<Field>,
-    /// The columns of these fields, if the user names them.
-    pub(super) kept: Option<Vec<MemberField>>,
-    pub(super) class_names: Option<Vec<String>>,
-    /// The files in which classes occur, unless files declare the classes.
-    pub(super) labeled: Vec<(SourceFile, u32)>,
-    /// Whether labels are ordinals of classes rather than names.
-    pub(super) labels_are_ordinals: bool,
-    /// The images of the rows; `None` if all files are damaged.
-    pub(super) images: Option<TableImages>,
-    /// The additional images. The main one is named if the option names it, or there are several.
-    pub(super) roles: ImageRoles,
-    /// Columns that are left out, because no field type can hold their values.
-    pub(super) left_out: Vec<String>,
+    /// What they contain, without the list of files. There are no images if all files are damaged.
+    pub(super) images: FoundImages,
     /// Ordinals of Parquet files without images.
     pub(super) others: BTreeSet<usize>,
-    pub(super) warnings: Vec<Warning>,
 }
 
 /// Result of the search.
 pub(super) enum TableSearch {
     /// There are files with images. Damaged files are rejected with them.
-    Images(FoundTables),
+    Images(Box<FoundTables>),
     /// No file is known to contain images. Lists the damaged ones.
     None {
         damaged: Vec<SourceFile>,
@@ -140,19 +128,20 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
     let (images, roles) = chosen.all_images().map_err(|e| e.at_path(file.path(&options.sources)))?;
     let mut left_out = columns.left_out.clone();
     left_out.extend(chosen.left_out.into_iter().filter(|name| !columns.left_out.contains(name)));
-    let kept = |keep: &[_]| keep.iter().zip(&columns.fields).map(MemberField::of_column).collect();
-    Ok(TableSearch::Images(FoundTables {
-        fields: columns.fields.clone(),
-        kept: keep.map(kept),
+    let kept = keep.unwrap_or_default().iter().zip(&columns.fields);
+    let images = FoundImages {
+        fields: columns.fields.iter().cloned().chain(roles.fields.iter().map(MemberField::field)).collect(),
+        described_members: kept.map(MemberField::of_column).collect(),
         labels_are_ordinals: classes.as_ref().is_some_and(Labels::by_ordinal),
         labeled,
         class_names: classes.map(Labels::into_names),
-        images: Some(images),
+        table_images: Some(images),
         roles,
         left_out,
-        others,
         warnings: chosen.warning.into_iter().collect(),
-    }))
+        ..FoundImages::default()
+    };
+    Ok(TableSearch::Images(Box::new(FoundTables { images, others })))
 }
 
 /// The columns of images in a table.

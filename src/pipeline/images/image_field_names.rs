@@ -72,7 +72,7 @@ impl MemberField {
 
 /// A member that becomes a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FieldMember {
+pub(super) struct ChosenMember {
     /// The chosen name of the field; `None` for the default.
     pub(super) name: Option<String>,
     /// As in [`MemberField`].
@@ -80,7 +80,7 @@ pub(super) struct FieldMember {
     pub(super) ty: FieldType,
 }
 
-impl FieldMember {
+impl ChosenMember {
     /// Creates the field of `member`, with the default for the type.
     pub(super) fn new(name: Option<&str>, member: &str, ty: Option<FieldType>) -> Self {
         let member = member.to_ascii_lowercase();
@@ -110,9 +110,9 @@ impl FieldMember {
 /// # Errors
 ///
 /// Fails if two fields have the same name nevertheless.
-pub(super) fn named(members: Vec<FieldMember>) -> Result<Vec<MemberField>> {
+pub(super) fn named(members: Vec<ChosenMember>) -> Result<Vec<MemberField>> {
     let defaults = default_names(members.iter().filter(|member| member.name.is_none()));
-    let field = |FieldMember { name, member, ty }: FieldMember| {
+    let field = |ChosenMember { name, member, ty }: ChosenMember| {
         let name = name.or_else(|| defaults.get(&member).cloned()).unwrap_or_default();
         MemberField { name, member, ty }
     };
@@ -130,12 +130,12 @@ pub(super) fn named(members: Vec<FieldMember>) -> Result<Vec<MemberField>> {
 }
 
 /// Returns the default names of fields, by member.
-fn default_names<'a>(members: impl Iterator<Item = &'a FieldMember>) -> BTreeMap<String, String> {
-    let mut by_stem: BTreeMap<String, Vec<&FieldMember>> = BTreeMap::new();
+fn default_names<'a>(members: impl Iterator<Item = &'a ChosenMember>) -> BTreeMap<String, String> {
+    let mut by_stem: BTreeMap<String, Vec<&ChosenMember>> = BTreeMap::new();
     for member in members {
         by_stem.entry(member.stem()).or_default().push(member);
     }
-    let is_unique = |stem: &str, members: &[&FieldMember]| members.len() == 1 && !is_reserved(stem);
+    let is_unique = |stem: &str, members: &[&ChosenMember]| members.len() == 1 && !is_reserved(stem);
     let mut names = BTreeMap::new();
     // Names that are unique take precedence over those with a suffix.
     let mut taken: BTreeSet<String> = BTreeSet::new();
@@ -185,7 +185,7 @@ mod tests {
     fn names(members: &[&str]) -> Result<Vec<String>> {
         let member = |text: &&str| {
             let (name, member) = text.split_once('=').map_or((None, *text), |(name, m)| (Some(name), m));
-            FieldMember::new(name, member, None)
+            ChosenMember::new(name, member, None)
         };
         let fields = named(members.iter().map(member).collect())?;
         Ok(fields.into_iter().map(|field| field.name).collect())

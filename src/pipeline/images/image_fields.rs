@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::image_field_names::{FieldMember, MemberField, is_mask_name, named, natural};
+use super::image_field_names::{ChosenMember, MemberField, is_mask_name, named, natural};
 use crate::error::{Error, Result};
 use crate::recipe::ListedImage;
 use crate::schema::{FieldType, IMAGE};
@@ -48,7 +48,7 @@ impl ImageRoles {
                 .of_option("image_fields")
                 .help("MEMBER is the part of a name after its first dot, as in seg.png"));
         }
-        let member = |image: &ListedImage| FieldMember::new(image.name.as_deref(), &image.member, image.ty);
+        let member = |image: &ListedImage| ChosenMember::new(image.name.as_deref(), &image.member, image.ty);
         let further = listed.iter().filter(|image| !is_main(image)).map(member).collect();
         let main = listed.iter().find(is_main).map(|image| image.member.to_ascii_lowercase());
         let fields = named(further).map_err(|e| e.of_option("image_fields"))?;
@@ -128,7 +128,7 @@ pub(super) fn roles_of_samples(samples: &[Vec<Inspected>]) -> Result<(ImageRoles
     let members = further.iter().map(|(member, (all, masks))| {
         // One sample that does not fit is rejected. It must not change the type of the others.
         let is_mask = 2 * masks >= *all;
-        FieldMember::new(None, member, (!is_mask).then_some(FieldType::Image))
+        ChosenMember::new(None, member, (!is_mask).then_some(FieldType::Image))
     });
     let mut fields = named(members.collect())?;
     // Sorted by name, because the order of the members may differ between samples.

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::fields::{SourceDocument, TextFields, object};
 use crate::error::{Error, Result};
-use crate::sample::{Reject, RejectCode, Value};
+use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
 use crate::source::metadata::Keep;
 use crate::source::table::columns::{ColumnNames, ReadColumns, kept_type};
