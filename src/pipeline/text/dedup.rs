@@ -3,10 +3,11 @@
 //! Texts are identified by their SHA-256 after `--normalize`. SHA-256 has no known collisions, accidental or crafted,
 //! so texts with equal hashes are considered equal without reading them again. Reading them again would be expensive,
 //! because compressed files cannot be read from the middle. The hashes are sorted on disk, and the duplicates are
-//! stored there by unit.
+//! stored there in record order.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -50,7 +51,7 @@ pub(super) fn find(
 ) -> Result<DuplicatesFile> {
     let path = work.join(DUPLICATE_PAIRS_NAME);
     if is_stored(&path)? {
-        return read_stored(job, path);
+        return Ok(DuplicatesFile(path));
     }
     let texts = Mutex::new(ExternalSort::<TEXT_BYTES>::new(work, SORT_BYTES));
     let next = AtomicUsize::new(0);
@@ -111,60 +112,17 @@ pub(super) fn find(
             }
         }
     }
-    write(job, path, pairs)
+    write(path, pairs)
 }
 
-/// Stores the pairs by unit.
-fn write(job: &TextJob, path: PathBuf, pairs: ExternalSort<PAIR_BYTES>) -> Result<DuplicatesFile> {
+/// Stores the pairs.
+fn write(path: PathBuf, pairs: ExternalSort<PAIR_BYTES>) -> Result<DuplicatesFile> {
     let mut file = NewFile::create_shared(&path)?;
-    let mut starts = UnitStarts::new(job);
     for pair in pairs.finish()? {
-        let pair = pair?;
-        file.write_all(&pair).map_err(|e| Error::io("write", &path, e))?;
-        starts.push(&pair);
+        file.write_all(&pair?).map_err(|e| Error::io("write", &path, e))?;
     }
     store(file)?;
-    Ok(DuplicatesFile { path, starts: starts.finish() })
-}
-
-/// Reads the stored duplicates of an earlier attempt.
-fn read_stored(job: &TextJob, path: PathBuf) -> Result<DuplicatesFile> {
-    let fail = |e| Error::io("read the duplicates", &path, e);
-    let mut file = BufReader::new(File::open(&path).map_err(fail)?);
-    let pairs = file.get_ref().metadata().map_err(fail)?.len() / PAIR_BYTES as u64;
-    let mut starts = UnitStarts::new(job);
-    let mut pair = [0; PAIR_BYTES];
-    for _ in 0..pairs {
-        file.read_exact(&mut pair).map_err(fail)?;
-        starts.push(&pair);
-    }
-    Ok(DuplicatesFile { starts: starts.finish(), path })
-}
-
-/// Builder of the offsets at which the pairs of each unit start.
-struct UnitStarts<'a> {
-    job: &'a TextJob,
-    starts: Vec<u64>,
-    pairs: u64,
-}
-
-impl<'a> UnitStarts<'a> {
-    fn new(job: &'a TextJob) -> Self {
-        Self { job, starts: vec![0], pairs: 0 }
-    }
-
-    fn push(&mut self, pair: &[u8; PAIR_BYTES]) {
-        let section = decode_position(&pair[..POSITION_BYTES]).section;
-        while self.job.units.get(self.starts.len() - 1).is_some_and(|unit| unit.end <= section) {
-            self.starts.push(self.pairs);
-        }
-        self.pairs += 1;
-    }
-
-    fn finish(mut self) -> Vec<u64> {
-        self.starts.resize(self.job.units.len() + 1, self.pairs);
-        self.starts
-    }
+    Ok(DuplicatesFile(path))
 }
 
 /// Collector of the hashes of the texts of a task.
@@ -213,22 +171,28 @@ impl Duplicates {
     }
 }
 
-/// The file with the duplicates of all units.
-pub struct DuplicatesFile {
-    pub(super) path: PathBuf,
-    /// Index of the first pair of each unit, and the number of all pairs.
-    pub(super) starts: Vec<u64>,
-}
+/// The file with the duplicates of all units, in record order.
+pub struct DuplicatesFile(PathBuf);
 
 impl DuplicatesFile {
-    /// Opens the duplicates of `unit`.
-    pub(super) fn unit(&self, unit: u32) -> Result<DuplicatesReader> {
-        let fail = |e| Error::io("read the duplicates", &self.path, e);
-        let start_of = |unit: usize| self.starts.get(unit).copied().unwrap_or_default();
-        let (start, end) = (start_of(unit as usize), start_of(unit as usize + 1));
-        let mut file = File::open(&self.path).map_err(fail)?;
+    /// Opens the duplicates in a unit, whose first section is `section`.
+    pub(super) fn from(&self, section: usize) -> Result<DuplicatesReader> {
+        let fail = |e| Error::io("read the duplicates", &self.0, e);
+        let mut file = File::open(&self.0).map_err(fail)?;
+        let pairs = file.metadata().map_err(fail)?.len() / PAIR_BYTES as u64;
+        // Bisection: the pairs before `start` are in earlier sections, those from `end` on are not.
+        let (mut start, mut end) = (0, pairs);
+        while start < end {
+            let middle = start + (end - start) / 2;
+            let mut duplicate = [0; POSITION_BYTES];
+            file.read_exact_at(&mut duplicate, middle * PAIR_BYTES as u64).map_err(fail)?;
+            match decode_position(&duplicate).section < section {
+                true => start = middle + 1,
+                false => end = middle,
+            }
+        }
         file.seek(SeekFrom::Start(start * PAIR_BYTES as u64)).map_err(fail)?;
-        let (path, remaining) = (self.path.clone(), end.saturating_sub(start));
+        let (path, remaining) = (self.0.clone(), pairs - start);
         Ok(DuplicatesReader { path, file: BufReader::new(file), remaining, next: None })
     }
 }
@@ -237,7 +201,7 @@ impl DuplicatesFile {
 pub(super) struct DuplicatesReader {
     path: PathBuf,
     file: BufReader<File>,
-    /// Number of pairs that are not yet read.
+    /// Number of pairs that are not yet read, with those of later units.
     remaining: u64,
     next: Option<(DocumentPosition, DocumentPosition)>,
 }

@@ -211,8 +211,8 @@ impl Conversion for TextConversion {
                 "the fast and the reference engine disagreed, and standard input cannot be read again";
             return Err(Error::new(ErrorKind::NotCommitted, message).help("use `engine reference`"));
         }
-        let duplicates = duplicates.as_ref().map(|file| file.unit(unit)).transpose()?;
         let sections = job.units[unit as usize].clone();
+        let duplicates = duplicates.as_ref().map(|file| file.from(sections.start)).transpose()?;
         Ok(Box::new(SectionFeed::new(job, sections, engine, duplicates)?))
     }
 
