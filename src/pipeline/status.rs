@@ -16,7 +16,7 @@ use crate::options::{Existing, ResumeCheck};
 use crate::storage::lstat;
 
 /// Progress of a planned conversion.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Status {
     /// Whether the dataset is committed.
     pub committed: bool,
@@ -73,33 +73,21 @@ pub fn status(out: &Path, scratch: Option<&Path>) -> Result<Status> {
             committed: true,
             units: planned_units(&manifest),
             done: planned_units(&manifest),
-            started: Vec::new(),
-            missing: Vec::new(),
             source_bytes: manifest.sources.bytes,
             done_bytes: manifest.sources.bytes,
             records: manifest.splits.values().map(|split| split.records).sum(),
             rejected: manifest.counts.rejected,
-            bytes_per_second: None,
-            seconds_left: None,
-            reads_stdin: false,
+            ..Status::default()
         });
     }
     let work = job_file::work_of(&output)?;
     let (OpenedJob { header, files, .. }, _) = job_file::open(&work)?;
     let dirs = UnitDirs::new(&work);
     let mut status = Status {
-        committed: false,
         units: header.units,
-        done: 0,
-        started: Vec::new(),
-        missing: Vec::new(),
         source_bytes: files.bytes(),
-        done_bytes: 0,
-        records: 0,
-        rejected: 0,
-        bytes_per_second: None,
-        seconds_left: None,
         reads_stdin: header.reads_stdin(),
+        ..Status::default()
     };
     let mut finished = FinishTimes::default();
     if let Some(remote) = output.remote() {
@@ -203,20 +191,8 @@ mod tests {
 
     #[test]
     fn parts_to_submit_again_are_those_with_unfinished_units() {
-        let status = Status {
-            committed: false,
-            units: 10,
-            done: 7,
-            started: vec![6],
-            missing: vec![1, 9],
-            source_bytes: 0,
-            done_bytes: 0,
-            records: 0,
-            rejected: 0,
-            bytes_per_second: None,
-            seconds_left: None,
-            reads_stdin: false,
-        };
+        let status =
+            Status { units: 10, done: 7, started: vec![6], missing: vec![1, 9], ..Status::default() };
         assert_eq!(status.unfinished(), [1, 6, 9]);
         assert_eq!(status.unfinished_parts(4), [2, 3]);
         assert_eq!(status.unfinished_parts(1), [1]);
