@@ -2,9 +2,11 @@
 //! `inspect --recipe` and the messages about options use these definitions; serde of the same struct is the form in the
 //! manifest and in stored jobs.
 
+use std::fmt::Display;
 use std::num::NonZeroU16;
+use std::str::FromStr;
 
-use super::{Choice, parse_size};
+use super::parse_size;
 use crate::error::{Error, Result};
 
 /// An option of the options struct `R`.
@@ -183,6 +185,13 @@ impl<T: OptionValue> Form<T> for Plain {
     fn text(value: &T) -> Option<String> {
         value.text()
     }
+}
+
+/// An option whose value is one of a fixed set of words. The command line lists [`Choice::WORDS`] in `--help` and in
+/// completions, and suggests the nearest word for a misspelled one.
+pub trait Choice: FromStr<Err = Error> + Display + Clone + Send + Sync + 'static {
+    /// All words, with the default first if there is one.
+    const WORDS: &'static [&'static str];
 }
 
 impl<T: Choice> OptionValue for T {
@@ -439,6 +448,28 @@ pub trait Defined: Sized {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::Format;
+    use crate::pipeline::Dedup;
+    use crate::source::layout::FolderLayout;
+    use crate::transform::image::{Animated, Color, Filter, Icc};
+
+    fn check<T: Choice>() {
+        for word in T::WORDS {
+            assert_eq!(word.parse::<T>().unwrap().to_string(), *word);
+        }
+        assert!(T::WORDS.len() == 1 || "no such word".parse::<T>().is_err());
+    }
+
+    #[test]
+    fn every_word_parses_and_displays_as_itself() {
+        check::<Format>();
+        check::<FolderLayout>();
+        check::<Dedup>();
+        check::<Filter>();
+        check::<Color>();
+        check::<Animated>();
+        check::<Icc>();
+    }
 
     #[test]
     fn sizes_are_written_as_they_are_read() {

@@ -3,9 +3,7 @@
 //! *Semantic* options determine the bytes of the dataset and are part of its fingerprint. *Operational* options
 //! (threads, memory, paths, error limits) affect neither.
 
-mod choice;
 mod definition;
-mod local;
 mod split;
 mod split_words;
 
@@ -14,18 +12,17 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use crate::storage::check_local;
-pub use choice::Choice;
-pub use definition::{Defined, Definition, Extra, Form, Input, OptionValue, Plain, Size};
+pub use definition::{Choice, Defined, Definition, Extra, Form, Input, OptionValue, Plain, Size};
 pub(crate) use definition::{as_text, form_of, is_default, not_a_value, option_values, options, word_values};
 pub use dsconvert_dataset::size::{Decimal, MaxRejects, parse_size};
 pub use dsconvert_writer::layout::{Existing, ResumeCheck};
-pub(crate) use local::{check_sources, is_remote};
 pub use split::SplitSpec;
 pub use split_words::split_named;
 pub(crate) use split_words::{Affix, SplitName, split_affixes};
 
 use crate::error::{Error, Result};
 use crate::format::Format;
+use crate::storage::ObjectUrl;
 
 impl Choice for Format {
     const WORDS: &'static [&'static str] = &["parquet", "arrow", "msgpack", "protobuf"];
@@ -111,6 +108,18 @@ pub struct SourceSpec {
     /// File or folder.
     #[serde(with = "crate::stored_path")]
     pub path: PathBuf,
+}
+
+/// Returns an error if a source is a URL of an unsupported store.
+pub(crate) fn check_sources(sources: &[SourceSpec]) -> Result<()> {
+    sources
+        .iter()
+        .try_for_each(|source| ObjectUrl::parse(&source.path).map(drop).map_err(|e| e.of_option("source")))
+}
+
+/// Returns whether any source is in object storage.
+pub(crate) fn is_remote(sources: &[SourceSpec]) -> bool {
+    sources.iter().any(|source| ObjectUrl::is_url(&source.path))
 }
 
 /// Operational options, which never change a byte of the dataset.
