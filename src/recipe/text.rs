@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::chat::ChatRecipe;
@@ -62,7 +61,7 @@ options! {
             ///
             /// blank-line: the lines between blank lines; separator:STRING: the text between occurrences of STRING, in which \n,
             /// \t and \\ are escapes.
-            [serde(skip_serializing_if = "is_default")]
+            [serde(with = "as_text", skip_serializing_if = "is_default")]
             documents: Documents = Documents::default(), "WHAT";
 
             /// Field or column with the text; for jsonl also a path such as a.b.c
@@ -102,7 +101,7 @@ options! {
             /// Handling of documents longer than --max-length: truncate, reject, split or split:STRIDE [default: truncate]
             ///
             /// Chats and pairs are rejected by default. With split:STRIDE, each record starts with the last STRIDE tokens of the previous one.
-            [serde(skip_serializing_if = "is_default")]
+            [serde(with = "as_text", skip_serializing_if = "is_default")]
             overflow: Option<Overflow> = None, "POLICY", requires = Some("max_length");
 
             /// Pack documents into rows of N tokens
@@ -483,18 +482,6 @@ impl fmt::Display for Overflow {
             Self::Split { stride: 0 } => f.write_str("split"),
             Self::Split { stride } => write!(f, "split:{stride}"),
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Overflow {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl Serialize for Overflow {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 

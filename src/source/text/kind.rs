@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::source::compression::Compression;
@@ -199,18 +199,6 @@ impl fmt::Display for Documents {
             Self::BlankLine => f.write_str("blank-line"),
             Self::Separator(separator) => write!(f, "separator:{}", separator.escape_ascii()),
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Documents {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl Serialize for Documents {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 
