@@ -28,7 +28,6 @@ use crate::source::text::columns::{TextColumns, WantedColumns};
 use crate::source::text::kind::{Documents, FileKind, TextFormat};
 use crate::source::walk::list;
 use crate::source::warning::Warning;
-use crate::source::zip::is_zip;
 use crate::source::{PlannedFile, braces, globs};
 
 /// Source bytes of the sections that `--shuffle` reorders.
@@ -158,6 +157,7 @@ struct ListedText {
 
 fn list_sources(options: &TextOptions) -> Result<ListedText> {
     let is_text = |name: &str| FileKind::of_name(name).is_some();
+    let is_zip = |name: &str| ArchiveKind::of_name(name) == Some(ArchiveKind::Zip);
     let wanted = |name: &str| is_text(name) || is_zip(name);
     match &options.input {
         TextInput::Stdin => {

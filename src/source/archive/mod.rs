@@ -11,6 +11,7 @@ pub(in crate::source) mod testing;
 
 pub use self::expand::{Archives, ExpandedArchive, ExpandedListing, expand, is_image_name};
 pub use self::member::{ArchiveDamage, ArchiveMember, MemberData};
+use super::name::strip_extension;
 use super::{PlannedFile, tar, zip};
 use crate::error::Result;
 
@@ -29,17 +30,18 @@ pub enum ArchiveKind {
 impl ArchiveKind {
     /// Returns the format of an archive called `name`; `None` if it is not the name of an archive.
     pub fn of_name(name: &str) -> Option<Self> {
-        if zip::is_zip(name) { Some(Self::Zip) } else { tar::is_plain_tar(name).then_some(Self::Tar) }
+        divided(name).map(|(_, kind)| kind)
     }
 }
 
 /// Returns `name` without the extension of an archive.
 pub fn stem(name: &str) -> &str {
-    match ArchiveKind::of_name(name) {
-        Some(ArchiveKind::Zip) => zip::stem(name),
-        Some(ArchiveKind::Tar) => tar::stem(name),
-        None => name,
-    }
+    divided(name).map_or(name, |(stem, _)| stem)
+}
+
+fn divided(name: &str) -> Option<(&str, ArchiveKind)> {
+    let mut extensions = [(".zip", ArchiveKind::Zip), (tar::EXTENSION, ArchiveKind::Tar)].into_iter();
+    extensions.find_map(|(extension, kind)| Some((strip_extension(name, extension)?, kind)))
 }
 
 /// A file in an archive. Folders have no entries.

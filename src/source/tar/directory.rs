@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use ::tar::EntryType;
 
+use super::EXTENSION;
 use super::headers::{NoMember, TarDamage, TarHeader, TarInput, next_header, skip_member};
 use super::member::TarMember;
-use super::{EXTENSION, is_plain_tar, stem};
 use crate::error::{Error, Result};
 use crate::source::PlannedFile;
-use crate::source::archive::{ArchiveDamage, ArchiveDirectory, ArchiveEntry, MemberData};
+use crate::source::archive::{ArchiveDamage, ArchiveDirectory, ArchiveEntry, ArchiveKind, MemberData, stem};
 use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
 use crate::source::retry::retried;
@@ -61,7 +61,8 @@ pub fn first_nested(planned: &PlannedFile) -> Result<Option<String>> {
 
 /// Returns the range of a tar file in a tar file.
 fn nested(entry: &ArchiveEntry) -> Option<Range<u64>> {
-    let is_tar = |name: &[u8]| std::str::from_utf8(name).is_ok_and(is_plain_tar);
+    let is_tar =
+        |name| std::str::from_utf8(name).ok().and_then(ArchiveKind::of_name) == Some(ArchiveKind::Tar);
     match &entry.data {
         Some(MemberData::Tar(TarMember { offset, size })) if is_tar(&entry.name) => {
             Some(*offset..offset.checked_add(*size)?)

@@ -16,7 +16,7 @@ pub use self::member::TarMember;
 use super::name::strip_extension;
 
 /// The extension of tar files without compression.
-const EXTENSION: &str = ".tar";
+pub(super) const EXTENSION: &str = ".tar";
 /// Extensions of tar files.
 const EXTENSIONS: [&str; 4] = [EXTENSION, ".tar.gz", ".tgz", ".tar.zst"];
 
@@ -28,14 +28,4 @@ pub fn is_tar(name: &str) -> bool {
 /// Returns the name of a tar file, compressed or not, without its extension, or another name unchanged.
 pub fn tar_stem(name: &str) -> &str {
     EXTENSIONS.iter().find_map(|extension| strip_extension(name, extension)).unwrap_or(name)
-}
-
-/// Returns whether the name of a file is that of a tar file without compression.
-pub fn is_plain_tar(name: &str) -> bool {
-    strip_extension(name, EXTENSION).is_some()
-}
-
-/// Returns `name` without the extension of a tar file without compression.
-pub fn stem(name: &str) -> &str {
-    strip_extension(name, EXTENSION).unwrap_or(name)
 }
