@@ -23,7 +23,7 @@ use crate::printable::printable;
 use crate::source::file_list::FileList;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
-use crate::source::split_by::SplitBy;
+use crate::source::splits::SplitBy;
 use crate::source::warning::Warning;
 use crate::storage::{NewFile, hex};
 use crate::transform::image::BucketCounts;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::encoding::to_utf8;
 use super::encoding::without_bom;
 use super::named_files::{Detail, Resolver, check_named_once};
-use super::open::read_file;
+use super::planned::read_file;
 use super::source_file::SourceFile;
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::listing::Listing;
+use super::named_files::nothing;
 use super::planned::PlannedFile;
 use super::skipped::SkippedTypes;
 use super::source_file::SourceFile;
+use super::walk::Listing;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::storage::ObjectUrl;
@@ -85,16 +86,8 @@ fn is_wanted(relative: &str, keep: &dyn Fn(&str) -> bool, skipped: &mut SkippedT
 }
 
 fn file(source: u32, relative: &Path, origin: String, object: Object) -> SourceFile {
-    SourceFile {
-        source,
-        relative: relative.to_owned(),
-        origin,
-        bytes: object.bytes,
-        modified_ns: object.modified_ns,
-        etag: object.etag,
-        member: None,
-        of_field: None,
-    }
+    let Object { bytes, modified_ns, etag, .. } = object;
+    SourceFile { source, bytes, modified_ns, etag, ..nothing(relative.to_owned(), origin) }
 }
 
 /// Finds objects below a URL by name. The first [`MAX_LOOKUPS`] names are looked up with one request each; after that,

@@ -8,6 +8,7 @@
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,6 @@ use super::archive;
 use super::file_list::ChosenFiles;
 use super::layout::FolderLayout;
 use super::source_file::SourceFile;
-use super::split_by::SplitBy;
 pub use super::split_levels::SplitNames;
 use super::split_levels::{LevelNames, SeenNames, file_name, folders, path_of};
 use super::warning::Warning;
@@ -29,6 +29,37 @@ pub const DEFAULT_SPLIT: &str = "train";
 
 /// Folder names that almost certainly denote splits.
 const USUAL: [&str; 5] = ["train", "val", "valid", "validation", "test"];
+
+/// The criterion that determines the split of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SplitBy {
+    /// Nothing: all files are in one split.
+    Nothing,
+    /// The labels of the sources.
+    SourceLabel,
+    /// The first-level folders.
+    Folder,
+    /// Names of shards: `data/SPLIT-00000-of-00001.parquet`.
+    ShardName,
+    /// Folders below the first level.
+    NestedFolder,
+    /// Words in file names.
+    FileName,
+}
+
+impl fmt::Display for SplitBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "by nothing",
+            Self::SourceLabel => "by the labels of the sources",
+            Self::Folder => "by first-level folders",
+            Self::ShardName => "by the names of shards",
+            Self::NestedFolder => "by the names of folders",
+            Self::FileName => "by the names of files",
+        })
+    }
+}
 
 /// The splits of the files of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,9 +12,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::listing::Listing;
-use super::named_files::names_nothing;
+use super::file_list::FileList;
+use super::named_files::{names_nothing, nothing};
 use super::planned::modified_ns;
+use super::skipped::SkippedTypes;
 use super::source_file::SourceFile;
 use super::{portable_name, remote};
 use crate::error::{Error, Result};
@@ -23,6 +24,17 @@ use crate::storage::{ObjectUrl, for_each_entry};
 
 /// Maximum nesting depth of folders.
 const MAX_DEPTH: usize = 256;
+
+/// Files found in sources.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// Files that pass the filter, in order: sources as given, files by path.
+    pub files: FileList,
+    /// Skipped files: excluded by the filter, hidden, links that are not followed, sockets and devices.
+    pub skipped: SkippedTypes,
+    /// URLs of objects that are skipped because their keys are not valid paths. They are also counted in `skipped`.
+    pub unusable: Vec<String>,
+}
 
 /// Lists the files of all `sources` whose names pass `keep`. Names that start with a dot are skipped, except for a
 /// source itself.
@@ -136,16 +148,8 @@ impl TreeWalk<'_> {
     }
 
     fn file(&mut self, relative: PathBuf, origin: String, bytes: u64, modified_ns: i128) {
-        self.listing.files.push(&SourceFile {
-            source: self.source,
-            relative,
-            origin,
-            bytes,
-            modified_ns,
-            etag: None,
-            member: None,
-            of_field: None,
-        });
+        let file = nothing(relative, origin);
+        self.listing.files.push(&SourceFile { source: self.source, bytes, modified_ns, ..file });
     }
 }
 

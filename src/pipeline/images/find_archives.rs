@@ -12,10 +12,10 @@ use crate::schema::Kind;
 use crate::source::archive::{ArchiveKind, Archives, ExpandedListing, is_image_name};
 use crate::source::file_list::FileList;
 use crate::source::layout::FolderLayout;
-use crate::source::listing::Listing;
 use crate::source::metadata::BESIDE_NAMES;
 use crate::source::source_file::SourceFile;
 use crate::source::tar::first_nested;
+use crate::source::walk::Listing;
 use crate::source::warning::Warning;
 use crate::transform::image::has_image_extension;
 

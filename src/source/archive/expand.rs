@@ -11,10 +11,10 @@ use crate::decode::has_image_extension;
 use crate::error::Result;
 use crate::options::SourceSpec;
 use crate::source::file_list::FileList;
-use crate::source::listing::Listing;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
 use crate::source::tar::has_samples;
+use crate::source::walk::Listing;
 use crate::source::{PlannedFile, portable_name};
 
 /// Extensions of images that cannot be decoded. They are listed so that they are rejected, not skipped.
