@@ -102,7 +102,7 @@ impl Conversion for TextConversion {
         let output = &options.recipe.output;
         let unit_bytes = output.unit_bytes.unwrap_or(UNIT_BYTES);
         let found = plan::find(&options, unit_bytes)?;
-        let all = ChosenFiles::all(&found.files);
+        let all = ChosenFiles::all(&found.listing.files);
         let (named_splits, mut warnings) =
             Splits::find(&all, options.recipe.layout, SplitNames::OfContainers)?;
         let splits = split_names(output, &named_splits, "flat")?;
@@ -122,11 +122,11 @@ impl Conversion for TextConversion {
             (TextInput::Stdin, [detail]) => Some(detail.kind.stdin(options.recipe.encoding)?),
             _ => None,
         };
-        warnings.extend(Warning::of_keys(&found.unusable));
+        warnings.extend(Warning::of_keys(&found.listing.unusable));
         warnings.extend(found.warnings);
         warnings.extend(field_check::check(
             &options,
-            &found.files,
+            &found.listing.files,
             &found.sources,
             &found.details,
             stdin.as_mut(),
@@ -139,7 +139,7 @@ impl Conversion for TextConversion {
             sources: found.sources,
             walked: options.input == TextInput::Walk,
             follow_symlinks: options.recipe.follow_symlinks,
-            skipped: found.skipped,
+            skipped: found.listing.skipped,
             unit_bytes,
             unit_pieces: plan::UNIT_SECTIONS as u64,
             tokenizer: Some(info),
@@ -156,7 +156,7 @@ impl Conversion for TextConversion {
         };
         let documents = conversion.details.iter().all(|file| conversion.is_document(file));
         let summary = PlanSummary {
-            items: documents.then_some(found.files.len() as u64),
+            items: documents.then_some(found.listing.files.len() as u64),
             split_files,
             fields: conversion.fields.iter().map(|field| field.name.clone()).collect(),
             dedup,
@@ -164,7 +164,7 @@ impl Conversion for TextConversion {
             warnings,
             ..PlanSummary::default()
         };
-        Ok(Job::new(header, found.files, found.units, named_splits, summary, conversion))
+        Ok(Job::new(header, found.listing.files, found.units, named_splits, summary, conversion))
     }
 
     fn write(&self, file: &mut JobWriter) -> Result<()> {

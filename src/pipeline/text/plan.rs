@@ -16,9 +16,8 @@ use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType, Kind};
 use crate::source::archive::{ArchiveKind, Archives, ExpandedListing};
 use crate::source::broken::Broken;
-use crate::source::file_list::{FileList, NearbyFiles};
+use crate::source::file_list::NearbyFiles;
 use crate::source::named_files::nothing;
-use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
 use crate::source::stream::Stream;
 use crate::source::table::arrow::Batches;
@@ -26,7 +25,7 @@ use crate::source::table::fits;
 use crate::source::table::parquet::ParquetFile;
 use crate::source::text::columns::{TextColumns, WantedColumns};
 use crate::source::text::kind::{Documents, FileKind, TextFormat};
-use crate::source::walk::list;
+use crate::source::walk::{Listing, list};
 use crate::source::warning::Warning;
 use crate::source::{PlannedFile, braces, globs};
 
@@ -84,12 +83,9 @@ impl Extent {
 pub(super) struct PlannedText {
     /// Sources after expansion of patterns and ranges.
     pub(super) sources: Vec<SourceSpec>,
-    pub(super) files: FileList,
+    pub(super) listing: Listing,
     /// One per file.
     pub(super) details: Vec<TextFile>,
-    pub(super) skipped: SkippedTypes,
-    /// See [`Listing`](crate::source::listing::Listing).
-    pub(super) unusable: Vec<String>,
     /// Decisions of the search that may not be intended.
     pub(super) warnings: Vec<Warning>,
     /// Kept fields.
@@ -102,8 +98,9 @@ pub(super) struct PlannedText {
 
 /// Lists the sources and divides them into units of about `unit_bytes`.
 pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText> {
-    let ListedText { sources, files, defects, skipped, unusable, warnings } = list_sources(options)?;
-    check_origins(&files, &sources)?;
+    let ListedText { sources, listing, defects, warnings } = list_sources(options)?;
+    let files = &listing.files;
+    check_origins(files, &sources)?;
     let mut types: Vec<Option<FieldType>> = options.recipe.keep_fields.iter().map(|k| k.ty).collect();
     let shuffle = options.recipe.output.shuffle;
     let section_bytes = if shuffle { unit_bytes.min(SHUFFLE_SECTION_BYTES) } else { unit_bytes };
@@ -130,7 +127,7 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
     let mut sections = examiner.sections;
     if shuffle {
         let seed = options.recipe.output.seed ^ SHUFFLE_SALT;
-        let mut nearby = NearbyFiles::new(&files);
+        let mut nearby = NearbyFiles::new(files);
         sections.sort_by_cached_key(|section| {
             let origin = nearby.get(section.file).map_or("", |file| &file.origin);
             let name = format!("{origin}#{}", section.extent.start());
@@ -140,17 +137,16 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
     let kept = options.recipe.keep_fields.iter().zip(types);
     let fields = kept.map(|(k, ty)| Field::nullable(&k.name, ty.unwrap_or(FieldType::String))).collect();
     let units = group(&sections, unit_bytes);
-    Ok(PlannedText { units, sources, files, details, skipped, unusable, warnings, fields, sections })
+    Ok(PlannedText { units, sources, listing, details, warnings, fields, sections })
 }
 
 /// The files of the sources, before they are divided.
+#[derive(Default)]
 struct ListedText {
     sources: Vec<SourceSpec>,
-    files: FileList,
+    listing: Listing,
     /// One per file if a list names the files, otherwise empty.
     defects: Vec<Option<Reject>>,
-    skipped: SkippedTypes,
-    unusable: Vec<String>,
     /// Decisions of the search that may not be intended.
     warnings: Vec<Warning>,
 }
@@ -165,14 +161,9 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
                 return Err(Error::usage("there is no source"));
             };
             let (relative, origin) = (std::path::PathBuf::new(), source.label.clone());
-            Ok(ListedText {
-                sources: options.sources.clone(),
-                files: std::iter::once(nothing(relative, origin)).collect(),
-                defects: Vec::new(),
-                skipped: SkippedTypes::default(),
-                unusable: Vec::new(),
-                warnings: Vec::new(),
-            })
+            let files = std::iter::once(nothing(relative, origin)).collect();
+            let listing = Listing { files, ..Listing::default() };
+            Ok(ListedText { sources: options.sources.clone(), listing, ..ListedText::default() })
         }
         TextInput::FilesFrom(from) => {
             let [folder] = &options.sources[..] else {
@@ -180,9 +171,9 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
             };
             let (files, details) = from.list(folder, options.recipe.follow_symlinks)?;
             let defects = details.into_iter().map(|d| d.defect.map(|defect| *defect)).collect();
-            let (sources, skipped) = (options.sources.clone(), SkippedTypes::default());
-            let files = files.into_iter().collect();
-            Ok(ListedText { sources, files, defects, skipped, unusable: Vec::new(), warnings: Vec::new() })
+            let listing = Listing { files: files.into_iter().collect(), ..Listing::default() };
+            let sources = options.sources.clone();
+            Ok(ListedText { sources, listing, defects, ..ListedText::default() })
         }
         TextInput::Walk => {
             // A file that matches a pattern counts as explicitly named, as if the shell had expanded the pattern.
@@ -213,20 +204,12 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
                 beside: &|_| false,
             };
             let expanded = archives.expand(&listing)?;
-            let ExpandedListing { listing, left_out, .. } =
+            let ExpandedListing { mut listing, left_out } =
                 expanded.unwrap_or_else(|| ExpandedListing::unchanged(listing));
-            let mut skipped = listing.skipped;
-            skipped.extend(&matches.skipped);
+            listing.skipped.extend(&matches.skipped);
             let left_out = left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Text, example });
             let warnings = left_out.into_iter().collect();
-            Ok(ListedText {
-                sources: matches.sources,
-                files: listing.files,
-                defects: Vec::new(),
-                skipped,
-                unusable: listing.unusable,
-                warnings,
-            })
+            Ok(ListedText { sources: matches.sources, listing, defects: Vec::new(), warnings })
         }
     }
 }
