@@ -5,7 +5,7 @@ use std::path::Path;
 use dsconvert_tokens::{ConfigToken, ConfigTokens};
 use serde_json::{Map, Value};
 
-use super::folder::NAMES;
+use super::FILE_NAMES;
 use crate::error::{Error, Result};
 use crate::source::read_file;
 use crate::storage::{folder_of, stat};
@@ -45,7 +45,7 @@ fn invalid(path: &Path, problem: &str) -> Error {
 /// If a file is not a JSON object with names of tokens.
 pub(super) fn tokens_beside(path: &Path) -> Result<ConfigTokens> {
     let mut tokens = ConfigTokens::default();
-    if !path.file_name().is_some_and(|name| NAMES.iter().any(|usual| name == *usual)) {
+    if !path.file_name().is_some_and(|name| FILE_NAMES.iter().any(|usual| name == *usual)) {
         return Ok(tokens);
     }
     for file in FILES {

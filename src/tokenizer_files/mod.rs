@@ -3,9 +3,7 @@
 
 pub(crate) mod chat_template;
 mod config;
-mod folder;
 mod hub;
-mod rank_cache;
 #[cfg(test)]
 mod tests;
 
@@ -13,19 +11,26 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use dsconvert_tokens::{LoadError, TiktokenEncoding, is_rank_file, sentencepiece_to_json, tiktoken_to_json};
+use sha2::{Digest, Sha256};
 
 use self::hub::HubCache;
-use self::rank_cache::RankCache;
 use crate::error::{Error, Result};
 use crate::manifest::TOKENIZER_NAME;
 use crate::reader::Dataset;
 use crate::source::read_file;
-use crate::storage::{folder_of, stat};
+use crate::storage::{folder_of, hex, stat};
 use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 
 /// Accepted names, for help texts.
 const NAMES: &str = "a tokenizer.json, a SentencePiece .model or a .tiktoken file, a folder that contains one, a model in the local Hugging \
                      Face cache (org/model), a tiktoken encoding in its cache (cl100k_base), or the word bytes";
+
+/// File names in order of preference. A `tokenizer.json` next to one of the others was made from it.
+const FILE_NAMES: [&str; 5] =
+    ["tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "sentencepiece.model"];
+
+/// Environment variables with the path of the tiktoken cache, in order of precedence.
+const RANK_VARIABLES: [&str; 2] = ["TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"];
 
 /// Maximum size of a tokenizer in a dataset.
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
@@ -84,7 +89,7 @@ fn find_in(name: &str, hub: &HubCache, ranks: &RankCache) -> Result<TokenizerFil
     let path = Path::new(name);
     if let Some(meta) = stat(path)? {
         return match meta.is_dir() {
-            true => open(&folder::find(path)?, None),
+            true => open(&find_in_folder(path)?, None),
             false => open(path, None),
         };
     }
@@ -97,7 +102,7 @@ fn find_in(name: &str, hub: &HubCache, ranks: &RankCache) -> Result<TokenizerFil
     if HubCache::is_model(name) && !is_file_name(path) {
         let folder = hub.folder(name);
         if hub::snapshot(&folder)?.is_some() {
-            return open(&folder::find(&folder)?, None);
+            return open(&find_in_folder(&folder)?, None);
         }
         tried.push(folder);
     }
@@ -130,6 +135,83 @@ fn save_command(name: &str) -> String {
         "python -c \"from transformers import AutoTokenizer; AutoTokenizer.from_pretrained('{name}').save_pretrained('DIR')\", \
          then `tokenizer DIR`"
     )
+}
+
+/// Returns the tokenizer file in `folder`, which may also be the folder of a model in the Hugging Face Hub cache.
+fn find_in_folder(folder: &Path) -> Result<PathBuf> {
+    for name in FILE_NAMES {
+        let path = folder.join(name);
+        if stat(&path)?.is_some() {
+            return Ok(path);
+        }
+    }
+    // After the files: a training run may keep its checkpoints in a folder `snapshots`.
+    if let Some(snapshot) = hub::snapshot(folder)? {
+        return find_in_folder(&snapshot);
+    }
+    let mut files = hub::names_in(folder)?;
+    files.sort_unstable();
+    for extension in ["model", "tiktoken"] {
+        let mut candidates = files.iter().filter(|name| has_extension(Path::new(name), extension));
+        match (candidates.next(), candidates.next()) {
+            (Some(one), None) => return Ok(folder.join(one)),
+            (Some(one), Some(other)) => {
+                return Err(Error::usage(format!("the folder has several tokenizers: {one}, {other}"))
+                    .at_path(folder)
+                    .help("name the file"));
+            }
+            _ => {}
+        }
+    }
+    let parts: Vec<&str> = PARTS.into_iter().filter(|part| files.iter().any(|name| name == part)).collect();
+    let tried = format!("{}, *.model, *.tiktoken", FILE_NAMES.join(", "));
+    let (message, help) = match parts.is_empty() {
+        true => ("the folder has no tokenizer".to_owned(), format!("looked for {tried}")),
+        false => (
+            format!("the folder has no complete tokenizer, only {}", parts.join(", ")),
+            format!("looked for {tried}; to make one: {}", save_command(&folder.display().to_string())),
+        ),
+    };
+    Err(Error::usage(message).at_path(folder).help(help))
+}
+
+/// Folder of the tiktoken cache, whose files are named after the SHA-1 of their URLs.
+struct RankCache(PathBuf);
+
+impl RankCache {
+    /// Returns the cache for the environment variables of this process.
+    fn of_process() -> Self {
+        Self::in_folder(RANK_VARIABLES.iter().find_map(std::env::var_os).map(PathBuf::from))
+    }
+
+    /// Returns the cache in `folder`; the default cache if the path is missing or empty.
+    fn in_folder(folder: Option<PathBuf>) -> Self {
+        let given = folder.filter(|folder| !folder.as_os_str().is_empty());
+        Self(given.unwrap_or_else(|| std::env::temp_dir().join("data-gym-cache")))
+    }
+
+    /// Returns the path of the file of an encoding, which may not exist.
+    fn file(&self, encoding: &TiktokenEncoding) -> PathBuf {
+        self.0.join(encoding.cache_name)
+    }
+
+    /// Returns the file of an encoding; `None` if it is not in the cache. Its bytes must be the published ones.
+    fn find(&self, encoding: &TiktokenEncoding) -> Result<Option<PathBuf>> {
+        let path = self.file(encoding);
+        if stat(&path)?.is_none() {
+            return Ok(None);
+        }
+        if hex(&Sha256::digest(read_file(&path)?)) != encoding.sha256 {
+            return Err(Error::usage(format!("this is not the published file of {}", encoding.name))
+                .at_path(path)
+                .help(format!(
+                    "remove it and fill the cache again: python -c \"import tiktoken; tiktoken.get_encoding('{}')\"; to use your \
+                     own file, name it as {}:FILE",
+                    encoding.name, encoding.name
+                )));
+        }
+        Ok(Some(path))
+    }
 }
 
 /// Reads the tokenizer in a file. `encoding` supplies the pattern and special tokens of a tiktoken file; `None` if the

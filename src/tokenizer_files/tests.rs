@@ -2,10 +2,7 @@
 
 use std::fs;
 
-use sha2::{Digest, Sha256};
-
 use super::*;
-use crate::storage::hex;
 
 fn empty_caches(dir: &Path) -> (HubCache, RankCache) {
     let hub = dir.join("hub").into_os_string().into_string().unwrap();
