@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 use super::{Companion, Recipe, RecordedInput, unexpected_value};
 use crate::error::{Error, Result};
 use crate::options::{Choice, Input, OptionValue, OutputOptions, is_default, option_values, options};
-use crate::schema::{FieldType, HEIGHT, IMAGE, KEY, Kind, LABEL, ORIGIN, WIDTH};
+use crate::schema::{FieldType, IMAGE, Kind};
 use crate::source::archive::is_image_name;
 use crate::source::layout::FolderLayout;
-use crate::source::metadata::{Keep, KeptField, parse_kept};
+use crate::source::metadata::{Keep, KeptField, is_built_in, parse_kept};
 use crate::transform::image::ImageOptions;
 
 options! {
@@ -346,15 +346,8 @@ impl FromStr for Dedup {
     }
 }
 
-/// Field names of every image dataset.
-const BUILT_IN: [&str; 6] = [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN];
 /// Field names of samples from tar files.
 const SAMPLE_NAMES: [&str; 3] = ["json", "txt", "cls"];
-
-/// Returns whether `name` is that of a field of every image dataset.
-pub(crate) fn is_built_in(name: &str) -> bool {
-    BUILT_IN.contains(&name)
-}
 
 /// Returns whether `name` is that of another field of samples from tar files.
 pub(crate) fn is_reserved(name: &str) -> bool {

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 pub use self::chat::{ChatRecipe, ChatTemplateSource, SpecialInContent, TemplateArgs};
 pub(crate) use self::chat::{DEFAULT_TEMPLATE, TOOL_TEMPLATE};
 pub use self::companion::{Companion, PathPattern};
-pub(crate) use self::images::{ANNOTATIONS, is_built_in, is_reserved};
+pub(crate) use self::images::{ANNOTATIONS, is_reserved};
 pub use self::images::{AutoList, Dedup, ImageFields, ImagesRecipe, ListItem, ListedImage, Sidecars};
 pub use self::text::{DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD};
 pub use self::text::{InvalidUtf8, LengthRange, MAX_PACK_TOKENS, Overflow, TextDedup, TextRecipe, TextShape};

@@ -11,14 +11,14 @@ use super::image_fields::{
 use super::options::ImagesOptions;
 use crate::error::{Error, Result};
 use crate::printable::printable_path;
-use crate::recipe::{ImageFields, ListedImage, is_built_in};
+use crate::recipe::{ImageFields, ListedImage};
 use crate::schema::{FieldType, IMAGE};
 use crate::source::broken::Broken;
 use crate::source::file_list::FileList;
 use crate::source::image_table::{
     ImageCell, ImageColumn, ImageColumns, TableFile, TableImages, is_image_table,
 };
-use crate::source::metadata::Labels;
+use crate::source::metadata::{Labels, is_built_in};
 use crate::source::missing_field::{quoted, suggestion};
 use crate::source::source_file::SourceFile;
 use crate::source::warning::Warning;

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use crate::error::{Error, Result};
 use crate::schema::{Field, LABEL};
-use crate::source::metadata::KeptField;
+use crate::source::metadata::{KeptField, is_built_in};
 use crate::source::missing_field::no_column;
 use crate::source::table::columns::{ColumnNames, ReadColumns, kept_type};
 use crate::source::table::{field_type, is_text};
@@ -15,8 +15,6 @@ use crate::source::table::{field_type, is_text};
 const IMAGE_NAMES: [&str; 2] = ["image", "img"];
 /// Name of an audio column, whose structs are those of images.
 const AUDIO: &str = "audio";
-/// Fields that every image dataset has.
-const BUILT_IN: [&str; 6] = ["key", "image", "width", "height", "origin", LABEL];
 
 /// A column that has images, or may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,7 +191,7 @@ impl ImageColumns {
         }
         for at in all().filter(|&at| !is_image(at) && Some(at) != label) {
             // A column of images that is no field is not a field of bytes either.
-            let is_left_out = BUILT_IN.contains(&name(at)) || images.left_out.iter().any(|c| c == name(at));
+            let is_left_out = is_built_in(name(at)) || images.left_out.iter().any(|c| c == name(at));
             match field_type(schema.field(at).data_type()).filter(|_| !is_left_out) {
                 Some(ty) => {
                     found.kept.push(at);

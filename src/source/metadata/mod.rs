@@ -30,11 +30,16 @@ use super::{ListedNames, without_bom};
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};
 use crate::sample::{Reject, Value};
-use crate::schema::Field;
+use crate::schema::{Field, HEIGHT, IMAGE, KEY, LABEL, ORIGIN, WIDTH};
 use crate::storage::folder_of;
 
 /// Default of `--path-field`.
 pub const DEFAULT_PATH_FIELD: &str = "file_name";
+
+/// Returns whether `name` is that of a field of every image dataset.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN].contains(&name)
+}
 
 /// A table that names files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,15 +5,13 @@
 //! become fields with numbers.
 
 use super::columns::{WantedMetadata, column_of_paths, list_of_paths};
-use super::{Metadata, MetadataRow};
+use super::{Metadata, MetadataRow, is_built_in};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode, Value};
-use crate::schema::{Field, FieldType, HEIGHT, IMAGE, KEY, LABEL, ORIGIN, WIDTH};
+use crate::schema::{Field, FieldType};
 use crate::source::named_files::Detail;
 use crate::source::source_file::SourceFile;
 
-/// Fields of every dataset.
-const BUILT_IN: [&str; 6] = [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN];
 /// Maximum number of images in a list.
 const MAX_IMAGES: usize = 64;
 
@@ -129,7 +127,7 @@ impl PathColumns {
                     false => column.field.clone(),
                 };
                 let is_taken = |name: &str, fields: &[Field]| {
-                    BUILT_IN.contains(&name) || fields.iter().any(|field| field.name == name)
+                    is_built_in(name) || fields.iter().any(|field| field.name == name)
                 };
                 if is_taken(&name, &fields) {
                     name.push_str("_image");
