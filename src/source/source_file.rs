@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-
 use super::archive::{ArchiveKind, ArchiveMember};
 use super::broken::Broken;
 use super::compression::Compression;
@@ -17,12 +15,11 @@ use crate::options::SourceSpec;
 use crate::storage::ObjectUrl;
 
 /// One file of a source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFile {
     /// Ordinal of the source.
     pub source: u32,
     /// Path relative to the source; empty if the source itself is a file.
-    #[serde(with = "crate::stored_path")]
     pub relative: PathBuf,
     /// Origin of the items in the file: the label of the source and the relative path, joined by `/`.
     pub origin: String,
@@ -31,13 +28,10 @@ pub struct SourceFile {
     /// Modification time, in nanoseconds since 1970; detects changed files.
     pub modified_ns: i128,
     /// Entity tag of an object, if its store provides one; changes with the content.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
     /// Location in an archive; `None` for a file outside archives.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<Box<ArchiveMember>>,
     /// Ordinal of the field whose value is in this file: it is not an item, but belongs to the item before it in a list.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of_field: Option<u32>,
 }
 

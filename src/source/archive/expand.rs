@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::member::{ArchiveDamage, ArchiveMember, MemberData};
+use super::member::{ArchiveMember, MemberData};
 use super::member_path::{path_of, portable, root_parts};
 use super::{ArchiveDirectory, ArchiveEntry, ArchiveKind, stem};
 use crate::decode::has_image_extension;
@@ -72,7 +72,7 @@ pub fn expand(
         })
         .collect();
     found.files.extend(damage.map(|why| {
-        let data = MemberData::Damage(ArchiveDamage { why });
+        let data = MemberData::Damage(why);
         of_member(file.relative.clone(), file.origin.clone(), 0, 0, data)
     }));
     Ok(Some(found))

@@ -3,8 +3,6 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::sample::{Reject, RejectCode};
 use crate::source::PlannedFile;
 use crate::source::broken::Broken;
@@ -13,7 +11,7 @@ use crate::source::tar::TarMember;
 use crate::source::zip::ZipMember;
 
 /// Location of a file in an archive.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchiveMember {
     /// Number of leading components of the relative path that name the archive; 0 if it is the source itself.
     pub archive_parts: u32,
@@ -26,29 +24,14 @@ pub struct ArchiveMember {
 }
 
 /// Location of the content of a file in an archive.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemberData {
     /// In a zip archive.
     Zip(ZipMember),
     /// In a tar file.
     Tar(TarMember),
-    /// Not a file: the part of an archive that cannot be read, which is one rejected item.
-    Damage(ArchiveDamage),
-}
-
-/// Damage to an archive.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ArchiveDamage {
-    /// Description of the damage.
-    pub why: String,
-}
-
-impl ArchiveDamage {
-    fn reject(&self) -> Broken {
-        let message = format!("the tar file is broken: {}", self.why);
-        Broken::Damaged(Reject::new(RejectCode::Truncated, message))
-    }
+    /// Not a file: the part of an archive that cannot be read, which is one rejected item. Describes the damage.
+    Damage(String),
 }
 
 impl ArchiveMember {
@@ -78,7 +61,7 @@ impl ArchiveMember {
         match &self.data {
             MemberData::Zip(member) => member.read_opened(opened),
             MemberData::Tar(member) => member.read_opened(opened),
-            MemberData::Damage(damage) => Err(damage.reject()),
+            MemberData::Damage(why) => Err(damaged(why)),
         }
     }
 
@@ -100,7 +83,12 @@ impl ArchiveMember {
         Ok(match &self.data {
             MemberData::Zip(member) => Box::new(member.open(opened)?),
             MemberData::Tar(member) => Box::new(member.open(opened)?),
-            MemberData::Damage(damage) => return Err(damage.reject()),
+            MemberData::Damage(why) => return Err(damaged(why)),
         })
     }
+}
+
+fn damaged(why: &str) -> Broken {
+    let message = format!("the tar file is broken: {why}");
+    Broken::Damaged(Reject::new(RejectCode::Truncated, message))
 }

@@ -10,7 +10,7 @@ mod member_path;
 pub(in crate::source) mod testing;
 
 pub use self::expand::{Archives, ExpandedArchive, ExpandedListing, expand, is_image_name};
-pub use self::member::{ArchiveDamage, ArchiveMember, MemberData};
+pub use self::member::{ArchiveMember, MemberData};
 use super::name::strip_extension;
 use super::{PlannedFile, tar, zip};
 use crate::error::Result;

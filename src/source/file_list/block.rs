@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use zstd::bulk::Decompressor;
 
-use crate::source::archive::{ArchiveDamage, ArchiveMember, MemberData};
+use crate::source::archive::{ArchiveMember, MemberData};
 use crate::source::source_file::SourceFile;
 use crate::source::tar::TarMember;
 use crate::source::zip::ZipMember;
@@ -267,7 +267,7 @@ fn put_member(names: &mut Vec<u8>, numbers: &mut Vec<u8>, member: &ArchiveMember
             put(numbers, *offset);
             put(numbers, *size);
         }
-        MemberData::Damage(ArchiveDamage { why }) => {
+        MemberData::Damage(why) => {
             put(names, DAMAGE);
             put_bytes(names, why.as_bytes());
         }
@@ -290,10 +290,7 @@ fn take_member(names: &mut &[u8], numbers: &mut &[u8]) -> Option<ArchiveMember> 
                 crc: u32::try_from(number()?).ok()?,
             }),
             IN_TAR => MemberData::Tar(TarMember { offset: number()?, size: number()? }),
-            DAMAGE => {
-                let why = std::str::from_utf8(take_bytes(names)?).ok()?.to_owned();
-                MemberData::Damage(ArchiveDamage { why })
-            }
+            DAMAGE => MemberData::Damage(std::str::from_utf8(take_bytes(names)?).ok()?.to_owned()),
             _ => return None,
         },
     })

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::*;
-use crate::source::archive::{ArchiveDamage, ArchiveMember, MemberData};
+use crate::source::archive::{ArchiveMember, MemberData};
 use crate::source::tar::TarMember;
 use crate::source::zip::ZipMember;
 
@@ -52,7 +52,7 @@ fn files(count: u64) -> Vec<SourceFile> {
             }
             8 => {
                 let why = "one of its headers is damaged".to_owned();
-                file.member = Some(member(at, MemberData::Damage(ArchiveDamage { why })));
+                file.member = Some(member(at, MemberData::Damage(why)));
             }
             9 => file.of_field = Some(at as u32),
             _ => {}

@@ -9,7 +9,7 @@ use super::headers::{NoMember, TarDamage, TarHeader, TarInput, next_header, skip
 use super::member::TarMember;
 use crate::error::{Error, Result};
 use crate::source::PlannedFile;
-use crate::source::archive::{ArchiveDamage, ArchiveDirectory, ArchiveEntry, ArchiveKind, MemberData, stem};
+use crate::source::archive::{ArchiveDirectory, ArchiveEntry, ArchiveKind, MemberData, stem};
 use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
 use crate::source::retry::retried;
@@ -93,7 +93,7 @@ fn with_nested(opened: &OpenedFile, found: ArchiveDirectory) -> Result<ArchiveDi
         }
         // If the nested tar file is cut off, so is the one around it.
         if let Some(why) = inside.damage.filter(|_| end == range.end) {
-            let data = Some(MemberData::Damage(ArchiveDamage { why }));
+            let data = Some(MemberData::Damage(why));
             entries.push(ArchiveEntry { name: entry.name, size: 0, data });
         }
     }

@@ -3,8 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::error::Error;
 use crate::sample::{Reject, RejectCode};
 use crate::source::PlannedFile;
@@ -15,7 +13,7 @@ use crate::source::retry::retried;
 use crate::source::zip::MemberReader;
 
 /// Location of a file in a tar file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TarMember {
     /// Offset of the content.
     pub offset: u64,

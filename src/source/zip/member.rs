@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use flate2::Crc;
 use flate2::read::DeflateDecoder;
-use serde::{Deserialize, Serialize};
 
 use super::reader::MemberReader;
 use crate::error::Error;
@@ -34,7 +33,7 @@ const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 
 /// Location of a file in a zip archive.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZipMember {
     /// Offset of the local header.
     pub offset: u64,
