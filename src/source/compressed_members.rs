@@ -39,11 +39,8 @@ impl MemberStarts {
     }
 }
 
-/// First byte of an xz stream.
-const XZ_START: u8 = 0xfd;
-
 /// Skips zeros and returns their number.
-fn skip_zeros(raw: &mut impl BufRead) -> io::Result<u64> {
+pub(super) fn skip_zeros(raw: &mut impl BufRead) -> io::Result<u64> {
     let mut zeros = 0;
     loop {
         let input = raw.fill_buf()?;
@@ -59,14 +56,16 @@ fn skip_zeros(raw: &mut impl BufRead) -> io::Result<u64> {
 
 /// A decoder of one member.
 pub(super) trait MemberDecoder<R>: Read + Sized {
-    /// Whether zeros may follow a member.
-    const ZERO_PADDING: bool;
-
     /// Creates a decoder of the member at the current position of `raw`.
     fn start(raw: R) -> io::Result<Self>;
 
     /// Returns the input after the member, once its end was read.
     fn rest(self) -> R;
+
+    /// Skips the padding that may follow a member. By default, there is none.
+    fn skip_padding(_raw: &mut R) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Reader of a bzip2 stream. The library's own reader drops decoded bytes when it finds damage.
@@ -76,8 +75,6 @@ pub(super) struct Bzip2Stream<R> {
 }
 
 impl<R: BufRead> MemberDecoder<R> for Bzip2Stream<R> {
-    const ZERO_PADDING: bool = false;
-
     fn start(raw: R) -> io::Result<Self> {
         Ok(Self { decoder: BzDecoder::new(raw), failure: None })
     }
@@ -104,6 +101,68 @@ impl<R: BufRead> Read for Bzip2Stream<R> {
     }
 }
 
+/// Memory limit of the xz decoder, in bytes: twice what its strongest preset needs.
+pub(super) const XZ_MEMORY_BYTES: u64 = 128 << 20;
+/// First byte of an xz stream.
+const XZ_START: u8 = 0xfd;
+
+/// Reader of an xz stream. The library's own reader drops decoded bytes when it finds damage.
+pub(super) struct XzMember<R> {
+    raw: R,
+    stream: XzStream,
+    failure: Option<io::Error>,
+    is_ended: bool,
+}
+
+impl<R: BufRead> MemberDecoder<R> for XzMember<R> {
+    fn start(raw: R) -> io::Result<Self> {
+        let stream = XzStream::new_stream_decoder(XZ_MEMORY_BYTES, 0)?;
+        Ok(Self { raw, stream, failure: None, is_ended: false })
+    }
+
+    fn rest(self) -> R {
+        self.raw
+    }
+
+    /// The length of the padding is a multiple of four.
+    fn skip_padding(raw: &mut R) -> io::Result<()> {
+        if !skip_zeros(raw)?.is_multiple_of(4) {
+            return Err(io::Error::other("the padding between xz streams is not a multiple of 4 bytes"));
+        }
+        match raw.fill_buf()?.first() {
+            Some(&first) if first != XZ_START => Err(io::Error::other("other data follows an xz stream")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<R: BufRead> Read for XzMember<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        while !self.is_ended {
+            let input = self.raw.fill_buf()?;
+            let is_end = input.is_empty();
+            let (taken, given) = (self.stream.total_in(), self.stream.total_out());
+            let action = if is_end { Action::Finish } else { Action::Run };
+            let status = self.stream.process(input, buffer, action);
+            let (taken, given) = (self.stream.total_in() - taken, self.stream.total_out() - given);
+            self.raw.consume(taken as usize);
+            match status {
+                Err(e) if given > 0 => self.failure = Some(e.into()),
+                Err(e) => return Err(e.into()),
+                Ok(Status::StreamEnd) => self.is_ended = true,
+                Ok(_) if given > 0 => {}
+                Ok(_) if is_end => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => continue,
+            }
+            return Ok(given as usize);
+        }
+        Ok(0)
+    }
+}
+
 /// Reader of the joined content of consecutive members.
 pub(super) struct JoinedMembers<R, M> {
     member: Option<M>,
@@ -111,7 +170,7 @@ pub(super) struct JoinedMembers<R, M> {
     raw: Option<R>,
     starts: MemberStarts,
     produced: u64,
-    /// Whether a member has ended, so that zero padding may follow.
+    /// Whether a member has ended, so that padding may follow.
     ended: bool,
 }
 
@@ -128,10 +187,12 @@ impl<R: BufRead, M: MemberDecoder<R>> Read for JoinedMembers<R, M> {
         }
         loop {
             if let Some(raw) = &mut self.raw
-                && M::ZERO_PADDING
                 && std::mem::take(&mut self.ended)
+                && let Err(error) = M::skip_padding(raw)
             {
-                skip_zeros(raw)?;
+                // The member before it is intact.
+                self.starts.add(self.produced);
+                return Err(error);
             }
             if let Some(mut raw) = self.raw.take() {
                 if raw.fill_buf()?.is_empty() {
@@ -156,87 +217,6 @@ impl<R: BufRead, M: MemberDecoder<R>> Read for JoinedMembers<R, M> {
             }
             self.raw = self.member.take().map(M::rest);
             self.ended = true;
-        }
-    }
-}
-
-/// Reader of consecutive xz streams. The library's own reader drops decoded bytes when it finds damage.
-pub(super) struct XzStreams<R> {
-    raw: R,
-    stream: Option<XzStream>,
-    starts: MemberStarts,
-    produced: u64,
-    memory_bytes: u64,
-    failure: Option<io::Error>,
-    /// Whether a stream has ended, so that zero padding may follow.
-    ended: bool,
-}
-
-impl<R: BufRead> XzStreams<R> {
-    pub(super) fn new(raw: R, memory_bytes: u64, starts: MemberStarts) -> Self {
-        Self { raw, stream: None, starts, produced: 0, memory_bytes, failure: None, ended: false }
-    }
-
-    /// Skips the zero padding between streams, whose length is a multiple of four.
-    fn skip_padding(&mut self) -> io::Result<()> {
-        match skip_zeros(&mut self.raw)?.is_multiple_of(4) {
-            true => Ok(()),
-            false => Err(io::Error::other("the padding between xz streams is not a multiple of 4 bytes")),
-        }
-    }
-}
-
-impl<R: BufRead> Read for XzStreams<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if let Some(failure) = self.failure.take() {
-            return Err(failure);
-        }
-        loop {
-            if buffer.is_empty() {
-                return Ok(0);
-            }
-            let is_next = std::mem::take(&mut self.ended);
-            if is_next && let Err(error) = self.skip_padding() {
-                // The stream before it is intact.
-                self.starts.add(self.produced);
-                return Err(error);
-            }
-            let input = self.raw.fill_buf()?;
-            let is_end = input.is_empty();
-            if is_next && input.first().is_some_and(|&first| first != XZ_START) {
-                self.starts.add(self.produced);
-                return Err(io::Error::other("other data follows an xz stream"));
-            }
-            if self.stream.is_none() {
-                if is_end {
-                    return Ok(0);
-                }
-                self.starts.add(self.produced);
-            }
-            let stream = match &mut self.stream {
-                Some(stream) => stream,
-                none => none.insert(XzStream::new_stream_decoder(self.memory_bytes, 0)?),
-            };
-            let (taken, given) = (stream.total_in(), stream.total_out());
-            let action = if is_end { Action::Finish } else { Action::Run };
-            let status = stream.process(input, buffer, action);
-            let (taken, given) = (stream.total_in() - taken, stream.total_out() - given);
-            self.raw.consume(taken as usize);
-            self.produced += given;
-            match status {
-                Err(e) if given > 0 => self.failure = Some(e.into()),
-                Err(e) => return Err(e.into()),
-                Ok(Status::StreamEnd) => {
-                    (self.stream, self.ended) = (None, true);
-                    if given == 0 {
-                        continue;
-                    }
-                }
-                Ok(_) if given > 0 => {}
-                Ok(_) if is_end => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) => continue,
-            }
-            return Ok(given as usize);
         }
     }
 }
@@ -290,7 +270,7 @@ mod tests {
         let bytes = concat(&|part| zstd::encode_all(part, 3).unwrap());
         reads.push(read(Frames::new(&bytes[..], starts.clone()).unwrap(), &starts));
         let bytes = concat(&|part| [xz(part), vec![0; 8]].concat());
-        reads.push(read(XzStreams::new(&bytes[..], 128 << 20, starts.clone()), &starts));
+        reads.push(read(JoinedMembers::<_, XzMember<_>>::new(&bytes[..], starts.clone()), &starts));
         for found in reads {
             let (bytes, starts) = found.unwrap();
             assert!(bytes == expected);
@@ -330,7 +310,7 @@ mod tests {
                     "gz" => read(JoinedMembers::<_, GzipMember<_>>::new(cut, starts.clone()), &starts),
                     "bz2" => read(JoinedMembers::<_, Bzip2Stream<_>>::new(cut, starts.clone()), &starts),
                     "zst" => read(Frames::new(cut, starts.clone()).unwrap(), &starts),
-                    _ => read(XzStreams::new(cut, 128 << 20, starts.clone()), &starts),
+                    _ => read(JoinedMembers::<_, XzMember<_>>::new(cut, starts.clone()), &starts),
                 };
                 assert_eq!(found.unwrap_err().kind(), io::ErrorKind::UnexpectedEof, "{name} {}", cut.len());
             }
@@ -369,7 +349,8 @@ mod tests {
                 assert_eq!(starts.take(), [0, 3]);
             }
             let xz = [&xz(b"one")[..], garbage].concat();
-            let error = read(XzStreams::new(&xz[..], 128 << 20, starts.clone()), &starts).unwrap_err();
+            let error =
+                read(JoinedMembers::<_, XzMember<_>>::new(&xz[..], starts.clone()), &starts).unwrap_err();
             assert_ne!(error.kind(), io::ErrorKind::UnexpectedEof);
             assert_eq!(starts.take(), [0, 3], "the damage starts after the intact stream");
         }

@@ -11,7 +11,7 @@ use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::inflate_flags::TINFL_FLAG_HAS_MORE_INPUT;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
 
-use super::compressed_members::MemberDecoder;
+use super::compressed_members::{MemberDecoder, skip_zeros};
 
 /// Size of the decoded bytes in memory: the 32 KiB that later bytes may repeat, and as much again.
 const WINDOW_BYTES: usize = 64 << 10;
@@ -120,9 +120,6 @@ fn skip_text(raw: &mut impl BufRead) -> io::Result<()> {
 }
 
 impl<R: BufRead> MemberDecoder<R> for GzipMember<R> {
-    /// Tapes and disk images pad files; gzip and Python ignore the zeros.
-    const ZERO_PADDING: bool = true;
-
     fn start(mut raw: R) -> io::Result<Self> {
         // Byte by byte, because other data after a member may be shorter than a header.
         for expected in [0x1f, 0x8b, 8] {
@@ -150,6 +147,11 @@ impl<R: BufRead> MemberDecoder<R> for GzipMember<R> {
 
     fn rest(self) -> R {
         self.content.raw
+    }
+
+    /// Tapes and disk images pad files; gzip and Python ignore the zeros.
+    fn skip_padding(raw: &mut R) -> io::Result<()> {
+        skip_zeros(raw).map(drop)
     }
 }
 

@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::archive::ArchiveMember;
 pub use super::broken::Broken;
-use super::compressed_members::{Bzip2Stream, JoinedMembers, MemberStarts, XzStreams};
+use super::compressed_members::{Bzip2Stream, JoinedMembers, MemberStarts, XZ_MEMORY_BYTES, XzMember};
 use super::compression::Compression;
 use super::encoding::{TextEncoding, Utf8Reader};
 use super::inflate::GzipMember;
@@ -35,8 +35,6 @@ const PART_BUFFER_BYTES: u64 = 32 << 10;
 const MAX_RATIO: u64 = 1000;
 /// Decompressed bytes allowed for any file.
 const FREE_BYTES: u64 = 64 << 20;
-/// Memory limit of the xz decoder, in bytes: twice what its strongest preset needs.
-const XZ_MEMORY_BYTES: u64 = 128 << 20;
 
 /// Buffered input that records how many bytes were consumed, and the error that ended it. Bytes that are only buffered
 /// do not count.
@@ -246,7 +244,7 @@ impl Stream {
             Some(Compression::Bzip2) => {
                 Box::new(JoinedMembers::<_, Bzip2Stream<_>>::new(raw, members.clone()))
             }
-            Some(Compression::Xz) => Box::new(XzStreams::new(raw, XZ_MEMORY_BYTES, members.clone())),
+            Some(Compression::Xz) => Box::new(JoinedMembers::<_, XzMember<_>>::new(raw, members.clone())),
         };
         let path = path.to_owned();
         let compressed = compression.is_some();
