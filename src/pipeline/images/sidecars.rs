@@ -60,7 +60,7 @@ pub(super) struct FileField {
 }
 
 /// The sidecars of one extension, for summaries.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SidecarSummary {
     /// Name of the field.
     pub field: String,
@@ -80,15 +80,8 @@ pub struct SidecarSummary {
 
 impl SidecarSummary {
     fn new(extension: &str) -> Self {
-        Self {
-            field: extension.replace('.', "_"),
-            extension: extension.to_owned(),
-            images: 0,
-            missing: 0,
-            empty: 0,
-            unpaired: 0,
-            example: None,
-        }
+        let field = extension.replace('.', "_");
+        Self { field, extension: extension.to_owned(), ..Self::default() }
     }
 
     fn ty(&self) -> FieldType {
