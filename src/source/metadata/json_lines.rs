@@ -12,18 +12,18 @@ use crate::schema::{Field, FieldType};
 use crate::source::json_line::JsonObject;
 use crate::source::without_bom;
 
-struct JsonLine {
-    number: u64,
-    offset: u64,
-    object: Result<JsonObject, Reject>,
-}
-
 pub(super) fn read(bytes: &[u8], wanted: &WantedMetadata<'_>) -> Result<MetadataTable> {
-    let lines = lines(bytes);
+    // The objects, each with the offset of its line.
+    let (mut lines, mut offset) = (Vec::new(), 0);
+    for line in bytes.split_inclusive(|&b| b == b'\n') {
+        let text = if offset == 0 { without_bom(line) } else { line };
+        lines.push((offset, JsonObject::read(text.trim_ascii())));
+        offset += line.len() as u64;
+    }
     let mut names: Vec<String> = Vec::new();
     let mut seen = HashSet::new();
     let mut nested = HashSet::new();
-    let objects = lines.iter().filter_map(|l| l.object.as_ref().ok());
+    let objects = lines.iter().filter_map(|(_, object)| object.as_ref().ok());
     for (name, value) in objects.flat_map(JsonObject::members) {
         if seen.insert(name) {
             names.push(name.clone());
@@ -40,41 +40,18 @@ pub(super) fn read(bytes: &[u8], wanted: &WantedMetadata<'_>) -> Result<Metadata
     }
     let label = columns.label.map(|at| names[at].as_str());
     let path = columns.path.map(|at| names[at].as_str());
-    let rows = lines
-        .iter()
-        .map(|line| {
-            let mut row = MetadataRow {
-                number: line.number,
-                mark: line.offset,
-                name: None,
-                label: None,
-                values: Ok(Box::default()),
-            };
-            match &line.object {
-                Err(reject) => row.values = Err(reject.clone()),
-                Ok(object) => row.values = fill(&mut row, object, path, label, &fields),
-            }
-            row
-        })
-        .collect();
+    let rows = lines.iter().zip(1..).map(|((mark, object), number)| {
+        let mut row =
+            MetadataRow { number, mark: *mark, name: None, label: None, values: Ok(Box::default()) };
+        row.values = match object {
+            Err(reject) => Err(reject.clone()),
+            Ok(object) => fill(&mut row, object, path, label, &fields),
+        };
+        row
+    });
+    let rows = rows.collect();
     let has_labels = label.is_some();
     Ok(MetadataTable { path_field: columns.path_field, fields, has_labels, rows, counted: "line" })
-}
-
-fn lines(bytes: &[u8]) -> Vec<JsonLine> {
-    let mut lines = Vec::new();
-    let mut offset = 0;
-    for (i, line) in bytes.split_inclusive(|&b| b == b'\n').enumerate() {
-        let start = offset;
-        offset += line.len() as u64;
-        let line = if i == 0 { without_bom(line) } else { line };
-        lines.push(JsonLine {
-            number: i as u64 + 1,
-            offset: start,
-            object: JsonObject::read(line.trim_ascii()),
-        });
-    }
-    lines
 }
 
 /// Sets the name and label of the row, and returns its values.
