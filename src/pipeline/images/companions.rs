@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
+use super::find::FoundImages;
 use super::image_field_names::MemberField;
 use super::sidecars::FileField;
 use crate::error::{Error, Result};
@@ -24,18 +25,6 @@ pub(super) struct Divided {
     pub(super) images: FileList,
     /// Hashes of the paths of possible companions with their ordinals in the listing, sorted.
     companions: Vec<(u128, u32)>,
-}
-
-/// Images with their companions.
-#[derive(Default)]
-pub(super) struct Accompanied {
-    /// Each image, with its companions after it.
-    pub(super) files: FileList,
-    /// One per file.
-    pub(super) details: Vec<Detail>,
-    pub(super) fields: Vec<MemberField>,
-    pub(super) file_fields: Vec<FileField>,
-    pub(super) warnings: Vec<Warning>,
 }
 
 /// Divides the files of `listing` that are images by name: those that fit the pattern of a companion are no images.
@@ -77,19 +66,21 @@ pub(super) fn divide(
 }
 
 impl Divided {
-    /// Adds the companions of the images, which have these `details`. The companions are in `listing`. An image without one
-    /// is rejected unless it may lack it.
+    /// Adds the images to those that are `made`, with these `details` and with their companions after them. The companions are
+    /// in `listing`. An image without one is rejected unless it may lack it.
     pub(super) fn accompany(
         self,
         listing: &FileList,
         companions: &[Companion],
         details: Vec<Detail>,
-    ) -> Accompanied {
-        let mut made = Accompanied::default();
+        made: &mut FoundImages,
+    ) {
         let mut used = vec![false; self.companions.len()];
         let mut nearby: Vec<NearbyFiles<'_>> = companions.iter().map(|_| NearbyFiles::new(listing)).collect();
         for (at, Companion { name, pattern: _, ty, is_optional: _ }) in companions.iter().enumerate() {
-            made.fields.push(MemberField { name: name.clone(), member: name.clone(), ty: *ty });
+            let field = MemberField { name: name.clone(), member: name.clone(), ty: *ty };
+            made.fields.push(field.field());
+            made.roles.fields.push(field);
             made.file_fields.push(FileField { ty: *ty, at });
         }
         for (image, mut detail) in self.images.iter().zip(details) {
@@ -130,7 +121,6 @@ impl Divided {
             let example = listing.get(*first as usize).map(|file| file.origin).unwrap_or_default();
             made.warnings.push(Warning::CompanionsUnpaired { files: 1 + unused.count() as u64, example });
         }
-        made
     }
 
     /// Returns the position of the companion at `path` of a source.

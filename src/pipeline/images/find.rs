@@ -405,12 +405,8 @@ fn annotated(listing: Listing, options: &ImagesOptions, mut warnings: Vec<Warnin
         found.box_classes = annotated.class_names;
         found.content = Some(annotated.content);
     }
-    let accompanied = divided.accompany(&listing.files, companions, details);
-    warnings.extend(accompanied.warnings);
-    found.fields.extend(accompanied.fields.iter().map(MemberField::field));
-    found.roles = ImageRoles { main: None, fields: accompanied.fields };
-    let (files, details, file_fields) = (accompanied.files, accompanied.details, accompanied.file_fields);
-    let found = FoundImages { files, details, file_fields, ..found };
+    divided.accompany(&listing.files, companions, details, &mut found);
+    warnings.append(&mut found.warnings);
     let is_label = |file: &SourceFile| {
         let path = file.path(sources);
         file.member.is_none() && label_files.contains(&std::path::absolute(&path).unwrap_or(path))
