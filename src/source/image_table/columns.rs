@@ -9,7 +9,7 @@ use crate::schema::{Field, LABEL};
 use crate::source::metadata::{KeptField, is_built_in};
 use crate::source::missing_field::no_column;
 use crate::source::table::columns::{ColumnNames, ReadColumns, kept_type};
-use crate::source::table::{field_type, is_text};
+use crate::source::table::{field_type, is_bytes, is_text};
 
 /// Names of binary columns that are treated as images without being declared as such.
 const IMAGE_NAMES: [&str; 2] = ["image", "img"];
@@ -227,10 +227,6 @@ impl ImageColumns {
         };
         (read.ordinals(), alone)
     }
-}
-
-fn is_bytes(ty: &DataType) -> bool {
-    matches!(ty, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
 /// Returns whether a struct has the bytes of a file, and optionally its path, as `datasets` stores files.

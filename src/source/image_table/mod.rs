@@ -99,13 +99,14 @@ impl TableFile {
         }
     }
 
-    /// Returns a reader of the columns with the ordinals `roots`, which must ascend.
-    fn rows(&self, roots: Vec<usize>) -> Result<TableRows> {
+    /// Returns a reader of the columns with the ordinals `roots`, which must ascend. Of a Parquet file, it reads only the
+    /// leaf called `leaf` of each column that has one.
+    fn rows(&self, roots: Vec<usize>, leaf: Option<&'static str>) -> Result<TableRows> {
         Ok(match &self.content {
             TableContent::Parquet(file) => {
                 let groups = 0..file.group_count();
                 let rows = file.row_count();
-                let groups = Groups::new(file.clone(), roots, groups, MAX_IMAGE_BYTES);
+                let groups = Groups::new(file.clone(), roots, groups, MAX_IMAGE_BYTES).only_leaf(leaf);
                 TableRows::Parquet { groups, rows, bytes: self.planned.bytes }
             }
             TableContent::Arrow(_) => {
@@ -133,7 +134,7 @@ impl TableFile {
     pub fn first_images(&self, columns: &[&ImageColumn]) -> Result<Vec<Vec<Vec<Bytes>>>> {
         let mut roots: Vec<usize> = columns.iter().map(|column| column.at).collect();
         roots.sort_unstable();
-        let mut table = self.rows(roots.clone())?;
+        let mut table = self.rows(roots.clone(), None)?;
         let mut found = Vec::new();
         while let Some(next) = table.read()? {
             let NextRows::Rows(rows) = next else { continue };
@@ -167,7 +168,7 @@ impl TableFile {
     pub fn max_items(&self, column: &str) -> Result<usize> {
         let Ok(at) = self.schema().index_of(column) else { return Ok(0) };
         // The paths of the images are as many as the images, and much smaller.
-        let mut table = self.rows(vec![at])?.only_leaf("path");
+        let mut table = self.rows(vec![at], Some("path"))?;
         let mut max = 0;
         while let Some(found) = table.read()? {
             let NextRows::Rows(rows) = found else { continue };
@@ -207,16 +208,6 @@ impl TableRows {
         match self {
             Self::Parquet { groups, .. } => groups.read(),
             Self::Arrow { batches, .. } => batches.read(),
-        }
-    }
-
-    /// Reads only the leaf called `name` of each column that has one, of a Parquet file.
-    fn only_leaf(self, name: &'static str) -> Self {
-        match self {
-            Self::Parquet { groups, rows, bytes } => {
-                Self::Parquet { groups: groups.only_leaf(name), rows, bytes }
-            }
-            arrow => arrow,
         }
     }
 
@@ -262,7 +253,7 @@ impl ImageTable {
     pub fn labels(&self) -> Result<BTreeSet<String>> {
         let mut labels = BTreeSet::new();
         let Some(label) = self.columns.label else { return Ok(labels) };
-        let mut table = self.file.rows(vec![label])?;
+        let mut table = self.file.rows(vec![label], None)?;
         while let Some(found) = table.read()? {
             let NextRows::Rows(rows) = found else { continue };
             let column = rows.batch().column(0);
@@ -278,7 +269,7 @@ impl ImageTable {
     /// Fails if the file cannot be read.
     pub fn rows(self) -> Result<ImageRows> {
         let (read, columns) = self.columns.alone();
-        Ok(ImageRows { columns: Arc::new(columns), table: self.file.rows(read)? })
+        Ok(ImageRows { columns: Arc::new(columns), table: self.file.rows(read, None)? })
     }
 }
 

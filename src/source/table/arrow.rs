@@ -88,8 +88,6 @@ enum ArrowMessage {
     Dictionary,
     /// A record batch that is too large, with its number of rows.
     TooLarge(u64, Reject),
-    /// The schema of a stream with big-endian numbers.
-    BigEndian,
     End,
 }
 
@@ -220,7 +218,7 @@ impl Batches {
         while !self.ended {
             match self.message(None) {
                 Ok(ArrowMessage::Dictionary | ArrowMessage::Schema(_)) => {}
-                Ok(ArrowMessage::End | ArrowMessage::BigEndian) => {
+                Ok(ArrowMessage::End) => {
                     self.ended = true;
                     match self.check_rest() {
                         Ok(()) => {}
@@ -394,6 +392,12 @@ impl Batches {
 
     /// Decodes a message with the library, which panics on some damage. Nothing is read after a panic.
     fn decode(&mut self, message: &Message<'_>, body: &Buffer) -> Result<ArrowMessage, Broken> {
+        if message.header_as_schema().is_some_and(|schema| schema.endianness() != Endianness::Little) {
+            return Err(damaged(
+                RejectCode::Unsupported,
+                "its numbers are big-endian, which is not supported",
+            ));
+        }
         let (schema, selected, dictionaries) =
             (&self.schema, self.selected.as_deref(), &mut self.dictionaries);
         let decode = || -> Result<ArrowMessage, ArrowError> {
@@ -410,15 +414,9 @@ impl Batches {
             let schema = message.header_as_schema().ok_or_else(|| {
                 ArrowError::IpcError(format!("a message of the type {:?}", message.header_type()))
             })?;
-            if schema.endianness() != Endianness::Little {
-                return Ok(ArrowMessage::BigEndian);
-            }
             try_fb_to_schema(schema).map(ArrowMessage::Schema)
         };
         match caught(decode) {
-            Ok(Ok(ArrowMessage::BigEndian)) => {
-                Err(damaged(RejectCode::Unsupported, "its numbers are big-endian, which is not supported"))
-            }
             Ok(Ok(next)) => Ok(next),
             Ok(Err(e)) => Err(damaged(RejectCode::Corrupt, &e.to_string())),
             Err(_) => Err(damaged(RejectCode::Corrupt, "the decoder failed")),

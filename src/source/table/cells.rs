@@ -37,7 +37,8 @@ pub fn can_be_text(ty: &DataType) -> bool {
     is_text(ty) || is_bytes(ty)
 }
 
-fn is_bytes(ty: &DataType) -> bool {
+/// Returns whether values of the type are bytes.
+pub fn is_bytes(ty: &DataType) -> bool {
     matches!(ty, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 

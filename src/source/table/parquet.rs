@@ -229,10 +229,10 @@ impl Groups {
         Self { value_limit: Some(option), ..self }
     }
 
-    /// Reads only the leaf called `name` of each column that has one.
+    /// Reads only the leaf called `only_leaf`, if there is one, of each column that has it.
     #[must_use]
-    pub fn only_leaf(self, name: &'static str) -> Self {
-        Self { only_leaf: Some(name), ..self }
+    pub fn only_leaf(self, only_leaf: Option<&'static str>) -> Self {
+        Self { only_leaf, ..self }
     }
 
     /// Returns the ordinals of the leaves that are read.
