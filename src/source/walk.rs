@@ -34,6 +34,8 @@ pub struct Listing {
     pub skipped: SkippedTypes,
     /// URLs of objects that are skipped because their keys are not valid paths. They are also counted in `skipped`.
     pub unusable: Vec<String>,
+    /// Origin of the first archive that was left out because of items beside archives.
+    pub left_out: Option<String>,
 }
 
 /// Lists the files of all `sources` whose names pass `keep`. Names that start with a dot are skipped, except for a

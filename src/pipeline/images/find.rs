@@ -258,7 +258,7 @@ pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
             // The files may be in archives in the folder.
             if archive.is_none() && !found.details.is_empty() && found.details.iter().all(is_missing) {
                 let listing = list(&options.sources, options.recipe.follow_symlinks, &|_| true)?;
-                archive = expand_all(&listing, options)?.map(|expanded| expanded.listing);
+                archive = expand_all(&listing, options)?;
                 if archive.is_some() {
                     found = read(archive.as_ref())?;
                 }
@@ -566,7 +566,7 @@ fn listed_archive(options: &ImagesOptions) -> Result<Option<Listing>> {
     if !listing.files.iter().all(|file| file.is_named()) {
         return Ok(None);
     }
-    Ok(expand_all(&listing, options)?.map(|expanded| expanded.listing))
+    expand_all(&listing, options)
 }
 
 /// Returns the folder that names are relative to.

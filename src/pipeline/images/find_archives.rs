@@ -9,7 +9,7 @@ use super::tar_fields::{InspectedTars, OTHER_TARS};
 use crate::error::{Error, Result};
 use crate::recipe::ImageFields;
 use crate::schema::Kind;
-use crate::source::archive::{ArchiveKind, Archives, ExpandedListing, is_image_name};
+use crate::source::archive::{ArchiveKind, Archives, is_image_name};
 use crate::source::file_list::FileList;
 use crate::source::layout::FolderLayout;
 use crate::source::metadata::BESIDE_NAMES;
@@ -42,9 +42,10 @@ pub(super) fn with_archives(
         let is_item = |file: &SourceFile| file.is_tar(&options.sources) || is_image(file);
         expanded = Archives { with_tars: false, is_item: &is_item, ..archives }.expand(&listing)?;
     }
-    let expanded = expanded.unwrap_or_else(|| ExpandedListing::unchanged(listing));
-    let ExpandedListing { listing, left_out } = expanded;
-    warnings.extend(left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Images, example }));
+    let mut listing = expanded.unwrap_or(listing);
+    warnings.extend(
+        listing.left_out.take().map(|example| Warning::ArchivesSkipped { kind: Kind::Images, example }),
+    );
     // With images outside tar files, labels come from their folders.
     if has_samples
         && tars.inspected.has_classes
@@ -68,7 +69,7 @@ fn describes_images(name: &str, options: &ImagesOptions) -> bool {
 }
 
 /// Expands all archives of a listing, whatever is in them. Returns `None` if there are none.
-pub(super) fn expand_all(listing: &Listing, options: &ImagesOptions) -> Result<Option<ExpandedListing>> {
+pub(super) fn expand_all(listing: &Listing, options: &ImagesOptions) -> Result<Option<Listing>> {
     let archives = Archives {
         sources: &options.sources,
         follow_symlinks: options.recipe.follow_symlinks,

@@ -14,7 +14,7 @@ use crate::pipeline::source_checks::check_origins;
 use crate::recipe::TextRecipe;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType, Kind};
-use crate::source::archive::{ArchiveKind, Archives, ExpandedListing};
+use crate::source::archive::{ArchiveKind, Archives};
 use crate::source::broken::Broken;
 use crate::source::file_list::NearbyFiles;
 use crate::source::named_files::nothing;
@@ -203,10 +203,9 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
                 wanted: &is_text,
                 beside: &|_| false,
             };
-            let expanded = archives.expand(&listing)?;
-            let ExpandedListing { mut listing, left_out } =
-                expanded.unwrap_or_else(|| ExpandedListing::unchanged(listing));
+            let mut listing = archives.expand(&listing)?.unwrap_or(listing);
             listing.skipped.extend(&matches.skipped);
+            let left_out = listing.left_out.take();
             let left_out = left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Text, example });
             let warnings = left_out.into_iter().collect();
             Ok(ListedText { sources: matches.sources, listing, defects: Vec::new(), warnings })

@@ -10,7 +10,6 @@ use super::{ArchiveDirectory, ArchiveEntry, ArchiveKind, stem};
 use crate::decode::has_image_extension;
 use crate::error::Result;
 use crate::options::SourceSpec;
-use crate::source::file_list::FileList;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
 use crate::source::tar::has_samples;
@@ -142,21 +141,6 @@ pub struct Archives<'a> {
     pub beside: &'a dyn Fn(&str) -> bool,
 }
 
-/// A listing whose archives are replaced by the files in them.
-pub struct ExpandedListing {
-    /// The files.
-    pub listing: Listing,
-    /// Origin of the first archive that was left out.
-    pub left_out: Option<String>,
-}
-
-impl ExpandedListing {
-    /// Returns a listing without archives.
-    pub fn unchanged(listing: Listing) -> Self {
-        Self { listing, left_out: None }
-    }
-}
-
 impl Archives<'_> {
     /// Returns the format of `file`; `None` if it is not an archive.
     fn kind(&self, file: &SourceFile) -> Option<ArchiveKind> {
@@ -170,14 +154,13 @@ impl Archives<'_> {
     /// # Errors
     ///
     /// Returns an error if an archive cannot be read.
-    pub fn expand(&self, listing: &Listing) -> Result<Option<ExpandedListing>> {
+    pub fn expand(&self, listing: &Listing) -> Result<Option<Listing>> {
         if !listing.files.iter().any(|file| self.kind(&file).is_some()) {
             return Ok(None);
         }
         let has_items = listing.files.iter().any(|file| (self.is_item)(&file));
-        let files = FileList::default();
-        let mut all = Listing { files, skipped: listing.skipped.clone(), unusable: listing.unusable.clone() };
-        let mut left_out = None;
+        let (skipped, unusable) = (listing.skipped.clone(), listing.unusable.clone());
+        let mut all = Listing { skipped, unusable, ..Listing::default() };
         for file in &listing.files {
             let Some(kind) = self.kind(&file) else {
                 all.files.push(&file);
@@ -185,7 +168,7 @@ impl Archives<'_> {
             };
             if has_items && !file.is_named() {
                 all.skipped.add(&file.origin);
-                left_out.get_or_insert(file.origin);
+                all.left_out.get_or_insert(file.origin);
             } else {
                 let planned = file.planned(self.sources, self.follow_symlinks);
                 let Some(found) = expand(&file, kind, &planned, self.wanted, self.beside)? else {
@@ -195,7 +178,7 @@ impl Archives<'_> {
                 all.skipped.extend(&found.skipped);
             }
         }
-        Ok(Some(ExpandedListing { listing: all, left_out }))
+        Ok(Some(all))
     }
 }
 

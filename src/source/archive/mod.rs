@@ -9,7 +9,7 @@ mod member_path;
 #[cfg(test)]
 pub(in crate::source) mod testing;
 
-pub use self::expand::{Archives, ExpandedArchive, ExpandedListing, expand, is_image_name};
+pub use self::expand::{Archives, ExpandedArchive, expand, is_image_name};
 pub use self::member::{ArchiveMember, MemberData};
 use super::name::strip_extension;
 use super::{PlannedFile, tar, zip};
