@@ -58,13 +58,6 @@ pub(super) struct ImageItem {
     pub(super) boxes: Option<Box<ImageBoxes>>,
 }
 
-/// What an image is in its item.
-#[derive(Clone, Copy)]
-enum ImageRole<'a> {
-    Main,
-    Further(FurtherImage<'a>),
-}
-
 /// What a worker keeps from image to image.
 pub struct ImageWorker {
     images: ImageScratch,
@@ -265,18 +258,16 @@ impl ImagesJob {
         self.convert_image(item, split, worker, out)
     }
 
-    /// Converts an image.
+    /// Converts the main image of an item, or an additional one.
     fn convert_bytes(
         &self,
         bytes: &Bytes,
-        role: ImageRole<'_>,
+        further: Option<FurtherImage<'_>>,
         worker: &mut ImageWorker,
     ) -> Result<transform::ImageOutcome, Reject> {
-        match role {
-            ImageRole::Further(further) => {
-                self.conversion.transform.convert_further(bytes, further, &mut worker.images)
-            }
-            ImageRole::Main => self.conversion.transform.convert(bytes, &mut worker.images),
+        match further {
+            Some(further) => self.conversion.transform.convert_further(bytes, further, &mut worker.images),
+            None => self.conversion.transform.convert(bytes, &mut worker.images),
         }
     }
 
@@ -285,14 +276,14 @@ impl ImagesJob {
         &self,
         bytes: &Bytes,
         header: &Header,
-        role: ImageRole<'_>,
+        further: Option<FurtherImage<'_>>,
         worker: &mut ImageWorker,
     ) -> Result<transform::ImageOutcome, Reject> {
         let _held = worker.pixels.wait_for(header.memory_bytes);
         if header.memory_bytes > worker.kept_bytes {
-            threads::on_own_thread("large image", || self.convert_bytes(bytes, role, worker))
+            threads::on_own_thread("large image", || self.convert_bytes(bytes, further, worker))
         } else {
-            self.convert_bytes(bytes, role, worker)
+            self.convert_bytes(bytes, further, worker)
         }
     }
 
@@ -335,8 +326,8 @@ impl ImagesJob {
             });
         }
         // Images of rows are unrelated files.
-        let role = ImageRole::Further(FurtherImage { main: like, turns_with_main: !has_columns });
-        let converted = self.convert_with_reservation(bytes, &header, role, worker);
+        let further = FurtherImage { main: like, turns_with_main: !has_columns };
+        let converted = self.convert_with_reservation(bytes, &header, Some(further), worker);
         match converted.map_err(of_member)? {
             transform::ImageOutcome::Converted(image) => {
                 let (size, main) = ((image.width, image.height), (main.width, main.height));
@@ -372,7 +363,7 @@ impl ImagesJob {
             Ok(())
         })?;
         let header = self.conversion.transform.peek(bytes)?;
-        let image = match self.convert_with_reservation(bytes, &header, ImageRole::Main, worker)? {
+        let image = match self.convert_with_reservation(bytes, &header, None, worker)? {
             transform::ImageOutcome::Filtered(reason) => {
                 return Ok(ItemOutcome::Filtered { split, origin, reason: reason.name().to_owned() });
             }
