@@ -99,14 +99,9 @@ impl PlannedFile {
         self.read_opened(&opened)
     }
 
-    /// Opens a file in object storage and requests its bytes, so that later reads need not wait. Returns `None` for
-    /// local files, and if the file cannot be opened; the next attempt to open it reports the error.
-    pub fn open_ahead(&self) -> Option<OpenedFile> {
-        self.open_range_ahead(0..self.bytes)
-    }
-
-    /// As [`Self::open_ahead`], but requests only `range`.
-    pub fn open_range_ahead(&self, range: Range<u64>) -> Option<OpenedFile> {
+    /// Opens a file in object storage and requests `range`, so that later reads need not wait. Returns `None` for local files,
+    /// and if the file cannot be opened; the next attempt to open it reports the error.
+    pub fn open_ahead(&self, range: Range<u64>) -> Option<OpenedFile> {
         if !ObjectUrl::is_url(&self.path) {
             return None;
         }

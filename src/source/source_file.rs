@@ -129,11 +129,8 @@ impl SourceFile {
 
     /// Opens a file in object storage and requests its bytes: see [`PlannedFile::open_ahead`].
     pub fn open_ahead(&self, sources: &[SourceSpec], follow_symlinks: bool) -> Option<OpenedFile> {
-        let planned = self.planned(sources, follow_symlinks);
-        match &self.member {
-            None => planned.open_ahead(),
-            Some(member) => member.open_ahead(&planned),
-        }
+        let range = self.member.as_ref().map_or(Some(0..self.bytes), |member| member.range())?;
+        self.planned(sources, follow_symlinks).open_ahead(range)
     }
 
     /// Returns the name of the file.

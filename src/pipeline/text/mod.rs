@@ -288,7 +288,7 @@ impl TextJob {
             return None;
         }
         match &section.extent {
-            Extent::Lines(bytes) => self.planned(file).open_range_ahead(bytes.clone()),
+            Extent::Lines(bytes) => self.planned(file).open_ahead(bytes.clone()),
             _ => self.open_ahead(file),
         }
     }

@@ -1,6 +1,7 @@
 //! The location of a file in an archive.
 
 use std::io::Read;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::sample::{Reject, RejectCode};
@@ -65,11 +66,11 @@ impl ArchiveMember {
         }
     }
 
-    /// Opens the archive and requests the bytes of the file: see [`PlannedFile::open_ahead`].
-    pub(in crate::source) fn open_ahead(&self, planned: &PlannedFile) -> Option<OpenedFile> {
+    /// Returns the range of the archive that is read for the file; `None` if it will be rejected.
+    pub(in crate::source) fn range(&self) -> Option<Range<u64>> {
         match &self.data {
-            MemberData::Zip(member) => member.open_ahead(planned),
-            MemberData::Tar(member) => member.open_ahead(planned),
+            MemberData::Zip(member) => member.check().ok().map(|()| member.range(self.archive_bytes)),
+            MemberData::Tar(member) => member.small_range(self.archive_bytes).ok(),
             MemberData::Damage(_) => None,
         }
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::sample::{Reject, RejectCode};
-use crate::source::PlannedFile;
 use crate::source::archive::MAX_MEMBER_BYTES;
 use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
@@ -36,7 +35,7 @@ impl TarMember {
     }
 
     /// As [`Self::range`], for a file that is read as a whole.
-    fn small_range(&self, archive_bytes: u64) -> Result<Range<u64>, Broken> {
+    pub(in crate::source) fn small_range(&self, archive_bytes: u64) -> Result<Range<u64>, Broken> {
         if self.size > MAX_MEMBER_BYTES {
             let message =
                 format!("the file has {} bytes, more than the limit of {MAX_MEMBER_BYTES}", self.size);
@@ -58,11 +57,6 @@ impl TarMember {
             .map_err(|e| Error::io("read", opened.path(), e))?;
         opened.check_unchanged()?;
         Ok(bytes)
-    }
-
-    /// Opens the tar file and requests the bytes of the file: see [`PlannedFile::open_ahead`].
-    pub(in crate::source) fn open_ahead(&self, planned: &PlannedFile) -> Option<OpenedFile> {
-        planned.open_range_ahead(self.small_range(planned.bytes).ok()?)
     }
 
     /// Opens a reader of the file in a tar file that is already open. It reads files of any size, in pieces.

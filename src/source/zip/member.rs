@@ -61,16 +61,10 @@ impl ZipMember {
     }
 
     /// Returns the range of the file in an archive of `archive_bytes` bytes, including the header before its bytes.
-    fn range(&self, archive_bytes: u64) -> Range<u64> {
+    pub(in crate::source) fn range(&self, archive_bytes: u64) -> Range<u64> {
         let before = LOCAL_HEADER_BYTES as u64 + USUAL_NAME_BYTES;
         let end = self.offset.saturating_add(before).saturating_add(self.compressed);
         self.offset..end.min(archive_bytes)
-    }
-
-    /// Opens the archive and requests the bytes of the file: see [`PlannedFile::open_ahead`].
-    pub(in crate::source) fn open_ahead(&self, planned: &PlannedFile) -> Option<OpenedFile> {
-        self.check().ok()?;
-        planned.open_range_ahead(self.range(planned.bytes))
     }
 
     /// As [`Self::read`], from an archive that is already open.
@@ -129,7 +123,7 @@ impl ZipMember {
     }
 
     /// Returns a reject if the file cannot be decompressed, or is too large to be read as a whole.
-    fn check(&self) -> Result<(), Broken> {
+    pub(in crate::source) fn check(&self) -> Result<(), Broken> {
         self.check_method()?;
         if self.size.max(self.compressed) > MAX_MEMBER_BYTES {
             let message = format!(
