@@ -92,24 +92,24 @@ impl OpenedFile {
         }
     }
 
-    /// Fills `buffer` with the bytes at `offset`.
+    /// Fills `buffer` with the bytes at `offset`. Failures that may be temporary are retried.
     ///
     /// # Errors
     ///
     /// Returns an error if the file cannot be read, or ends before `buffer` is full.
-    pub fn read_exact_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
-        while !buffer.is_empty() {
-            match self.read_at(buffer, offset) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(read) => {
-                    buffer = &mut buffer[read..];
-                    offset += read as u64;
+    pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut filled = 0;
+        retried(|| {
+            while filled < buffer.len() {
+                match self.read_at(&mut buffer[filled..], offset + filled as u64) {
+                    Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                    Ok(read) => filled += read,
+                    Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                    Err(e) => return Err(e),
                 }
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Appends bytes at `offset` to `buffer`, up to its spare capacity, and returns their number.
@@ -198,7 +198,7 @@ impl FileBytes {
     /// Returns an error if the file cannot be read, or ends before `buffer` is full.
     pub(super) fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         match self {
-            Self::File(file) => retried(|| file.read_exact_at(buffer, offset)),
+            Self::File(file) => file.read_exact_at(buffer, offset),
             Self::Memory(bytes) => {
                 let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
                 let from = from.get(..buffer.len()).ok_or(ErrorKind::UnexpectedEof)?;

@@ -12,7 +12,6 @@ use crate::source::PlannedFile;
 use crate::source::archive::{ArchiveDirectory, ArchiveEntry, ArchiveKind, MemberData, stem};
 use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
-use crate::source::retry::retried;
 use crate::source::webdataset::{divide, safe_path};
 
 /// Bytes read at a time: a page, because the content of a member usually follows its header.
@@ -174,7 +173,7 @@ impl<'a> TarFile<'a> {
             let left = self.end.saturating_sub(self.position);
             self.buffer.resize(left.min(BUFFER_BYTES as u64) as usize, 0);
             self.start = self.position;
-            let read = retried(|| self.opened.read_exact_at(&mut self.buffer, self.position));
+            let read = self.opened.read_exact_at(&mut self.buffer, self.position);
             read.map_err(|e| Error::io("read", self.opened.path(), e))?;
         }
         Ok(&self.buffer[(self.position - self.start) as usize..])

@@ -8,7 +8,6 @@ use crate::sample::{Reject, RejectCode};
 use crate::source::archive::MAX_MEMBER_BYTES;
 use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
-use crate::source::retry::retried;
 use crate::source::zip::MemberReader;
 
 /// Location of a file in a tar file.
@@ -53,8 +52,7 @@ impl TarMember {
         let range = self.small_range(opened.bytes())?;
         opened.will_read(range.clone())?;
         let mut bytes = vec![0; self.size as usize];
-        retried(|| opened.read_exact_at(&mut bytes, range.start))
-            .map_err(|e| Error::io("read", opened.path(), e))?;
+        opened.read_exact_at(&mut bytes, range.start).map_err(|e| Error::io("read", opened.path(), e))?;
         opened.check_unchanged()?;
         Ok(bytes)
     }

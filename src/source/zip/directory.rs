@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::source::PlannedFile;
 use crate::source::archive::{ArchiveDirectory, ArchiveEntry, MemberData};
 use crate::source::opened::OpenedFile;
-use crate::source::retry::retried;
 
 /// Maximum size of the end record and the comment that can follow it, in bytes.
 const MAX_END_BYTES: u64 = END_BYTES as u64 + u16::MAX as u64;
@@ -70,7 +69,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 fn read_at<const N: usize>(file: &OpenedFile, at: u64) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
-    retried(|| file.read_exact_at(&mut bytes, at))?;
+    file.read_exact_at(&mut bytes, at)?;
     Ok(bytes)
 }
 
@@ -78,7 +77,7 @@ fn read_at<const N: usize>(file: &OpenedFile, at: u64) -> io::Result<[u8; N]> {
 fn find(file: &OpenedFile, length: u64) -> io::Result<Result<DirectoryLocation, DirectoryDamage>> {
     let tail_start = length.saturating_sub(MAX_END_BYTES);
     let mut tail = vec![0; (length - tail_start) as usize];
-    retried(|| file.read_exact_at(&mut tail, tail_start))?;
+    file.read_exact_at(&mut tail, tail_start)?;
     let end_of = |at: usize| at + END_BYTES + usize::from(u16_at(&tail, at + 20));
     let is_record = |at: &usize| tail[*at..].starts_with(b"PK\x05\x06") && end_of(*at) <= tail.len();
     let records = || (0..(tail.len() + 1).saturating_sub(END_BYTES)).rev().filter(is_record);

@@ -14,7 +14,6 @@ use crate::source::PlannedFile;
 use crate::source::archive::MAX_MEMBER_BYTES;
 use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
-use crate::source::retry::retried;
 
 /// Size of the local header before the name of a file, in bytes.
 pub(super) const LOCAL_HEADER_BYTES: usize = 30;
@@ -78,7 +77,7 @@ impl ZipMember {
         let failed = |e| Error::io("read", opened.path(), e);
         let data = self.data(opened)?;
         let mut bytes = vec![0; self.compressed as usize];
-        retried(|| opened.read_exact_at(&mut bytes, data.start)).map_err(failed)?;
+        opened.read_exact_at(&mut bytes, data.start).map_err(failed)?;
         // Apparent damage may also be a file that was written to.
         opened.check_unchanged()?;
         self.decompressed(bytes)
@@ -109,7 +108,7 @@ impl ZipMember {
         if header_end > opened.bytes() {
             return Err(truncated());
         }
-        retried(|| opened.read_exact_at(&mut header, self.offset)).map_err(failed)?;
+        opened.read_exact_at(&mut header, self.offset).map_err(failed)?;
         if !header.starts_with(b"PK\x03\x04") {
             // Apparent damage may also be a file that was written to.
             opened.check_unchanged()?;
