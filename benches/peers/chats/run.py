@@ -3,16 +3,19 @@
     python run.py CHATS.jsonl MODEL… --dsconvert target/release/dsconvert [--peer-chats 1000] [--options "--final-stop none"]
 
 `inputs.py` makes the chats and the model folders. A folder has a tokenizer.json, a tokenizer_config.json and a
-chat_template.jinja. dsconvert converts all chats, and its time includes its start, loading the tokenizer and writing a
-Parquet dataset. transformers renders and tokenizes the first `--peer-chats` chats, which are already in memory, and its
-time is that of `apply_chat_template` alone. Both are pinned to one core. The table has tokens per second of CPU time, so
-that other programs on the machine matter little, and compares the ids of these chats.
+chat_template.jinja. dsconvert converts all chats, with the loss masks, and writes a Parquet dataset. transformers renders
+and tokenizes the first `--peer-chats` chats, which are already in memory, in one batch, without masks. Both are pinned to
+one core and run alternately; figures are tokens per second of CPU time in the fastest of `--rounds` runs. *Command* is the
+whole command, with its start, the tokenizer, compression and writing. *Stage* is the part of it that does the work of
+transformers and computes the masks: parsing, rendering and tokenizing, by the times of its run report. The ids of the
+chats of both are compared.
 """
 
 import argparse
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -34,34 +37,45 @@ def main() -> None:
     parser.add_argument("--peer-chats", type=int, default=1000)
     parser.add_argument("--options", default="")
     parser.add_argument("--core", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     os.sched_setaffinity(0, {args.core})
     environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"}
     peer = Path(__file__).with_name("transformers_chats.py")
-    print("model, tokens/s dsconvert, tokens/s transformers, ratio, rendering/all of transformers, equal ids")
-    ratios = []
+    print("million tokens/s: command, stage, transformers (range); ratios: command, stage; rendering in transformers; equal ids")
+    ratios = {"command": [], "stage": []}
     for model in filter(Path.is_dir, args.models):
         with tempfile.TemporaryDirectory() as folder:
-            few = Path(folder, "few.jsonl")
+            few, out, report, peer_ids = (Path(folder, name) for name in ("few.jsonl", "out", "report.json", "ids.json"))
             with args.chats.open() as lines:
                 few.write_text("".join(line for line, _ in zip(lines, range(args.peer_chats))))
-            out = Path(folder, "out")
             command = [args.dsconvert, "text", args.chats, "--messages-field", "messages", "--tokenizer", model, "--out", out]
-            command += ["--threads", "1", "--quiet", "--max-rejects", "100%", *args.options.split()]
-            start = cpu_seconds()
-            subprocess.run(command, check=True, env=environment)
-            seconds = cpu_seconds() - start
-            table = pyarrow.parquet.read_table(out / "train", columns=["input_ids"])
-            ids = table["input_ids"].to_pylist()
-            ours = sum(map(len, ids)) / seconds
-            done = subprocess.run([sys.executable, peer, few, model, "--ids", Path(folder, "ids.json")], check=True, env=environment, capture_output=True, text=True)
-            found = json.loads(done.stdout)
-            theirs = found["tokens"] / found["total_s"]
-            peer_ids = json.loads(Path(folder, "ids.json").read_text())
-            equal = sum(map(list.__eq__, ids, peer_ids))
-        ratios.append(ours / theirs)
-        print(f"{model.name}, {ours:,.0f}, {theirs:,.0f}, {ratios[-1]:.1f}, {found['rendering_s'] / found['total_s']:.0%}, {equal} of {len(peer_ids)}", flush=True)
-    print(f"median ratio {sorted(ratios)[len(ratios) // 2]:.1f}, least {min(ratios):.1f}")
+            command += ["--threads", "1", "--quiet", "--max-rejects", "100%", "--overwrite", "--report", report, *args.options.split()]
+            seconds, stage_seconds, found = [], [], []
+            for _ in range(args.rounds):
+                start = cpu_seconds()
+                subprocess.run(command, check=True, env=environment)
+                seconds.append(cpu_seconds() - start)
+                times = json.loads(report.read_text())
+                stage_seconds.append(seconds[-1] * times["thread_seconds"]["transform"] / times["seconds"]["total"])
+                done = subprocess.run([sys.executable, peer, few, model, "--ids", peer_ids], check=True, env=environment, capture_output=True, text=True)
+                found.append(json.loads(done.stdout))
+            ids = pyarrow.parquet.read_table(out / "train", columns=["input_ids"])["input_ids"].to_pylist()
+            tokens = sum(map(len, ids))
+            theirs = sorted(run["tokens"] / run["total_s"] / 1e6 for run in found)
+            ours = {"command": tokens / min(seconds) / 1e6, "stage": tokens / min(stage_seconds) / 1e6}
+            for name, rate in ours.items():
+                ratios[name].append(rate / theirs[-1])
+            expected = json.loads(peer_ids.read_text())
+            equal = sum(map(list.__eq__, ids, expected))
+        rendering = min(run["rendering_s"] / run["total_s"] for run in found)
+        print(
+            f"{model.name}: {ours['command']:.2f}, {ours['stage']:.2f}, {theirs[-1]:.3f} (from {theirs[0]:.3f}); "
+            f"{ratios['command'][-1]:.1f}, {ratios['stage'][-1]:.1f}; {rendering:.0%}; {equal} of {len(expected)}",
+            flush=True,
+        )
+    for name, values in ratios.items():
+        print(f"{name}: median ratio {statistics.median(values):.1f}, least {min(values):.1f}")
 
 
 if __name__ == "__main__":
