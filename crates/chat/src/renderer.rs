@@ -129,7 +129,8 @@ impl ChatRenderer {
         if let Some(name) = RESERVED_ARGUMENTS.iter().find(|name| options.args.contains_key(**name)) {
             return Err(unusable(format!("`args` may not contain `{name}`")));
         }
-        let tokens = AddedTokens::new(&options.added_tokens);
+        let tokens = AddedTokens::new(&options.added_tokens)
+            .map_err(|e| unusable(format!("the added tokens cannot be searched for: {e}")))?;
         let now = options.now.map(|now| now.seconds());
         let render = RenderOptions { now, max_output: MAX_RENDERED_BYTES, ..RenderOptions::default() };
         let history = (options.history_thinking == HistoryThinking::Keep).then_some(KEEP_THINKING);

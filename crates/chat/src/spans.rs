@@ -2,42 +2,44 @@
 
 use std::ops::Range;
 
+use aho_corasick::{AhoCorasick, MatchKind};
+
 use crate::chat::{Field, Message, Origin};
 use crate::template::{Piece, Rendered};
 use crate::value::{Source, TEMPLATE};
 
-/// Strings of the added tokens of a tokenizer, the longest first. White space is left out.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct AddedTokens(Vec<String>);
+/// Strings of the added tokens of a tokenizer. White space is left out.
+#[derive(Clone, Debug)]
+pub(crate) struct AddedTokens {
+    tokens: Vec<String>,
+    /// Finds the longest token at the first place with one.
+    finder: AhoCorasick,
+}
 
 impl AddedTokens {
-    pub(crate) fn new(tokens: &[String]) -> AddedTokens {
-        let mut tokens: Vec<String> =
-            tokens.iter().filter(|token| !token.trim().is_empty()).cloned().collect();
-        tokens.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        tokens.dedup();
-        AddedTokens(tokens)
+    pub(crate) fn new(tokens: &[String]) -> Result<AddedTokens, aho_corasick::BuildError> {
+        let tokens: Vec<String> = tokens.iter().filter(|token| !token.trim().is_empty()).cloned().collect();
+        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&tokens)?;
+        Ok(AddedTokens { tokens, finder })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.tokens.is_empty()
     }
 
     pub(crate) fn contains(&self, token: &str) -> bool {
-        self.0.iter().any(|known| known == token)
+        self.tokens.iter().any(|known| known == token)
     }
 
     /// The first token in a text; the longest one of those that start there.
     fn find(&self, text: &str) -> Option<Range<usize>> {
-        let found =
-            self.0.iter().filter_map(|token| text.find(token.as_str()).map(|at| at..at + token.len()));
-        found.min_by_key(|token| (token.start, usize::MAX - token.end))
+        self.finder.find(text).map(|token| token.range())
     }
 
     /// Whether a token is the end of a text, before white space.
     fn closes(&self, text: &str) -> bool {
         let text = text.trim_end();
-        self.0.iter().any(|token| text.ends_with(token.trim_end()))
+        self.tokens.iter().any(|token| text.ends_with(token.trim_end()))
     }
 
     /// The length of the longest common prefix of two texts that splits no token of either.
