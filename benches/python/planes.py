@@ -36,11 +36,22 @@ def convert(command, folder, out, resize, encode, threads):
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def settle():
+    """Waits until no thread of this process works: a loader reads ahead after its last epoch, too."""
+    used = None
+    while used is None or time.process_time() - used > 0.002:
+        used = time.process_time()
+        time.sleep(0.05)
+
+
 def per_cpu_second(epoch, seconds):
-    """Runs whole epochs for at least `seconds` of CPU time."""
+    """Runs whole epochs for at least `seconds` of CPU time. What is read ahead at the end is part of the measurement, as
+    what was read ahead before is part of its images."""
+    settle()
     images, start = 0, time.process_time()
     while time.process_time() - start < seconds:
         images += epoch()
+    settle()
     return images / (time.process_time() - start)
 
 
