@@ -11,50 +11,61 @@ const BAR_WIDTH: usize = 40;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
+        let line = |f: &mut fmt::Formatter<'_>, name: &str, text: String| writeln!(f, "{name:<14}{text}");
+        line(
             f,
-            "batches       {} in {}, {} batches/s",
-            self.batches,
-            duration(self.duration_ns),
-            number(self.batches_per_second)
+            "batches",
+            format!(
+                "{} in {}, {} batches/s",
+                self.batches,
+                duration(self.duration_ns),
+                number(self.batches_per_second)
+            ),
         )?;
-        write!(f, "GPU           idle {} of the time", percent(self.idle_share))?;
+        let mut idle = format!("idle {} of the time", percent(self.idle_share));
         if self.transfer_share > 0.0 {
-            let (waiting, transferring) = (percent(self.wait_share), percent(self.transfer_share));
-            write!(f, ": waiting {waiting}, transferring {transferring}")?;
+            idle.push_str(&format!(
+                ": waiting {}, transferring {}",
+                percent(self.wait_share),
+                percent(self.transfer_share)
+            ));
         }
-        let first =
-            self.first_batch_ns.map_or_else(|| "never".to_owned(), |ns| format!("after {}", time(ns as f64)));
-        writeln!(f, "\nfirst batch   {first}")?;
-        let stalls = &self.stalls;
-        match stalls.count {
-            0 if self.first_batch_ns.is_none() => write!(f, "stalls        none")?,
-            0 => write!(f, "stalls        none after the first batch")?,
-            n => {
-                let (mean, longest) = (time(stalls.mean_ns), time(stalls.longest_ns as f64));
-                write!(f, "stalls        {n}, mean {mean}, longest {longest}")?;
-            }
-        }
-        if let Some(period) = stalls.period_ns {
-            write!(f, ", one every {}", time(period))?;
-        }
-        let queue = &self.queue;
-        write!(
+        line(f, "GPU", idle)?;
+        line(
             f,
-            "\nqueue         mean {} batches, max {}, empty {} of the time",
+            "first batch",
+            self.first_batch_ns.map_or_else(|| "never".to_owned(), |ns| format!("after {}", time(ns as f64))),
+        )?;
+        let stalls = &self.stalls;
+        let mut text = match stalls.count {
+            0 if self.first_batch_ns.is_none() => "none".to_owned(),
+            0 => "none after the first batch".to_owned(),
+            n => format!("{n}, mean {}, longest {}", time(stalls.mean_ns), time(stalls.longest_ns as f64)),
+        };
+        if let Some(period) = stalls.period_ns {
+            text.push_str(&format!(", one every {}", time(period)));
+        }
+        line(f, "stalls", text)?;
+        let queue = &self.queue;
+        let mut text = format!(
+            "mean {} batches, max {}, empty {} of the time",
             number(queue.mean),
             queue.most,
             percent(queue.empty_share)
-        )?;
+        );
         if queue.held_mean > 0.0005 {
-            write!(f, "; {} more held back", number(queue.held_mean))?;
+            text.push_str(&format!("; {} more held back", number(queue.held_mean)));
         }
-        writeln!(
+        line(f, "queue", text)?;
+        line(
             f,
-            "\nworkers       loading {} of the time; they could load {} batches/s, the model could consume {}",
-            percent(self.loading_share),
-            number(self.loader_limit),
-            number(self.model_limit)
+            "workers",
+            format!(
+                "loading {} of the time; they could load {} batches/s, the model could consume {}",
+                percent(self.loading_share),
+                number(self.loader_limit),
+                number(self.model_limit)
+            ),
         )
     }
 }
