@@ -247,13 +247,15 @@ impl Weights {
     }
 
     /// Writes the steps of the vector code to `steps`, without an incomplete last one. Returns whether there are such
-    /// steps.
+    /// steps: only sums of few weights have them.
     pub(super) fn write_steps(&self, steps: &mut Vec<SampleStep>) -> bool {
         steps.clear();
+        if self.stride > HALF {
+            return false;
+        }
         let starts = self.starts.as_chunks().0;
-        let mut found = starts.iter().map_while(|starts| SampleStep::new(starts, self.stride));
-        steps.extend(&mut found);
-        self.stride <= HALF && steps.len() == starts.len()
+        steps.extend(starts.iter().map_while(|starts| SampleStep::new(starts, self.stride)));
+        steps.len() == starts.len()
     }
 
     /// Returns the same weights for a source in which each sample is `by` samples further on.
