@@ -120,8 +120,8 @@ pub(super) struct Planes {
 
 impl Planes {
     pub(super) fn kept_bytes(&self) -> usize {
-        let samples: usize = self.samples.iter().chain(&self.upsampled).map(Vec::capacity).sum();
-        samples + self.blocks.kept_bytes()
+        let samples: usize = self.samples.iter().map(Vec::capacity).sum();
+        samples + self.upsampled.capacity() + self.blocks.kept_bytes()
     }
 
     pub(super) fn reshape(

@@ -9,8 +9,27 @@ use crate::idct::{Backend, GROUP, Portable};
 use crate::memory;
 use crate::options::{PixelFormat, Region};
 
-/// Rows of Cb and Cr at full resolution.
-pub(super) type UpsampledRows = [Vec<u8>; 2];
+/// Rows of Cb and Cr at full resolution, and the sums for one of them.
+#[derive(Debug, Default)]
+pub(super) struct UpsampledRows {
+    rows: [Vec<u8>; 2],
+    sums: Vec<u16>,
+}
+
+impl UpsampledRows {
+    /// Prepares rows of `width` pixels.
+    #[inline(always)]
+    fn resize(&mut self, width: usize) {
+        // Longer, because upsampling works on pairs, and on groups of them.
+        self.rows.iter_mut().for_each(|row| row.resize(width + 2 * GROUP, 128));
+        self.sums.resize(width / 2 + 2 * GROUP, 0);
+    }
+
+    /// Returns the capacity in bytes.
+    pub(super) fn capacity(&self) -> usize {
+        self.rows.iter().map(Vec::capacity).sum::<usize>() + size_of::<u16>() * self.sums.capacity()
+    }
+}
 
 /// Converts planes to pixels: upsamples chroma like libjpeg-turbo, then converts colors. The pixels equal those that a
 /// decoder returns for a JPEG with these samples. Keeps its buffers from one image to the next.
@@ -130,10 +149,7 @@ impl<'a, B: Backend> NullaryFnOnce for WritePixels<'a, B> {
     fn call(self) {
         let Self { planes, is_fancy, upsampled, mut sink } = self;
         let region = sink.region;
-        for row in upsampled.iter_mut() {
-            // Wider than the region, because upsampling works on pairs.
-            row.resize(region.width + 2 * GROUP, 128);
-        }
+        upsampled.resize(region.width);
         for n in 0..region.height {
             let y = region.top + n;
             let columns = |plane: &StoredPlane<'a>| &plane.row(y)[region.left - plane.left..][..region.width];
@@ -145,14 +161,14 @@ impl<'a, B: Backend> NullaryFnOnce for WritePixels<'a, B> {
                 Some(chroma) if sink.format == PixelFormat::Rgb => {
                     // An odd column is the second of a pair.
                     let odd = region.left % 2;
-                    for (plane, out) in chroma.iter().zip(upsampled.iter_mut()) {
-                        match (plane.spread, is_fancy) {
-                            ((_, down), false) => replicate(plane, y / down, region, out),
-                            ((_, 1), true) => fancy_h2v1(plane, y, region, out),
-                            _ => fancy_h2v2(plane, y, region, out),
+                    let UpsampledRows { rows, sums } = &mut *upsampled;
+                    for (plane, out) in chroma.iter().zip(rows.iter_mut()) {
+                        match is_fancy {
+                            false => replicate(plane, y / plane.spread.1, region, out),
+                            true => interpolate(plane, y, region, sums, out),
                         }
                     }
-                    let [cb, cr] = &*upsampled;
+                    let [cb, cr] = &*rows;
                     sink.write_colors(n, luma, &cb[odd..][..region.width], &cr[odd..][..region.width]);
                 }
                 _ => sink.write_gray(n, luma),
@@ -167,8 +183,7 @@ impl<B: Backend> PixelSink<'_, B> {
     fn write_colors(&mut self, n: usize, luma: &[u8], cb: &[u8], cr: &[u8]) {
         let width = self.region.width;
         if self.is_planar {
-            let [r, g, b] = self.planar_rows(n);
-            to_planar_rgb(luma, cb, cr, r, g, b);
+            to_planar_rgb(self.backend, [luma, cb, cr], self.planar_rows(n));
         } else {
             to_rgb(self.backend, luma, cb, cr, &mut self.out[n * self.stride * 3..][..width * 3]);
         }
@@ -203,59 +218,40 @@ impl<B: Backend> PixelSink<'_, B> {
     }
 }
 
-/// Doubles the resolution of `plane` for row `y` of the image in both directions: each sample is 9/16 of the nearest sample,
-/// 3/16 of the next ones in its row and column, and 1/16 of the diagonal one. Starts at the even column at or left of
-/// the region.
+/// Doubles the resolution of `plane` for row `y` of the image in both directions, or only horizontally if it has a row for
+/// each of the image: in each direction, a sample is 3/4 of the nearest and 1/4 of the next one. Starts at the even column
+/// at or left of the region. `sums` and `out` are long enough for whole groups.
 #[inline(always)]
-fn fancy_h2v2(plane: &StoredPlane<'_>, y: usize, region: Region, out: &mut [u8]) {
+fn interpolate(plane: &StoredPlane<'_>, y: usize, region: Region, sums: &mut [u16], out: &mut [u8]) {
     let StoredPlane { width, height, left: origin, .. } = *plane;
-    let near = y / 2;
-    let far = if y.is_multiple_of(2) { near.saturating_sub(1) } else { (near + 1).min(height - 1) };
-    let (near, far) = (plane.row(near), plane.row(far));
-    let first = region.left / 2 - origin;
-    let count = (region.left + region.width).div_ceil(2) - region.left / 2;
-    let last = width - 1 - origin;
-    // Both ends of the row first: at an edge of the image, a sample is its own neighbor. A loop instead of a closure, which
-    // would be compiled for the baseline CPU.
-    for x in [first, first + count - 1] {
-        let before = vertical_sum(near, far, if x + origin == 0 { 0 } else { x - 1 });
-        let after = vertical_sum(near, far, if x == last { x } else { x + 1 });
-        let this = vertical_sum(near, far, x) * 3;
-        let pair = &mut out[2 * (x - first)..][..2];
-        pair[0] = ((this + before + 8) >> 4) as u8;
-        pair[1] = ((this + after + 7) >> 4) as u8;
+    // The bias of the first and of the second sample of a pair, as in libjpeg.
+    let (near, far, first_bias, second_bias) = match plane.spread.1 {
+        1 => (y, y, 4, 8),
+        _ if y.is_multiple_of(2) => (y / 2, (y / 2).saturating_sub(1), 8, 7),
+        _ => (y / 2, (y / 2 + 1).min(height - 1), 8, 7),
+    };
+    let (first, end) = (region.left / 2, (region.left + region.width).div_ceil(2));
+    let (from, to) = (first.saturating_sub(1), (end + 1).min(width));
+    let columns = from - origin..to - origin;
+    let (near, far) = (&plane.row(near)[columns.clone()], &plane.row(far)[columns]);
+    // Four times the samples between both rows, from the one before the first pair on.
+    let count = end - first;
+    for ((sum, &near), &far) in sums[1 - (first - from)..].iter_mut().zip(near).zip(far) {
+        *sum = 3 * u16::from(near) + u16::from(far);
     }
-    if count > 2 {
-        let n = count - 2;
-        let (near, far) = (&near[first..][..count], &far[first..][..count]);
-        let pairs = &mut out[2..][..2 * n].as_chunks_mut::<2>().0;
-        for ((pair, near), far) in pairs.iter_mut().zip(near.windows(3)).zip(far.windows(3)) {
-            let sum = |i: usize| 3 * u16::from(near[i]) + u16::from(far[i]);
-            let (before, this, after) = (sum(0), sum(1) * 3, sum(2));
-            *pair = [((this + before + 8) >> 4) as u8, ((this + after + 7) >> 4) as u8];
-        }
+    // At an edge of the image, a sample is its own neighbor.
+    if first == 0 {
+        sums[0] = sums[1];
     }
-}
-
-/// Returns four times the sample at `x`, upsampled vertically.
-#[inline(always)]
-fn vertical_sum(near: &[u8], far: &[u8], x: usize) -> i32 {
-    3 * i32::from(near[x]) + i32::from(far[x])
-}
-
-/// Doubles the resolution horizontally only: each sample is 3/4 of the nearest and 1/4 of the next one.
-#[inline(always)]
-fn fancy_h2v1(plane: &StoredPlane<'_>, y: usize, region: Region, out: &mut [u8]) {
-    let row = plane.row(y);
-    let origin = plane.left;
-    let (first, end) = (region.left / 2 - origin, (region.left + region.width).div_ceil(2) - origin);
-    let last = plane.width - 1 - origin;
-    for (pair, x) in out.as_chunks_mut::<2>().0.iter_mut().zip(first..end) {
-        let at = |x: usize| u16::from(row[x]);
-        // At the edges of the image, a sample is its own neighbor.
-        let before = if x + origin == 0 { at(x) } else { at(x - 1) };
-        let after = if x == last { at(x) } else { at(x + 1) };
-        *pair = [((3 * at(x) + before + 1) >> 2) as u8, ((3 * at(x) + after + 2) >> 2) as u8];
+    if end == width {
+        sums[count + 1] = sums[count];
+    }
+    let count = count.next_multiple_of(GROUP / 2);
+    let pairs = &mut out[..2 * count].as_chunks_mut::<2>().0;
+    for (pair, sums) in pairs.iter_mut().zip(sums[..count + 2].windows(3)) {
+        let first = (3 * sums[1] + sums[0] + first_bias) >> 4;
+        let second = (3 * sums[1] + sums[2] + second_bias) >> 4;
+        *pair = (first | second << 8).to_le_bytes();
     }
 }
 
@@ -280,12 +276,7 @@ fn to_rgb(backend: impl Backend, luma: &[u8], cb: &[u8], cr: &[u8], out: &mut [u
     for (((out, y), cb), cr) in
         out_groups.as_chunks_mut::<{ 3 * GROUP }>().0.iter_mut().zip(groups).zip(cb_groups).zip(cr_groups)
     {
-        let mut planes = [[0u8; GROUP]; 3];
-        for i in 0..GROUP {
-            let pixel = ycbcr_to_rgb(y[i], cb[i], cr[i]);
-            (planes[0][i], planes[1][i], planes[2][i]) = (pixel[0], pixel[1], pixel[2]);
-        }
-        backend.interleave(&planes, out);
+        backend.interleave(&backend.colors(y, cb, cr), out);
     }
     for (((pixel, &y), &cb), &cr) in
         out_rest.as_chunks_mut::<3>().0.iter_mut().zip(rest).zip(cb_rest).zip(cr_rest)
@@ -296,7 +287,7 @@ fn to_rgb(backend: impl Backend, luma: &[u8], cb: &[u8], cr: &[u8], out: &mut [u
 
 /// Converts a row from YCbCr to separate red, green and blue.
 #[inline(always)]
-fn to_planar_rgb(luma: &[u8], cb: &[u8], cr: &[u8], r: &mut [u8], g: &mut [u8], b: &mut [u8]) {
+fn to_planar_rgb(backend: impl Backend, [luma, cb, cr]: [&[u8]; 3], [r, g, b]: [&mut [u8]; 3]) {
     let groups = |row| <[u8]>::as_chunks::<GROUP>(row);
     let ((y_groups, y_rest), (cb_groups, cb_rest), (cr_groups, cr_rest)) =
         (groups(luma), groups(cb), groups(cr));
@@ -305,12 +296,7 @@ fn to_planar_rgb(luma: &[u8], cb: &[u8], cr: &[u8], r: &mut [u8], g: &mut [u8], 
     let (b_groups, b_rest) = b.as_chunks_mut::<GROUP>();
     let inputs = y_groups.iter().zip(cb_groups).zip(cr_groups);
     for ((((y, cb), cr), r), (g, b)) in inputs.zip(r_groups).zip(g_groups.iter_mut().zip(b_groups)) {
-        let mut planes = [[0u8; GROUP]; 3];
-        for i in 0..GROUP {
-            let pixel = ycbcr_to_rgb(y[i], cb[i], cr[i]);
-            (planes[0][i], planes[1][i], planes[2][i]) = (pixel[0], pixel[1], pixel[2]);
-        }
-        [*r, *g, *b] = planes;
+        [*r, *g, *b] = backend.colors(y, cb, cr);
     }
     let inputs = y_rest.iter().zip(cb_rest).zip(cr_rest);
     for ((((&y, &cb), &cr), r), (g, b)) in inputs.zip(r_rest).zip(g_rest.iter_mut().zip(b_rest)) {
@@ -350,6 +336,54 @@ mod tests {
                         assert_eq!(part[n * 3 + c], whole[(y * width + x) * 3 + c]);
                         assert_eq!(separate[c * area + n], part[n * 3 + c]);
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_colors_are_those_of_single_pixels() {
+        let rows = |sample: fn(usize) -> usize| (0..256 * 256).map(|n| sample(n) as u8).collect::<Vec<_>>();
+        let (cb, cr) = (rows(|n| n % 256), rows(|n| n / 256));
+        for luma in [0, 1, 127, 128, 254, 255] {
+            let y = vec![luma; 256 * 256];
+            let [y, cb, cr] = [&y, &cb, &cr].map(|samples| plane(samples, 256, 256, (1, 1)));
+            let planes = StoredPlanes { luma: y, chroma: Some([cb, cr]) };
+            let mut pixels = vec![0; 256 * 256 * 3];
+            let whole = Region::whole(256, 256);
+            PlaneConverter::default().convert(&planes, whole, PixelFormat::Rgb, &mut pixels).unwrap();
+            for (n, pixel) in pixels.as_chunks::<3>().0.iter().enumerate() {
+                assert_eq!(*pixel, ycbcr_to_rgb(luma, cb.samples[n], cr.samples[n]));
+            }
+        }
+    }
+
+    /// Compares with the weights of libjpeg's `h2v1_fancy_upsample` and `h2v2_fancy_upsample`.
+    #[test]
+    fn chroma_is_upsampled_as_by_libjpeg() {
+        let noise: Vec<u8> = (0..200u32).map(|n| (n * n * 13 + n * 5) as u8).collect();
+        for (width, down) in [(5, 1), (5, 2), (6, 2), (37, 1), (64, 2), (65, 2), (66, 2), (95, 2)] {
+            let chroma_width = usize::div_ceil(width, 2);
+            let chroma = plane(&noise, chroma_width, 4 / down, (2, down));
+            let all = Region::whole(width, 4);
+            let mut upsampled = UpsampledRows::default();
+            upsampled.resize(width);
+            let UpsampledRows { rows: [out, _], sums } = &mut upsampled;
+            for y in 0..4 {
+                interpolate(&chroma, y, all, sums, out);
+                let at = |x: usize, y: usize| u32::from(noise[y * chroma_width + x]);
+                for (x, &found) in out[..width].iter().enumerate() {
+                    let near = x / 2;
+                    let next =
+                        if x % 2 == 0 { near.saturating_sub(1) } else { (near + 1).min(chroma_width - 1) };
+                    let expected = if down == 1 {
+                        (3 * at(near, y) + at(next, y) + [1, 2][x % 2]) >> 2
+                    } else {
+                        let far = if y % 2 == 0 { (y / 2).saturating_sub(1) } else { (y / 2 + 1).min(1) };
+                        let sum = |x| 3 * at(x, y / 2) + at(x, far);
+                        (3 * sum(near) + sum(next) + [8, 7][x % 2]) >> 4
+                    };
+                    assert_eq!(u32::from(found), expected, "{width}, {down}, {x}, {y}");
                 }
             }
         }

@@ -2,7 +2,7 @@
 //! adds the products. The sums are those of [`Portable`](super::Portable), written out, so all results are rounded
 //! identically. `pulp` makes the instructions safe to call: its token proves that the processor was checked.
 
-use std::arch::x86_64::{__m128i, __m256i};
+use std::arch::x86_64::__m256i;
 
 use pulp::x86::V3;
 
@@ -209,24 +209,61 @@ impl Backend for Avx2 {
     }
 
     #[inline(always)]
+    fn colors(self, luma: &[u8; GROUP], cb: &[u8; GROUP], cr: &[u8; GROUP]) -> [[u8; GROUP]; 3] {
+        let V3 { avx, avx2, .. } = self.0;
+        let (zero, sign) = (avx._mm256_setzero_si256(), avx._mm256_set1_epi8(-128));
+        let y = pulp::cast(*luma);
+        let cb = avx2._mm256_xor_si256(pulp::cast(*cb), sign);
+        let cr = avx2._mm256_xor_si256(pulp::cast(*cr), sign);
+        let [r0, g0, b0] = self.sixteen_colors(
+            avx2._mm256_unpacklo_epi8(y, zero),
+            avx2._mm256_srai_epi16::<7>(avx2._mm256_unpacklo_epi8(zero, cb)),
+            avx2._mm256_srai_epi16::<7>(avx2._mm256_unpacklo_epi8(zero, cr)),
+        );
+        let [r1, g1, b1] = self.sixteen_colors(
+            avx2._mm256_unpackhi_epi8(y, zero),
+            avx2._mm256_srai_epi16::<7>(avx2._mm256_unpackhi_epi8(zero, cb)),
+            avx2._mm256_srai_epi16::<7>(avx2._mm256_unpackhi_epi8(zero, cr)),
+        );
+        pulp::cast([
+            avx2._mm256_packus_epi16(r0, r1),
+            avx2._mm256_packus_epi16(g0, g1),
+            avx2._mm256_packus_epi16(b0, b1),
+        ])
+    }
+
+    #[inline(always)]
     fn interleave(self, planes: &[[u8; GROUP]; 3], out: &mut [u8; 3 * GROUP]) {
-        let halves: [[__m128i; 2]; 3] = pulp::cast(*planes);
-        let first = self.pixels(halves[0][0], halves[1][0], halves[2][0]);
-        let second = self.pixels(halves[0][1], halves[1][1], halves[2][1]);
-        *out = pulp::cast([first, second]);
+        let planes: [__m256i; 3] = pulp::cast(*planes);
+        let thirds: [[[u8; 16]; 2]; 3] = pulp::cast([
+            self.third(planes, SPREAD[0]),
+            self.third(planes, SPREAD[1]),
+            self.third(planes, SPREAD[2]),
+        ]);
+        let [[a0, a1], [b0, b1], [c0, c1]] = thirds;
+        *out = pulp::cast([a0, b0, c0, a1, b1, c1]);
     }
 }
 
-/// For each third of sixteen pixels and each color: the sample index for each byte, or 128 for none.
-const SPREAD: [[[u8; 16]; 3]; 3] = {
-    let mut spread = [[[128; 16]; 3]; 3];
+/// For each third of sixteen pixels and each color: the sample index for each byte, or 128 for none; repeated for the
+/// other half of a vector.
+const SPREAD: [[[u8; 32]; 3]; 3] = {
+    let mut spread = [[[128; 32]; 3]; 3];
     let mut n = 0;
     while n < 48 {
         spread[n / 16][n % 3][n % 16] = (n / 3) as u8;
+        spread[n / 16][n % 3][n % 16 + 16] = (n / 3) as u8;
         n += 1;
     }
     spread
 };
+
+/// Half of 1.402 and 1.772 with 15 fractional bits, as factors of doubled chroma: of the factors around them, those whose
+/// rounded products are equal to libjpeg's for every sample.
+const TWICE_CR_TO_RED: i16 = 22_971;
+const TWICE_CB_TO_BLUE: i16 = 29_033;
+/// Half of −0.344136 and −0.714136 with 16 fractional bits.
+const TWICE_TO_GREEN: Pair = (-11_277, -23_401);
 
 impl Avx2 {
     /// Transforms eight columns. Inputs 0 and 4, 1 and 5, 2 and 6, 3 and 7 are interleaved. `rounding` is added before
@@ -280,23 +317,27 @@ impl Avx2 {
         self.shift::<SECOND>(self.add(avx2._mm256_hadd_epi32(left, right), rounding))
     }
 
-    /// Interleaves sixteen pixels of three samples.
+    /// Converts sixteen pixels. `cb` and `cr` are twice the distance of the samples from 128.
     #[inline(always)]
-    fn pixels(self, red: __m128i, green: __m128i, blue: __m128i) -> [__m128i; 3] {
-        [
-            self.third(red, green, blue, SPREAD[0]),
-            self.third(red, green, blue, SPREAD[1]),
-            self.third(red, green, blue, SPREAD[2]),
-        ]
+    fn sixteen_colors(self, y: __m256i, cb: __m256i, cr: __m256i) -> [__m256i; 3] {
+        let V3 { avx, avx2, .. } = self.0;
+        let half = avx._mm256_set1_epi32(1 << 15);
+        let red = avx2._mm256_mulhrs_epi16(cr, avx._mm256_set1_epi16(TWICE_CR_TO_RED));
+        let blue = avx2._mm256_mulhrs_epi16(cb, avx._mm256_set1_epi16(TWICE_CB_TO_BLUE));
+        let lower = self.add(self.sum(avx2._mm256_unpacklo_epi16(cb, cr), TWICE_TO_GREEN), half);
+        let upper = self.add(self.sum(avx2._mm256_unpackhi_epi16(cb, cr), TWICE_TO_GREEN), half);
+        let green = avx2._mm256_packs_epi32(self.shift::<16>(lower), self.shift::<16>(upper));
+        [avx2._mm256_add_epi16(y, red), avx2._mm256_add_epi16(y, green), avx2._mm256_add_epi16(y, blue)]
     }
 
+    /// Returns one third of the bytes of sixteen interleaved pixels in each half.
     #[inline(always)]
-    fn third(self, red: __m128i, green: __m128i, blue: __m128i, spread: [[u8; 16]; 3]) -> __m128i {
-        let V3 { sse2, ssse3, .. } = self.0;
-        let red = ssse3._mm_shuffle_epi8(red, pulp::cast(spread[0]));
-        let green = ssse3._mm_shuffle_epi8(green, pulp::cast(spread[1]));
-        let blue = ssse3._mm_shuffle_epi8(blue, pulp::cast(spread[2]));
-        sse2._mm_or_si128(sse2._mm_or_si128(red, green), blue)
+    fn third(self, [red, green, blue]: [__m256i; 3], spread: [[u8; 32]; 3]) -> __m256i {
+        let avx2 = self.0.avx2;
+        let red = avx2._mm256_shuffle_epi8(red, pulp::cast(spread[0]));
+        let green = avx2._mm256_shuffle_epi8(green, pulp::cast(spread[1]));
+        let blue = avx2._mm256_shuffle_epi8(blue, pulp::cast(spread[2]));
+        avx2._mm256_or_si256(avx2._mm256_or_si256(red, green), blue)
     }
 
     #[inline(always)]

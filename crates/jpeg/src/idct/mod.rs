@@ -75,6 +75,9 @@ pub(crate) trait Backend: Copy {
     /// Returns the samples like [`four`](Self::four), at a quarter of the size.
     fn two(self, block: &DctBlock) -> [[u8; 2]; 2];
 
+    /// Converts pixels from YCbCr to red, green and blue.
+    fn colors(self, luma: &[u8; GROUP], cb: &[u8; GROUP], cr: &[u8; GROUP]) -> [[u8; GROUP]; 3];
+
     /// Interleaves red, green and blue.
     fn interleave(self, planes: &[[u8; GROUP]; 3], out: &mut [u8; 3 * GROUP]);
 }

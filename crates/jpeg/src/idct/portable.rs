@@ -8,6 +8,7 @@ use super::{
     FIX_3_072711026, MAX_COEFFICIENT, MAX_ENERGY, PASS1_BITS, sample,
 };
 use crate::block::{DctBlock, QuantTable, index_of};
+use crate::color::ycbcr_to_rgb;
 
 /// The backend for any processor.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +56,15 @@ impl Backend for Portable {
     #[inline(always)]
     fn two(self, block: &DctBlock) -> [[u8; 2]; 2] {
         reduced::two(block)
+    }
+
+    #[inline(always)]
+    fn colors(self, luma: &[u8; GROUP], cb: &[u8; GROUP], cr: &[u8; GROUP]) -> [[u8; GROUP]; 3] {
+        let mut planes = [[0; GROUP]; 3];
+        for i in 0..GROUP {
+            [planes[0][i], planes[1][i], planes[2][i]] = ycbcr_to_rgb(luma[i], cb[i], cr[i]);
+        }
+        planes
     }
 
     #[inline(always)]
