@@ -11,14 +11,14 @@ use dsconvert_dataset::schema::CROP_TOP_LEFT;
 
 use super::augment::View;
 use super::batch::{Batch, BatchId, BlankRow};
-use super::fields::{BatchField, BatchFields};
+use super::fields::{BatchField, BatchFields, TokenLayout};
 use super::image::{DecodeScratch, ImageRows};
 use super::options::{IdType, LoaderOptions};
-use super::packed::StoredPieces;
+use super::packed::stored_pieces;
 use super::pool::Pool;
 use super::stored;
-use super::text::{PackedRows, TokenRows, each_piece, stored as stored_piece, trained};
-use crate::batch::MicroBatch;
+use super::text::{Pieces, TokenRows, packed_rows, trained, whole_records};
+use crate::batch::{ImageShape, MicroBatch};
 use crate::source::{flags_in, ids_in};
 use crate::{Record, RecordSource};
 
@@ -91,12 +91,52 @@ impl Assembler {
         #[cfg(test)]
         assert_ne!(Some(id.step), self.panic_at_step, "deliberate test failure");
         let records = self.read_if(self.fields.reads_records(), &batch.records)?;
-        let pieces = self.pieces_of(&records, &batch.lengths)?;
         let masks = self.masks_of(&records)?;
         self.with_ids(&batch.records, &records, |ids| {
-            let (pieces, masks) = (pieces.as_ref(), &masks);
-            let text = TokenRows { batch, ids, masks, pieces, options: &self.options.text, pool: &self.pool };
-            self.rows(id, &text, (&records, epochs), scratch, stop)
+            let pieces = self.pieces_of(&records, &batch.lengths, |row| ids.get(row).map(Ids::len))?;
+            let text = TokenRows {
+                pieces,
+                filler_rows: batch.filler_rows as usize,
+                width: usize::try_from(batch.width).unwrap_or(usize::MAX),
+                layout: self.fields.shape,
+                is_packed: self.fields.pieces.is_some(),
+                records: &batch.records,
+                ids,
+                masks: &masks,
+                options: &self.options.text,
+                pool: &self.pool,
+            };
+            self.rows(id, &text, batch.shape, (&records, epochs), scratch, stop)
+        })
+    }
+
+    /// Makes a batch of packed rows.
+    pub(super) fn packed(
+        &self,
+        id: BatchId,
+        rows: &[Row],
+        filler_rows: u64,
+        scratch: &mut DecodeScratch,
+        stop: &AtomicBool,
+    ) -> Result<Batch> {
+        let pieces = rows.iter().flat_map(|row| &row.pieces);
+        let ordinals: Vec<u64> = pieces.map(|piece| piece.document).collect();
+        let records = self.read_if(self.fields.reads_masks(), &ordinals)?;
+        let masks = self.masks_of(&records)?;
+        self.with_ids(&ordinals, &records, |ids| {
+            let text = TokenRows {
+                pieces: packed_rows(rows)?,
+                filler_rows: filler_rows as usize,
+                width: usize::try_from(self.options.batching.seq_len()).unwrap_or(usize::MAX),
+                layout: self.fields.shape,
+                is_packed: true,
+                records: &ordinals,
+                ids,
+                masks: &masks,
+                options: &self.options.text,
+                pool: &self.pool,
+            };
+            self.rows(id, &text, None, (&[], &[]), scratch, stop)
         })
     }
 
@@ -110,10 +150,18 @@ impl Assembler {
         Ok(records)
     }
 
-    /// Returns the documents of `records`, whose first `lengths` tokens are used, if they were packed when the dataset was
-    /// made.
-    fn pieces_of(&self, records: &[Record], lengths: &[u64]) -> Result<Option<StoredPieces>> {
-        self.fields.pieces.map(|index| StoredPieces::of(records, lengths, index)).transpose()
+    /// Returns the pieces of `records`, whose first `lengths` tokens are used: their documents if they were packed when the
+    /// dataset was made, else one for each record, of which so many tokens are `stored`.
+    fn pieces_of(
+        &self,
+        records: &[Record],
+        lengths: &[u64],
+        stored: impl Fn(usize) -> Option<usize>,
+    ) -> Result<Pieces> {
+        match self.fields.pieces {
+            Some(index) => stored_pieces(records, lengths, index),
+            None => whole_records(lengths, stored),
+        }
     }
 
     /// Returns which tokens of `records` are to be trained on; nothing if all of them are, or no column needs it.
@@ -136,13 +184,9 @@ impl Assembler {
         for batch in batches {
             let records = self.read_if(self.fields.reads_masks(), &batch.records)?;
             let (mut lengths, masks) = (Vec::new(), self.masks_of(&records)?);
-            let pieces = self.pieces_of(&records, &batch.lengths)?;
             self.source.lengths().lengths_of(&batch.records, &mut lengths)?;
-            for (row, (&used, &length)) in batch.lengths.iter().zip(&lengths).enumerate() {
-                each_piece(pieces.as_ref(), row, used as usize, length as usize, |piece| {
-                    count += trained(labels_for, piece, masks.get(row).copied());
-                });
-            }
+            let stored = |row: usize| lengths.get(row).map(|&length| length as usize);
+            count += trained(labels_for, &self.pieces_of(&records, &batch.lengths, stored)?, &masks);
         }
         Ok(Some(count))
     }
@@ -152,12 +196,11 @@ impl Assembler {
         if !self.fields.has_labels() {
             return Ok(None);
         }
-        let pieces = || rows.iter().flat_map(|row| &row.pieces);
-        let ordinals: Vec<u64> = pieces().map(|piece| piece.document).collect();
+        let pieces = rows.iter().flat_map(|row| &row.pieces);
+        let ordinals: Vec<u64> = pieces.map(|piece| piece.document).collect();
         let records = self.read_if(self.fields.reads_masks(), &ordinals)?;
-        let (labels_for, masks) = (self.options.text.labels_in(true), self.masks_of(&records)?);
-        let of_piece = |(at, piece)| trained(labels_for, stored_piece(piece), masks.get(at).copied());
-        Ok(Some(pieces().enumerate().map(of_piece).sum()))
+        let labels_for = self.options.text.labels_in(true);
+        Ok(Some(trained(labels_for, &packed_rows(rows)?, &self.masks_of(&records)?)))
     }
 
     /// Calls `read` with the token ids of the records `ordinals`, taken from `records` if these were already read, and
@@ -187,18 +230,18 @@ impl Assembler {
         &self,
         id: BatchId,
         text: &TokenRows<'_>,
+        shape: Option<ImageShape>,
         (records, epochs): (&[Record], &[u64]),
         scratch: &mut DecodeScratch,
         stop: &AtomicBool,
     ) -> Result<Batch> {
-        let batch = text.batch;
-        let rows = batch.rows() as usize;
+        let rows = text.rows();
         text.check()?;
         let images = |field_index| ImageRows {
             source: &*self.source,
             records,
             rows,
-            shape: batch.shape,
+            shape,
             field_index,
             raw_channels: self.source.raw_channels(),
             options: &self.options.image,
@@ -256,13 +299,15 @@ impl Assembler {
                 }
                 BatchField::Stored(index, ty) => stored::column(&self.pool, records, rows, index, ty)?,
                 BatchField::StoredValid(index) => stored::validity(&self.pool, records, rows, index),
-                BatchField::Valid => stored::valid(&self.pool, batch.records.len(), rows, &blank),
+                BatchField::Valid => stored::valid(&self.pool, text.pieces.len(), rows, &blank),
                 BatchField::Source => {
-                    stored::sources(&self.pool, self.source.part_ends(), &batch.records, rows)
+                    let packed = self.fields.shape == TokenLayout::Packed;
+                    let values = if packed { text.records.len() } else { rows };
+                    stored::sources(&self.pool, self.source.part_ends(), text.records, values)
                 }
                 field => match self.options.text.ids {
-                    IdType::Int64 => text.column::<i64>(self.fields.shape, field)?,
-                    IdType::Int32 => text.column::<i32>(self.fields.shape, field)?,
+                    IdType::Int64 => text.column::<i64>(field)?,
+                    IdType::Int32 => text.column::<i32>(field)?,
                 },
             };
             columns.push((name.clone(), column));
@@ -270,51 +315,12 @@ impl Assembler {
         Ok(Batch {
             id,
             rows,
-            filler_rows: batch.filler_rows as usize,
+            filler_rows: text.filler_rows,
             blank_rows: blank,
-            records: batch.records.clone(),
-            tokens: batch.tokens(),
+            records: text.records.to_vec(),
+            tokens: text.tokens() as u64,
             trained: self.fields.has_labels().then(|| text.trained()),
-            max_len: text.longest(self.fields.shape),
-            columns,
-            attached: None,
-        })
-    }
-
-    /// Makes a batch of packed rows.
-    pub(super) fn packed(&self, id: BatchId, rows: &[Row], filler_rows: u64) -> Result<Batch> {
-        let seq_len = self.options.batching.seq_len();
-        let pieces = || rows.iter().flat_map(|row| &row.pieces);
-        let ordinals: Vec<u64> = pieces().map(|piece| piece.document).collect();
-        let all_rows = rows.len() + filler_rows as usize;
-        let records = self.read_if(self.fields.reads_masks(), &ordinals)?;
-        let masks = self.masks_of(&records)?;
-        let (columns, trained, max_len) = self.with_ids(&ordinals, &records, |ids| {
-            let (text, pool) = (&self.options.text, &self.pool);
-            let packed = PackedRows { rows, filler_rows, seq_len, ids, masks: &masks, options: text, pool };
-            packed.check()?;
-            let column = |field| match (field, text.ids) {
-                (BatchField::Valid, _) => Ok(stored::valid(pool, rows.len(), all_rows, &[])),
-                (BatchField::Source, _) => {
-                    Ok(stored::sources(pool, self.source.part_ends(), &ordinals, ordinals.len()))
-                }
-                (field, IdType::Int64) => packed.column::<i64>(field),
-                (field, IdType::Int32) => packed.column::<i32>(field),
-            };
-            let columns = self.fields.columns.iter();
-            let columns = columns.map(|(name, field)| Ok((name.clone(), column(*field)?)));
-            let trained = self.fields.has_labels().then(|| packed.trained());
-            Ok((columns.collect::<Result<Vec<_>>>()?, trained, packed.longest()))
-        })?;
-        Ok(Batch {
-            id,
-            rows: all_rows,
-            filler_rows: filler_rows as usize,
-            blank_rows: Vec::new(),
-            records: ordinals,
-            tokens: pieces().map(|piece| piece.len).sum(),
-            trained,
-            max_len,
+            max_len: text.longest(),
             columns,
             attached: None,
         })

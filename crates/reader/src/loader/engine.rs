@@ -320,7 +320,7 @@ impl EngineState {
                     self.assembler.records(task.id, batch, epochs, scratch, &self.stop)?
                 }
                 BatchRows::Packed { rows, filler_rows } => {
-                    self.assembler.packed(task.id, rows, *filler_rows)?
+                    self.assembler.packed(task.id, rows, *filler_rows, scratch, &self.stop)?
                 }
             };
             match &self.finisher {

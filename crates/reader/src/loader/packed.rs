@@ -38,7 +38,9 @@ impl BatchOptions {
 /// A document, or a part of one, in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StoredPiece {
-    /// First token in the row.
+    /// Index of its record in the batch.
+    pub(super) record: usize,
+    /// First token in the record.
     pub(super) start: usize,
     /// One past the last token that is used.
     pub(super) end: usize,
@@ -46,44 +48,39 @@ pub(super) struct StoredPiece {
     pub(super) stored_end: usize,
 }
 
-/// The pieces of the rows of a batch.
-#[derive(Debug, Default)]
-pub(super) struct StoredPieces(Vec<Vec<StoredPiece>>);
-
-impl StoredPieces {
-    /// Returns the pieces of `records`, whose first `lengths` tokens are used. `field_index` is that of the field
-    /// `cu_seqlens`.
-    pub(super) fn of(records: &[Record], lengths: &[u64], field_index: usize) -> Result<Self> {
-        let rows = records.iter().zip(lengths).map(|(record, &length)| {
-            pieces(record.values().get(field_index), record.input_ids().map(|ids| ids.len()), length)
-                .ok_or_else(|| {
-                    Error::corrupt(format!("{CU_SEQLENS} does not divide the tokens of the row"))
-                        .at_row(record.ordinal())
-                        .help("the shard was altered; `dsconvert inspect --verify` names it")
-                })
-        });
-        rows.collect::<Result<_>>().map(Self)
-    }
-
-    /// Returns the pieces of a row; none for a row without a record.
-    pub(super) fn row(&self, row: usize) -> &[StoredPiece] {
-        self.0.get(row).map_or(&[], Vec::as_slice)
-    }
-
-    /// Returns the length of the longest piece.
-    pub(super) fn longest(&self) -> u64 {
-        self.0.iter().flatten().map(|piece| (piece.end - piece.start) as u64).max().unwrap_or(0)
-    }
-
-    /// Returns the number of pieces.
-    pub(super) fn count(&self) -> usize {
-        self.0.iter().map(Vec::len).sum()
+impl StoredPiece {
+    /// Returns the number of tokens that are used.
+    pub(super) fn len(&self) -> usize {
+        self.end - self.start
     }
 }
 
-/// Returns the pieces of a row, or `None` if the stored ends do not ascend from 0 to the number of tokens. This is
-/// checked because nothing else compares the two lists.
-fn pieces(stored: Option<&Value>, tokens: Option<usize>, used: u64) -> Option<Vec<StoredPiece>> {
+/// Returns the pieces of `records`, whose first `lengths` tokens are used, for each record. `field_index` is that of the field
+/// `cu_seqlens`.
+pub(super) fn stored_pieces(
+    records: &[Record],
+    lengths: &[u64],
+    field_index: usize,
+) -> Result<Vec<Vec<StoredPiece>>> {
+    let rows = records.iter().zip(lengths).enumerate().map(|(row, (record, &length))| {
+        let tokens = record.input_ids().map(|ids| ids.len());
+        pieces(row, record.values().get(field_index), tokens, length).ok_or_else(|| {
+            Error::corrupt(format!("{CU_SEQLENS} does not divide the tokens of the row"))
+                .at_row(record.ordinal())
+                .help("the shard was altered; `dsconvert inspect --verify` names it")
+        })
+    });
+    rows.collect()
+}
+
+/// Returns the pieces of the record with this index, or `None` if the stored ends do not ascend from 0 to the number of tokens.
+/// This is checked because nothing else compares the two lists.
+fn pieces(
+    record: usize,
+    stored: Option<&Value>,
+    tokens: Option<usize>,
+    used: u64,
+) -> Option<Vec<StoredPiece>> {
     let Some(Value::Ids(ends)) = stored else { return None };
     let used = usize::try_from(used).ok()?;
     let mut ends = ends.iter().map(|end| end as usize);
@@ -94,7 +91,7 @@ fn pieces(stored: Option<&Value>, tokens: Option<usize>, used: u64) -> Option<Ve
             return None;
         }
         if start < used {
-            pieces.push(StoredPiece { start, end: stored_end.min(used), stored_end });
+            pieces.push(StoredPiece { record, start, end: stored_end.min(used), stored_end });
         }
         start = stored_end;
     }
@@ -110,13 +107,19 @@ mod tests {
     #[test]
     fn pieces_are_checked_and_cut() {
         let stored = |ends: &[u32]| Value::Ids(Ids::pack(IdWidth::U32, ends).unwrap());
-        let piece = |start, end, stored_end| StoredPiece { start, end, stored_end };
-        assert_eq!(pieces(Some(&stored(&[0, 3, 7])), Some(7), 7), Some(vec![piece(0, 3, 3), piece(3, 7, 7)]));
-        assert_eq!(pieces(Some(&stored(&[0, 3, 7])), Some(7), 5), Some(vec![piece(0, 3, 3), piece(3, 5, 7)]));
-        assert_eq!(pieces(Some(&stored(&[0, 3, 7])), None, 3), Some(vec![piece(0, 3, 3)]));
+        let piece = |start, end, stored_end| StoredPiece { record: 2, start, end, stored_end };
+        assert_eq!(
+            pieces(2, Some(&stored(&[0, 3, 7])), Some(7), 7),
+            Some(vec![piece(0, 3, 3), piece(3, 7, 7)])
+        );
+        assert_eq!(
+            pieces(2, Some(&stored(&[0, 3, 7])), Some(7), 5),
+            Some(vec![piece(0, 3, 3), piece(3, 5, 7)])
+        );
+        assert_eq!(pieces(2, Some(&stored(&[0, 3, 7])), None, 3), Some(vec![piece(0, 3, 3)]));
         for wrong in [&[0, 3, 6][..], &[1, 7], &[0, 7, 3], &[0, 3, 3, 7], &[0], &[]] {
-            assert_eq!(pieces(Some(&stored(wrong)), Some(7), 7), None, "{wrong:?}");
+            assert_eq!(pieces(2, Some(&stored(wrong)), Some(7), 7), None, "{wrong:?}");
         }
-        assert_eq!(pieces(Some(&Value::Null), Some(7), 7), None);
+        assert_eq!(pieces(2, Some(&Value::Null), Some(7), 7), None);
     }
 }

@@ -13,10 +13,9 @@ use super::batch::Column;
 use super::element::Element;
 use super::fields::{BatchField, TokenLayout};
 use super::options::{LabelsFor, PackedLayout, PadSide, TextBatchOptions};
-use super::packed::{StoredPiece, StoredPieces};
+use super::packed::StoredPiece;
 use super::pool::Pool;
 use super::stored::per_row;
-use crate::batch::MicroBatch;
 
 /// A type of token ids in a batch.
 pub(super) trait TokenId: Element + From<u16> {
@@ -69,15 +68,17 @@ fn copy_ids<T: TokenId>(ids: &Ids<&[u8]>, range: Range<usize>, out: &mut [T]) {
     }
 }
 
-/// Checks that a record has at least `length` ids and that they fit into `T`.
-fn check_ids<T: TokenId>(ids: &Ids<&[u8]>, record: u64, length: u64) -> Result<()> {
-    if (ids.len() as u64) < length {
-        let what = format!("the record has {} tokens, but at least {length} in the record index", ids.len());
+/// Checks that the ids of a record include those of `piece`, and that these fit into `T`.
+fn check_ids<T: TokenId>(ids: &Ids<&[u8]>, record: u64, piece: StoredPiece) -> Result<()> {
+    let end = piece.end.max(piece.stored_end);
+    if ids.len() < end {
+        let what = format!("the record has {} tokens, but at least {end} in the record index", ids.len());
         return Err(Error::corrupt(what).at_row(record));
     }
     if T::MAX < u32::MAX && ids.width() == IdWidth::U32 {
         // The largest id is faster to find than the first that is too large.
-        let largest = ids.as_bytes().as_chunks::<4>().0.iter().map(|id| u32::from_le_bytes(*id)).max();
+        let of_piece = ids.as_bytes().as_chunks::<4>().0.get(piece.start..end).unwrap_or_default();
+        let largest = of_piece.iter().map(|id| u32::from_le_bytes(*id)).max();
         if largest.is_some_and(|id| id > T::MAX) {
             return Err(Error::usage(format!("the record has ids above {}", T::MAX))
                 .at_row(record)
@@ -146,485 +147,292 @@ impl LabelRule {
     }
 }
 
-/// Returns the number of tokens of `piece` that the loss is computed on. A model never predicts the first one.
-pub(super) fn trained(labels_for: LabelsFor, piece: StoredPiece, mask: Option<&[u8]>) -> u64 {
-    let tokens = LabelRule { labels_for, masks_first: true }.tokens(piece);
-    let count = match mask {
-        None => tokens.len(),
-        Some(mask) => mask.get(tokens).unwrap_or_default().iter().filter(|flag| **flag != 0).count(),
+/// The pieces of each row of a batch that holds a record, one after another.
+pub(super) type Pieces = Vec<Vec<StoredPiece>>;
+
+/// Returns one piece per row: the first of `lengths` tokens of its record, which has `stored`.
+pub(super) fn whole_records(lengths: &[u64], stored: impl Fn(usize) -> Option<usize>) -> Result<Pieces> {
+    let piece = |(record, &length): (usize, &u64)| {
+        let end = to_usize(length)?;
+        Ok(vec![StoredPiece { record, start: 0, end, stored_end: stored(record).unwrap_or(end) }])
     };
-    count as u64
+    lengths.iter().enumerate().map(piece).collect()
 }
 
-/// Calls `each` with the pieces of `row`, of which `used` of the `stored` tokens are used: those in `pieces`, or one.
-pub(super) fn each_piece(
-    pieces: Option<&StoredPieces>,
-    row: usize,
-    used: usize,
-    stored: usize,
-    each: impl FnMut(StoredPiece),
-) {
-    let whole = [StoredPiece { start: 0, end: used, stored_end: stored }];
-    pieces.map_or(&whole[..], |pieces| pieces.row(row)).iter().copied().for_each(each);
+/// Returns the pieces of rows that are packed at read time. Each has a record of its own in the batch.
+pub(super) fn packed_rows(rows: &[Row]) -> Result<Pieces> {
+    let mut records = 0..;
+    let mut piece = |piece: &Piece| {
+        let (start, end) = (to_usize(piece.start)?, to_usize(piece.inputs().end)?);
+        // A document that is cut there has one more token.
+        let stored_end = end + usize::from(!piece.ends);
+        Ok(StoredPiece { record: records.next().unwrap_or(0), start, end, stored_end })
+    };
+    rows.iter().map(|row| row.pieces.iter().map(&mut piece).collect()).collect()
 }
 
-/// The boundaries of documents in rows of `width`, as the datasets of Megatron-LM have them: the padding of a row belongs to
-/// its last document.
-struct MegatronRows {
-    width: usize,
-    /// The ends of the pieces of each row.
-    ends: Vec<Vec<usize>>,
-}
-
-impl MegatronRows {
-    fn new(width: usize, mut ends: Vec<Vec<usize>>) -> Self {
-        for row in &mut ends {
-            row.pop();
-            row.push(width);
+/// Returns the number of tokens of `pieces` that the loss is computed on. A model never predicts the first one of a piece.
+pub(super) fn trained(labels_for: LabelsFor, pieces: &Pieces, masks: &[&[u8]]) -> u64 {
+    let rule = LabelRule { labels_for, masks_first: true };
+    let of_piece = |piece: &StoredPiece| {
+        let tokens = rule.tokens(*piece);
+        match masks.get(piece.record) {
+            None => tokens.len(),
+            Some(mask) => mask.get(tokens).unwrap_or_default().iter().filter(|flag| **flag != 0).count(),
         }
-        Self { width, ends }
-    }
-
-    fn column<T: TokenId>(&self, field: BatchField, pool: &Arc<Pool>) -> Result<Column> {
-        let rows = self.ends.len();
-        let array = match field {
-            BatchField::MaxSeqlen => {
-                let longest = self.ends.iter().map(|ends| lens(ends).max().unwrap_or(0) as i32);
-                Array::new(vec![rows], longest.collect(), Some(Arc::clone(pool)))
-            }
-            BatchField::CuSeqlens => {
-                let width = self.width + 1;
-                let mut out = pool.take_many::<i32>(checked_area(rows, width)?)?;
-                for (slots, row) in out.chunks_exact_mut(width).zip(&self.ends) {
-                    slots.fill(self.width as i32);
-                    let ends = std::iter::once(&0).chain(row);
-                    slots.iter_mut().zip(ends).for_each(|(slot, end)| *slot = *end as i32);
-                }
-                Array::new(vec![rows, width], out, Some(Arc::clone(pool)))
-            }
-            _ => {
-                let mut out = pool.take_many::<T>(checked_area(rows, self.width)?)?;
-                let mut rest = out.as_mut_slice();
-                for len in self.ends.iter().flat_map(|ends| lens(ends)) {
-                    let len = len.min(rest.len());
-                    let (slots, after) = std::mem::take(&mut rest).split_at_mut(len);
-                    number(slots);
-                    rest = after;
-                }
-                Array::new(vec![rows, self.width], out, Some(Arc::clone(pool)))
-            }
-        };
-        Ok(Column::Array(array))
-    }
+    };
+    pieces.iter().flatten().map(of_piece).sum::<usize>() as u64
 }
 
-/// Returns the lengths of the pieces of a row that end at `ends`.
-fn lens(ends: &[usize]) -> impl Iterator<Item = usize> {
-    std::iter::once(&0).chain(ends).zip(ends).map(|(start, end)| end - start)
-}
-
-/// The columns of a batch of one record per row that come from token ids and their lengths. `ids` is empty if no
-/// column needs them.
+/// The columns of a batch that come from token ids and their lengths.
 pub(super) struct TokenRows<'a> {
-    pub(super) batch: &'a MicroBatch,
+    pub(super) pieces: Pieces,
+    pub(super) filler_rows: usize,
+    /// Tokens of a row, including padding. Without effect if records are one after another.
+    pub(super) width: usize,
+    pub(super) layout: TokenLayout,
+    /// Whether a row holds several documents.
+    pub(super) is_packed: bool,
+    /// The ordinals of the records.
+    pub(super) records: &'a [u64],
+    /// The ids of each record; empty if no column needs them.
     pub(super) ids: &'a [Ids<&'a [u8]>],
-    /// Which tokens are to be trained on; empty if all of them are, or no column needs it.
+    /// Which tokens of each record are to be trained on; empty if all of them are, or no column needs it.
     pub(super) masks: &'a [&'a [u8]],
-    /// The documents of rows that were packed when the dataset was made. If `None`, each row is one document.
-    pub(super) pieces: Option<&'a StoredPieces>,
     pub(super) options: &'a TextBatchOptions,
     pub(super) pool: &'a Arc<Pool>,
 }
 
 impl TokenRows<'_> {
-    pub(super) fn column<T: TokenId>(&self, shape: TokenLayout, field: BatchField) -> Result<Column> {
-        match (field, shape) {
-            (BatchField::Lengths, _) => Ok(self.lengths()),
-            (BatchField::MaxLength, _) => Ok(Column::Number(self.longest(shape))),
-            (
-                BatchField::CuSeqlens | BatchField::MaxSeqlen | BatchField::PositionIds,
-                TokenLayout::Padded,
-            ) if self.options.labels_for == Some(LabelsFor::Megatron) => {
-                MegatronRows::new(to_usize(self.batch.width)?, self.ends()?).column::<T>(field, self.pool)
+    pub(super) fn column<T: TokenId>(&self, field: BatchField) -> Result<Column> {
+        let is_megatron = self.options.labels_for == Some(LabelsFor::Megatron);
+        // In padded rows, nothing may precede the first token. Elsewhere, a model that shifts labels itself would predict it
+        // from the previous record or from padding. A masked dataset has a label only where it can be predicted.
+        let masks_first = self.layout != TokenLayout::Padded
+            || self.is_packed
+            || self.options.pad_side == PadSide::Left
+            || !self.masks.is_empty();
+        let rule = LabelRule { labels_for: self.options.labels_in(self.is_packed), masks_first };
+        match field {
+            BatchField::Lengths => {
+                let lengths = self.pieces.iter().map(|row| tokens(row) as i64);
+                Ok(per_row(self.pool, self.rows(), lengths, 0, &[]))
             }
-            (BatchField::CuSeqlens, _) => self.cu_seqlens(shape),
-            (BatchField::AttentionMask, _) => self.arranged::<T>(shape, fill(T::default()), |_, out| {
+            BatchField::MaxLength => Ok(Column::Number(self.longest())),
+            BatchField::CuSeqlens | BatchField::MaxSeqlen | BatchField::PositionIds if is_megatron => {
+                self.for_megatron::<T>(field)
+            }
+            BatchField::CuSeqlens => self.cu_seqlens(),
+            BatchField::AttentionMask => self.filled(fill(T::default()), |_, out| {
                 out.fill(T::from_i64(1));
                 Ok(())
             }),
-            // The padding is one more piece, as in rows that are packed at read time.
-            (BatchField::PositionIds, _) => self.arranged::<T>(shape, number, |row, out| {
-                self.each_piece(row, out, |_, out| number(out));
-                Ok(())
-            }),
-            (BatchField::Labels, _) => {
-                let ignored = T::from_i64(IGNORE_LABEL);
-                self.arranged(shape, fill(ignored), |row, out: &mut [T]| {
-                    let Some(ids) = self.ids_of::<T>(row, out.len())? else { return Ok(()) };
-                    self.labels(shape, row, ignored, out, |tokens, out| copy_ids(ids, tokens, out));
-                    Ok(())
-                })
-            }
-            (BatchField::LossMask, _) => self.arranged(shape, fill(0f32), |row, out| {
-                self.labels(shape, row, 0.0, out, |_, out| out.fill(1.0));
-                Ok(())
-            }),
-            (BatchField::AssistantMasks, _) => self.arranged(shape, fill(0i8), |row, out| {
-                copy_flags(self.mask(row).unwrap_or_default(), out);
-                Ok(())
-            }),
-            _ => self.arranged(shape, fill(T::from_u32(self.options.pad_id)), |row, out| self.ids(row, out)),
-        }
-    }
-
-    /// Returns the array of one record per row, or of the records one after another.
-    fn arranged<T: Element>(
-        &self,
-        shape: TokenLayout,
-        pad: impl Fn(&mut [T]),
-        write: impl Fn(usize, &mut [T]) -> Result<()>,
-    ) -> Result<Column> {
-        if shape == TokenLayout::Padded { self.padded(pad, write) } else { self.flat(write) }
-    }
-
-    /// Checks that the records are at least as long as the index states, before memory is allocated.
-    pub(super) fn check(&self) -> Result<()> {
-        for ((ids, &record), &length) in self.ids.iter().zip(&self.batch.records).zip(&self.batch.lengths) {
-            check_ids::<i64>(ids, record, length)?;
-        }
-        for ((row, mask), &record) in self.masks.iter().enumerate().zip(&self.batch.records) {
-            let used = self.batch.lengths.get(row).map_or(0, |&length| length as usize);
-            check_mask(mask, record, self.stored(row, mask.len().max(used)))?;
-        }
-        Ok(())
-    }
-
-    /// Returns the ids of `row`, at least `length`. `None` for a row without a record.
-    fn ids_of<T: TokenId>(&self, row: usize, length: usize) -> Result<Option<&Ids<&[u8]>>> {
-        let (Some(ids), Some(&record)) = (self.ids.get(row), self.batch.records.get(row)) else {
-            return Ok(None);
-        };
-        check_ids::<T>(ids, record, length as u64)?;
-        Ok(Some(ids))
-    }
-
-    fn ids<T: TokenId>(&self, row: usize, out: &mut [T]) -> Result<()> {
-        let Some(ids) = self.ids_of::<T>(row, out.len())? else { return Ok(()) };
-        copy_ids(ids, 0..out.len(), out);
-        Ok(())
-    }
-
-    /// Returns the mask of `row`, if only some tokens are to be trained on.
-    fn mask(&self, row: usize) -> Option<&[u8]> {
-        self.masks.get(row).copied()
-    }
-
-    /// Returns the number of stored tokens of `row`, of which `used` are used.
-    fn stored(&self, row: usize, used: usize) -> usize {
-        self.ids.get(row).map_or(used, Ids::len)
-    }
-
-    /// Calls `each` with the pieces of `row` and their part of `out`.
-    fn each_piece<T>(&self, row: usize, out: &mut [T], mut each: impl FnMut(StoredPiece, &mut [T])) {
-        each_piece(self.pieces, row, out.len(), self.stored(row, out.len()), |piece| {
-            if let Some(part) = out.get_mut(piece.start..piece.end) {
-                each(piece, part);
-            }
-        });
-    }
-
-    /// Writes the labels of `row`, or what belongs to them, with `copy`, which receives the tokens, and `ignored` where there
-    /// is none.
-    fn labels<T: Element>(
-        &self,
-        shape: TokenLayout,
-        row: usize,
-        ignored: T,
-        out: &mut [T],
-        copy: impl Fn(Range<usize>, &mut [T]),
-    ) {
-        // In padded rows, nothing may precede the first token. Elsewhere, a model that shifts labels itself would predict it
-        // from the previous record or from padding. A masked dataset has a label only where it can be predicted.
-        let masks_first = shape != TokenLayout::Padded
-            || self.pieces.is_some()
-            || self.options.pad_side == PadSide::Left
-            || !self.masks.is_empty();
-        let rule = LabelRule { labels_for: self.options.labels_in(self.pieces.is_some()), masks_first };
-        self.each_piece(row, out, |piece, out| rule.write(piece, self.mask(row), ignored, out, &copy));
-    }
-
-    /// Returns the number of tokens that the loss is computed on.
-    pub(super) fn trained(&self) -> u64 {
-        let labels_for = self.options.labels_in(self.pieces.is_some());
-        let mut count = 0;
-        for (row, &length) in self.batch.lengths.iter().enumerate() {
-            let used = length as usize; // the ids were checked to be as many
-            each_piece(self.pieces, row, used, self.stored(row, used), |piece| {
-                count += trained(labels_for, piece, self.mask(row));
-            });
-        }
-        count
-    }
-
-    /// Returns the ends of the pieces of each row.
-    fn ends(&self) -> Result<Vec<Vec<usize>>> {
-        let mut ends = vec![Vec::new(); to_usize(self.batch.rows())?];
-        for ((row, ends), &length) in ends.iter_mut().enumerate().zip(&self.batch.lengths) {
-            let used = to_usize(length)?;
-            each_piece(self.pieces, row, used, used, |piece| ends.push(piece.end));
-        }
-        Ok(ends)
-    }
-
-    /// Returns the length of the longest record or, if packed, piece. Padding at the end of a packed row is a piece.
-    pub(super) fn longest(&self, shape: TokenLayout) -> u64 {
-        let lengths = self.batch.lengths.iter().copied();
-        let Some(pieces) = self.pieces else { return lengths.max().unwrap_or(0) };
-        if shape == TokenLayout::Flat {
-            return pieces.longest();
-        }
-        let fillers = std::iter::repeat_n(0, self.batch.filler_rows as usize);
-        let padding = lengths.chain(fillers).map(|length| self.batch.width.saturating_sub(length));
-        padding.max().unwrap_or(0).max(pieces.longest())
-    }
-
-    /// Returns an array of rows × width. `write` fills the tokens, `pad` the padding.
-    fn padded<T: Element>(
-        &self,
-        pad: impl Fn(&mut [T]),
-        write: impl Fn(usize, &mut [T]) -> Result<()>,
-    ) -> Result<Column> {
-        let (rows, width) = (to_usize(self.batch.rows())?, to_usize(self.batch.width)?);
-        let mut out = self.pool.take_many::<T>(checked_area(rows, width)?)?;
-        for (row, slots) in out.chunks_exact_mut(width.max(1)).take(rows).enumerate() {
-            let length = to_usize(self.batch.lengths.get(row).copied().unwrap_or(0))?.min(width);
-            let (tokens, pads) = match self.options.pad_side {
-                PadSide::Right => slots.split_at_mut(length),
-                PadSide::Left => {
-                    let (pads, tokens) = slots.split_at_mut(width - length);
-                    (tokens, pads)
-                }
-            };
-            write(row, tokens)?;
-            pad(pads);
-        }
-        Ok(Column::Array(Array::new(vec![rows, width], out, Some(Arc::clone(self.pool)))))
-    }
-
-    /// Returns an array of all tokens.
-    fn flat<T: Element>(&self, write: impl Fn(usize, &mut [T]) -> Result<()>) -> Result<Column> {
-        let tokens = to_usize(self.batch.tokens())?;
-        let mut out = self.pool.take_many::<T>(tokens)?;
-        let mut rest = out.as_mut_slice();
-        for (row, &length) in self.batch.lengths.iter().enumerate() {
-            let (slots, after) = std::mem::take(&mut rest).split_at_mut(to_usize(length)?);
-            write(row, slots)?;
-            rest = after;
-        }
-        let shape = if self.options.packed == PackedLayout::Flash { vec![1, tokens] } else { vec![tokens] };
-        Ok(Column::Array(Array::new(shape, out, Some(Arc::clone(self.pool)))))
-    }
-
-    fn lengths(&self) -> Column {
-        let lengths = self.batch.lengths.iter().map(|&length| length as i64);
-        per_row(self.pool, self.batch.rows() as usize, lengths, 0, &[])
-    }
-
-    fn cu_seqlens(&self, shape: TokenLayout) -> Result<Column> {
-        let width = if shape == TokenLayout::Padded { self.batch.width } else { 0 };
-        let all = if shape == TokenLayout::Padded { self.batch.padded_tokens() } else { self.batch.tokens() };
-        if all > MAX_SEQ_LEN {
-            let what = format!("{all} tokens exceed the range of cu_seqlens");
-            return Err(Error::usage(what).help("use a smaller batch size or budget"));
-        }
-        let mut ends =
-            Vec::with_capacity(1 + self.pieces.map_or(0, StoredPieces::count) + self.batch.lengths.len());
-        ends.push(0i32);
-        let mut start = 0; // start of a row; all sums are at most what was checked
-        for (row, &length) in self.batch.lengths.iter().enumerate() {
-            match self.pieces {
-                Some(pieces) => ends.extend(pieces.row(row).iter().map(|piece| start + piece.end as i32)),
-                None => ends.push(start + length as i32),
-            }
-            start += width.max(length) as i32;
-            if length < width {
-                ends.push(start);
-            }
-        }
-        for _ in 0..self.batch.filler_rows {
-            start += width as i32;
-            ends.push(start);
-        }
-        Ok(Column::Array(Array::new(vec![ends.len()], ends, Some(Arc::clone(self.pool)))))
-    }
-}
-
-/// The columns of a batch of packed rows.
-pub(super) struct PackedRows<'a> {
-    pub(super) rows: &'a [Row],
-    pub(super) filler_rows: u64,
-    pub(super) seq_len: u64,
-    /// One for each piece of each row; empty if no column needs them.
-    pub(super) ids: &'a [Ids<&'a [u8]>],
-    /// Which tokens of the document of each piece are to be trained on; empty if all of them are, or no column needs it.
-    pub(super) masks: &'a [&'a [u8]],
-    pub(super) options: &'a TextBatchOptions,
-    pub(super) pool: &'a Arc<Pool>,
-}
-
-impl PackedRows<'_> {
-    pub(super) fn column<T: TokenId>(&self, field: BatchField) -> Result<Column> {
-        let rule = LabelRule { labels_for: self.options.labels_in(true), masks_first: true };
-        let is_megatron = rule.labels_for == LabelsFor::Megatron;
-        match field {
-            BatchField::MaxLength => Ok(Column::Number(self.longest())),
-            BatchField::CuSeqlens | BatchField::MaxSeqlen | BatchField::PositionIds if is_megatron => {
-                MegatronRows::new(to_usize(self.seq_len)?, self.ends()).column::<T>(field, self.pool)
-            }
-            BatchField::CuSeqlens => self.cu_seqlens(),
-            BatchField::PositionIds => self.filled::<T>(number, |_, _, out| {
+            // The padding is one more piece.
+            BatchField::PositionIds => self.filled(number::<T>, |_, out| {
                 number(out);
                 Ok(())
             }),
             BatchField::Labels => {
                 let ignored = T::from_i64(IGNORE_LABEL);
-                self.filled(fill(ignored), |at, piece, out| {
-                    let (ids, mask) = (self.ids_of::<T>(at, piece)?, self.masks.get(at).copied());
-                    rule.write(stored(piece), mask, ignored, out, |tokens, out| copy_ids(ids, tokens, out));
+                self.filled(fill(ignored), |piece, out| {
+                    let (ids, mask) = (self.ids_of::<T>(piece)?, self.mask(piece));
+                    rule.write(piece, mask, ignored, out, |tokens, out| copy_ids(ids, tokens, out));
                     Ok(())
                 })
             }
-            BatchField::LossMask => self.filled(fill(0f32), |at, piece, out| {
-                rule.write(stored(piece), self.masks.get(at).copied(), 0.0, out, |_, out| out.fill(1.0));
+            BatchField::LossMask => self.filled(fill(0f32), |piece, out| {
+                rule.write(piece, self.mask(piece), 0.0, out, |_, out| out.fill(1.0));
                 Ok(())
             }),
-            BatchField::AssistantMasks => self.filled(fill(0i8), |at, piece, out| {
-                let mask = self.masks.get(at).copied().unwrap_or_default();
-                copy_flags(mask.get(stored(piece).start..).unwrap_or_default(), out);
+            BatchField::AssistantMasks => self.filled(fill(0i8), |piece, out| {
+                let flags = self.mask(piece).and_then(|mask| mask.get(piece.start..)).unwrap_or_default();
+                out.iter_mut().zip(flags).for_each(|(slot, flag)| *slot = flag.cast_signed());
                 Ok(())
             }),
-            _ => self.filled(fill(T::from_u32(self.options.pad_id)), |at, piece, out| {
-                let (ids, start) = (self.ids_of::<T>(at, piece)?, stored(piece).start);
-                copy_ids(ids, start..start + out.len(), out);
+            _ => self.filled(fill(T::from_u32(self.options.pad_id)), |piece, out| {
+                copy_ids(self.ids_of::<T>(piece)?, piece.start..piece.end, out);
                 Ok(())
             }),
         }
     }
 
-    fn is_flash(&self) -> bool {
-        self.options.packed == PackedLayout::Flash
+    /// Returns the number of rows, including those without a record.
+    pub(super) fn rows(&self) -> usize {
+        self.pieces.len() + self.filler_rows
     }
 
-    fn pieces(&self) -> impl Iterator<Item = &Piece> {
-        self.rows.iter().flat_map(|row| &row.pieces)
+    /// Returns the number of tokens.
+    pub(super) fn tokens(&self) -> usize {
+        self.pieces.iter().fold(0, |sum, row| sum.saturating_add(tokens(row)))
     }
 
-    /// Checks that each mask has a value for each token of its document, before one is used.
+    /// Returns whether the records are one after another, without padding.
+    fn is_flat(&self) -> bool {
+        self.layout == TokenLayout::Flat || self.options.packed == PackedLayout::Flash
+    }
+
+    /// Checks that the records are at least as long as the index states, before memory is allocated.
     pub(super) fn check(&self) -> Result<()> {
-        for ((at, mask), piece) in self.masks.iter().enumerate().zip(self.pieces()) {
-            let tokens = match self.ids.get(at) {
-                Some(ids) => ids.len(),
-                None => mask.len().max(stored(piece).end),
-            };
-            check_mask(mask, piece.document, tokens)?;
+        for &piece in self.pieces.iter().flatten() {
+            let (ids, record) = (self.ids.get(piece.record), self.ordinal(piece));
+            if let Some(ids) = ids {
+                check_ids::<i64>(ids, record, piece)?;
+            }
+            if let Some(mask) = self.mask(piece) {
+                check_mask(mask, record, ids.map_or(mask.len().max(piece.end), Ids::len))?;
+            }
         }
         Ok(())
     }
 
-    /// Returns the number of tokens that the loss is computed on.
-    pub(super) fn trained(&self) -> u64 {
-        let labels_for = self.options.labels_in(true);
-        let each = self.pieces().enumerate();
-        each.map(|(at, piece)| trained(labels_for, stored(piece), self.masks.get(at).copied())).sum()
+    fn ordinal(&self, piece: StoredPiece) -> u64 {
+        self.records.get(piece.record).copied().unwrap_or(0)
     }
 
-    /// Returns the ids of the document of piece number `at`.
-    fn ids_of<T: TokenId>(&self, at: usize, piece: &Piece) -> Result<&Ids<&[u8]>> {
-        let ids = self.ids.get(at).ok_or_else(|| Error::internal("a piece has no record"))?;
-        // One more than the inputs, for the label of the last.
-        check_ids::<T>(ids, piece.document, piece.inputs().end + u64::from(!piece.ends))?;
+    /// Returns the ids of the record of `piece`.
+    fn ids_of<T: TokenId>(&self, piece: StoredPiece) -> Result<&Ids<&[u8]>> {
+        let ids = self.ids.get(piece.record).ok_or_else(|| Error::internal("a piece has no record"))?;
+        check_ids::<T>(ids, self.ordinal(piece), piece)?;
         Ok(ids)
     }
 
-    /// Returns an array of rows × `seq_len` or, without padding, one row of all pieces. `pad` fills the end of a row, `write`
-    /// the positions of a piece (arguments: its number in the batch, the piece, the positions).
+    /// Returns the mask of the record of `piece`, if only some tokens are to be trained on.
+    fn mask(&self, piece: StoredPiece) -> Option<&[u8]> {
+        self.masks.get(piece.record).copied()
+    }
+
+    /// Returns the number of tokens that the loss is computed on.
+    pub(super) fn trained(&self) -> u64 {
+        trained(self.options.labels_in(self.is_packed), &self.pieces, self.masks)
+    }
+
+    /// Returns the length of the longest piece. In rows of several documents, padding at the end is a piece.
+    pub(super) fn longest(&self) -> u64 {
+        let pieces = self.pieces.iter().flatten().map(|piece| piece.len());
+        let fillers = (self.filler_rows > 0).then_some(self.width);
+        let padding = self.pieces.iter().map(|row| self.width.saturating_sub(tokens(row))).chain(fillers);
+        let padding = padding.filter(|_| self.is_packed && !self.is_flat());
+        pieces.chain(padding).max().unwrap_or(0) as u64
+    }
+
+    /// Returns an array of rows × width or, if the records are one after another, of all tokens. `write` fills the positions
+    /// of a piece, `pad` the padding of a row.
     fn filled<T: Element>(
         &self,
         pad: impl Fn(&mut [T]),
-        write: impl Fn(usize, &Piece, &mut [T]) -> Result<()>,
+        write: impl Fn(StoredPiece, &mut [T]) -> Result<()>,
     ) -> Result<Column> {
-        let shape = match self.is_flash() {
-            true => vec![1, to_usize(self.rows.iter().map(Row::tokens).sum())?],
-            false => vec![to_usize(self.rows.len() as u64 + self.filler_rows)?, to_usize(self.seq_len)?],
+        let shape = match (self.is_flat(), self.options.packed) {
+            (true, PackedLayout::Flash) => vec![1, self.tokens()],
+            (true, PackedLayout::Rows) => vec![self.tokens()],
+            (false, _) => vec![self.rows(), self.width],
         };
         let area = shape.iter().try_fold(1, |area, side| checked_area(area, *side))?;
         let mut out = self.pool.take_many::<T>(area)?;
         let mut left = out.get_mut(..area).unwrap_or_default();
-        let mut at = 0;
-        for row in self.rows {
-            let width = if self.is_flash() { row.tokens() } else { self.seq_len };
-            let width = to_usize(width)?.min(left.len());
-            let (mut slots, after) = std::mem::take(&mut left).split_at_mut(width);
-            for piece in &row.pieces {
-                let len = to_usize(piece.len)?.min(slots.len());
-                let (of_piece, rest) = slots.split_at_mut(len);
-                write(at, piece, of_piece)?;
-                (slots, at) = (rest, at + 1);
+        for row in &self.pieces {
+            let tokens = tokens(row);
+            let width = if self.is_flat() { tokens } else { self.width }.min(left.len());
+            let (slots, after) = std::mem::take(&mut left).split_at_mut(width);
+            let padding = width.saturating_sub(tokens);
+            let (mut slots, padding) = match self.options.pad_side {
+                PadSide::Left if self.layout == TokenLayout::Padded => {
+                    let (padding, slots) = slots.split_at_mut(padding);
+                    (slots, padding)
+                }
+                _ => slots.split_at_mut(width - padding),
+            };
+            for &piece in row {
+                let (of_piece, rest) = slots.split_at_mut(piece.len().min(slots.len()));
+                write(piece, of_piece)?;
+                slots = rest;
             }
-            pad(slots);
+            pad(padding);
             left = after;
         }
-        left.chunks_exact_mut(to_usize(self.seq_len)?.max(1)).for_each(pad);
-        Ok(Column::Array(Array::new(shape, out, Some(Arc::clone(self.pool)))))
+        left.chunks_exact_mut(self.width.max(1)).for_each(pad);
+        Ok(self.array(shape, out))
     }
 
-    /// Returns the length of the longest piece. Padding at the end of a row is a piece.
-    pub(super) fn longest(&self) -> u64 {
-        let padding = self.rows.iter().map(|row| self.seq_len.saturating_sub(row.tokens()));
-        let fillers = (self.filler_rows > 0).then_some(self.seq_len);
-        let padding = padding.chain(fillers).filter(|_| !self.is_flash());
-        self.pieces().map(|piece| piece.len).chain(padding).max().unwrap_or(0)
-    }
-
-    /// Returns the ends of the pieces of each row.
-    fn ends(&self) -> Vec<Vec<usize>> {
-        let of_row = |row: &Row| {
-            let mut end = 0;
-            let lens = row.pieces.iter().map(|piece| stored(piece).end - stored(piece).start);
-            lens.map(|len| {
-                end += len;
-                end
-            })
-            .collect()
-        };
-        let fillers = std::iter::repeat_n(Vec::new(), self.filler_rows as usize);
-        self.rows.iter().map(of_row).chain(fillers).collect()
+    fn array<T: Element>(&self, shape: Vec<usize>, block: Vec<T>) -> Column {
+        Column::Array(Array::new(shape, block, Some(Arc::clone(self.pool))))
     }
 
     fn cu_seqlens(&self) -> Result<Column> {
-        let ends = if self.is_flash() {
-            let row = Row { pieces: self.pieces().copied().collect() };
-            let tokens = row.tokens();
-            dsconvert_dataset::packing::cu_seqlens(&[row], tokens)?
-        } else {
-            let mut rows = self.rows.to_vec();
-            rows.extend(std::iter::repeat_n(Row::default(), to_usize(self.filler_rows)?));
-            dsconvert_dataset::packing::cu_seqlens(&rows, self.seq_len)?
+        let (width, all) = match self.is_flat() {
+            true => (0, self.tokens()),
+            false => (self.width, self.rows().saturating_mul(self.width)),
         };
-        Ok(Column::Array(Array::new(vec![ends.len()], ends, Some(Arc::clone(self.pool)))))
+        if all as u64 > MAX_SEQ_LEN {
+            let what = format!("{all} tokens exceed the range of cu_seqlens");
+            return Err(Error::usage(what).help("use a smaller batch size or budget"));
+        }
+        let mut ends = Vec::with_capacity(1 + self.pieces.iter().map(Vec::len).sum::<usize>() + self.rows());
+        let mut end = 0; // all sums are at most what was checked
+        ends.push(end);
+        let fillers = std::iter::repeat_n(width, self.filler_rows);
+        for len in self.pieces.iter().flat_map(|row| lens(row, width)).chain(fillers) {
+            end += len as i32;
+            ends.push(end);
+        }
+        Ok(self.array(vec![ends.len()], ends))
+    }
+
+    /// Returns a column as the datasets of Megatron-LM have it: the padding of a row belongs to its last document.
+    fn for_megatron<T: TokenId>(&self, field: BatchField) -> Result<Column> {
+        let (rows, width) = (self.rows(), self.width);
+        let documents = |row: &Vec<StoredPiece>| {
+            let mut lens: Vec<usize> = row.iter().map(|piece| piece.len()).collect();
+            let padding = width.saturating_sub(tokens(row));
+            match lens.last_mut() {
+                Some(last) => *last += padding,
+                None => lens.push(padding),
+            }
+            lens
+        };
+        let fillers = std::iter::repeat_n(vec![width], self.filler_rows);
+        let documents = self.pieces.iter().map(documents).chain(fillers);
+        match field {
+            BatchField::MaxSeqlen => {
+                let longest = documents.map(|lens| lens.into_iter().max().unwrap_or(0) as i32);
+                Ok(per_row(self.pool, rows, longest, 0, &[]))
+            }
+            BatchField::CuSeqlens => {
+                let width = width + 1;
+                let mut out = self.pool.take_many::<i32>(checked_area(rows, width)?)?;
+                for (slots, lens) in out.chunks_exact_mut(width).zip(documents) {
+                    slots.fill(self.width as i32);
+                    let mut end = 0;
+                    for (slot, len) in slots.iter_mut().zip(lens) {
+                        *slot = end;
+                        end += len as i32;
+                    }
+                }
+                Ok(self.array(vec![rows, width], out))
+            }
+            _ => {
+                let mut out = self.pool.take_many::<T>(checked_area(rows, width)?)?;
+                let mut left = out.as_mut_slice();
+                for len in documents.flatten() {
+                    let (slots, after) = std::mem::take(&mut left).split_at_mut(len.min(left.len()));
+                    number(slots);
+                    left = after;
+                }
+                Ok(self.array(vec![rows, width], out))
+            }
+        }
     }
 }
 
-/// Returns a piece of a document as part of its record. A piece whose document is cut there has one more token.
-pub(super) fn stored(piece: &Piece) -> StoredPiece {
-    // The ids of the record were, or are, compared with it: they are as many.
-    let (start, end) = (piece.start as usize, piece.inputs().end as usize);
-    StoredPiece { start, end, stored_end: end + usize::from(!piece.ends) }
+/// Returns the number of tokens of a row.
+fn tokens(row: &[StoredPiece]) -> usize {
+    row.iter().fold(0, |sum, piece| sum.saturating_add(piece.len()))
 }
 
-/// Writes the first flags to `out`.
-fn copy_flags(flags: &[u8], out: &mut [i8]) {
-    out.iter_mut().zip(flags).for_each(|(slot, flag)| *slot = flag.cast_signed());
+/// Returns the lengths of the pieces of a row that is padded to `width`. The padding is one more piece.
+fn lens(row: &[StoredPiece], width: usize) -> impl Iterator<Item = usize> {
+    let padding = width.saturating_sub(tokens(row));
+    row.iter().map(|piece| piece.len()).chain((padding > 0).then_some(padding))
 }
 
 /// Returns a function that fills with `value`.
