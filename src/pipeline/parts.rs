@@ -210,8 +210,15 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
             // Nothing is written, so the directory may be read-only.
             Some(manifest) if !output.may_have_work()? => return Ok(RunOutcome::complete(manifest)),
             Some(_) => {}
-            // Before anything is created in the directory.
-            None => job_file::check_output(&output)?,
+            // Before anything is created in the directory. Another merge may commit the dataset, and delete its plan, after
+            // the first look.
+            None => {
+                if let Err(error) = job_file::check_output(&output)
+                    && output.committed()?.is_none()
+                {
+                    return Err(error);
+                }
+            }
         }
     }
     let (dir, state) = OutputDir::open(out, scratch, *existing)?;
