@@ -17,7 +17,7 @@ use super::options::{IdType, LoaderOptions};
 use super::packed::stored_pieces;
 use super::pool::Pool;
 use super::stored;
-use super::text::{Pieces, TokenRows, packed_rows, trained, whole_records};
+use super::text::{Pieces, TokenRows, trained};
 use crate::batch::{ImageShape, MicroBatch};
 use crate::source::{flags_in, ids_in};
 use crate::{Record, RecordSource};
@@ -125,7 +125,7 @@ impl Assembler {
         let masks = self.masks_of(&records)?;
         self.with_ids(&ordinals, &records, |ids| {
             let text = TokenRows {
-                pieces: packed_rows(rows)?,
+                pieces: Pieces::of_rows(rows)?,
                 filler_rows: filler_rows as usize,
                 width: usize::try_from(self.options.batching.seq_len()).unwrap_or(usize::MAX),
                 layout: self.fields.shape,
@@ -160,7 +160,7 @@ impl Assembler {
     ) -> Result<Pieces> {
         match self.fields.pieces {
             Some(index) => stored_pieces(records, lengths, index),
-            None => whole_records(lengths, stored),
+            None => Pieces::whole_records(lengths, stored),
         }
     }
 
@@ -200,7 +200,7 @@ impl Assembler {
         let ordinals: Vec<u64> = pieces.map(|piece| piece.document).collect();
         let records = self.read_if(self.fields.reads_masks(), &ordinals)?;
         let labels_for = self.options.text.labels_in(true);
-        Ok(Some(trained(labels_for, &packed_rows(rows)?, &self.masks_of(&records)?)))
+        Ok(Some(trained(labels_for, &Pieces::of_rows(rows)?, &self.masks_of(&records)?)))
     }
 
     /// Calls `read` with the token ids of the records `ordinals`, taken from `records` if these were already read, and
@@ -299,7 +299,7 @@ impl Assembler {
                 }
                 BatchField::Stored(index, ty) => stored::column(&self.pool, records, rows, index, ty)?,
                 BatchField::StoredValid(index) => stored::validity(&self.pool, records, rows, index),
-                BatchField::Valid => stored::valid(&self.pool, text.pieces.len(), rows, &blank),
+                BatchField::Valid => stored::valid(&self.pool, rows - text.filler_rows, rows, &blank),
                 BatchField::Source => {
                     let packed = self.fields.shape == TokenLayout::Packed;
                     let values = if packed { text.records.len() } else { rows };

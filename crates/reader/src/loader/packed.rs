@@ -3,6 +3,7 @@
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::sample::Value;
 
+use super::text::Pieces;
 use crate::batch::{BatchOptions, BatchSize};
 use crate::{Record, RecordSource, Split};
 
@@ -55,22 +56,20 @@ impl StoredPiece {
     }
 }
 
-/// Returns the pieces of `records`, whose first `lengths` tokens are used, for each record. `field_index` is that of the field
-/// `cu_seqlens`.
-pub(super) fn stored_pieces(
-    records: &[Record],
-    lengths: &[u64],
-    field_index: usize,
-) -> Result<Vec<Vec<StoredPiece>>> {
-    let rows = records.iter().zip(lengths).enumerate().map(|(row, (record, &length))| {
+/// Returns the pieces of `records`, whose first `lengths` tokens are used. `field_index` is that of the field `cu_seqlens`.
+pub(super) fn stored_pieces(records: &[Record], lengths: &[u64], field_index: usize) -> Result<Pieces> {
+    let mut all = Pieces::default();
+    for (row, (record, &length)) in records.iter().zip(lengths).enumerate() {
         let tokens = record.input_ids().map(|ids| ids.len());
-        pieces(row, record.values().get(field_index), tokens, length).ok_or_else(|| {
+        let pieces = pieces(row, record.values().get(field_index), tokens, length).ok_or_else(|| {
             Error::corrupt(format!("{CU_SEQLENS} does not divide the tokens of the row"))
                 .at_row(record.ordinal())
                 .help("the shard was altered; `dsconvert inspect --verify` names it")
-        })
-    });
-    rows.collect()
+        })?;
+        pieces.into_iter().for_each(|piece| all.push(piece));
+        all.end_row();
+    }
+    Ok(all)
 }
 
 /// Returns the pieces of the record with this index, or `None` if the stored ends do not ascend from 0 to the number of tokens.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, Result};
-use dsconvert_dataset::packing::{IGNORE_LABEL, MAX_SEQ_LEN, Piece, Row};
+use dsconvert_dataset::packing::{IGNORE_LABEL, MAX_SEQ_LEN, Row};
 use dsconvert_dataset::sample::Ids;
 use dsconvert_dataset::schema::{ASSISTANT_MASKS, IdWidth};
 
@@ -147,28 +147,59 @@ impl LabelRule {
     }
 }
 
-/// The pieces of each row of a batch that holds a record, one after another.
-pub(super) type Pieces = Vec<Vec<StoredPiece>>;
-
-/// Returns one piece per row: the first of `lengths` tokens of its record, which has `stored`.
-pub(super) fn whole_records(lengths: &[u64], stored: impl Fn(usize) -> Option<usize>) -> Result<Pieces> {
-    let piece = |(record, &length): (usize, &u64)| {
-        let end = to_usize(length)?;
-        Ok(vec![StoredPiece { record, start: 0, end, stored_end: stored(record).unwrap_or(end) }])
-    };
-    lengths.iter().enumerate().map(piece).collect()
+/// The pieces of the rows of a batch that hold a record, one after another.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    all: Vec<StoredPiece>,
+    /// For each row, one past its last piece.
+    ends: Vec<usize>,
 }
 
-/// Returns the pieces of rows that are packed at read time. Each has a record of its own in the batch.
-pub(super) fn packed_rows(rows: &[Row]) -> Result<Pieces> {
-    let mut records = 0..;
-    let mut piece = |piece: &Piece| {
-        let (start, end) = (to_usize(piece.start)?, to_usize(piece.inputs().end)?);
-        // A document that is cut there has one more token.
-        let stored_end = end + usize::from(!piece.ends);
-        Ok(StoredPiece { record: records.next().unwrap_or(0), start, end, stored_end })
-    };
-    rows.iter().map(|row| row.pieces.iter().map(&mut piece).collect()).collect()
+impl Pieces {
+    /// Returns one piece per row: the first of `lengths` tokens of its record, which has `stored`.
+    pub(super) fn whole_records(lengths: &[u64], stored: impl Fn(usize) -> Option<usize>) -> Result<Self> {
+        let piece = |(record, &length): (usize, &u64)| {
+            let end = to_usize(length)?;
+            Ok(StoredPiece { record, start: 0, end, stored_end: stored(record).unwrap_or(end) })
+        };
+        let all = lengths.iter().enumerate().map(piece).collect::<Result<Vec<_>>>()?;
+        let ends = (1..=all.len()).collect();
+        Ok(Self { all, ends })
+    }
+
+    /// Returns the pieces of rows that are packed at read time. Each has a record of its own in the batch.
+    pub(super) fn of_rows(rows: &[Row]) -> Result<Self> {
+        let mut pieces = Self::default();
+        for row in rows {
+            for piece in &row.pieces {
+                let (start, end) = (to_usize(piece.start)?, to_usize(piece.inputs().end)?);
+                // A document that is cut there has one more token.
+                let stored_end = end + usize::from(!piece.ends);
+                pieces.push(StoredPiece { record: pieces.all.len(), start, end, stored_end });
+            }
+            pieces.end_row();
+        }
+        Ok(pieces)
+    }
+
+    /// Adds a piece to the current row.
+    pub(super) fn push(&mut self, piece: StoredPiece) {
+        self.all.push(piece);
+    }
+
+    pub(super) fn end_row(&mut self) {
+        self.ends.push(self.all.len());
+    }
+
+    /// Returns the pieces of each row.
+    pub(super) fn rows(&self) -> impl ExactSizeIterator<Item = &[StoredPiece]> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| {
+            let row = self.all.get(start..end).unwrap_or_default();
+            start = end;
+            row
+        })
+    }
 }
 
 /// Returns the number of tokens of `pieces` that the loss is computed on. A model never predicts the first one of a piece.
@@ -181,7 +212,7 @@ pub(super) fn trained(labels_for: LabelsFor, pieces: &Pieces, masks: &[&[u8]]) -
             Some(mask) => mask.get(tokens).unwrap_or_default().iter().filter(|flag| **flag != 0).count(),
         }
     };
-    pieces.iter().flatten().map(of_piece).sum::<usize>() as u64
+    pieces.all.iter().map(of_piece).sum::<usize>() as u64
 }
 
 /// The columns of a batch that come from token ids and their lengths.
@@ -215,7 +246,7 @@ impl TokenRows<'_> {
         let rule = LabelRule { labels_for: self.options.labels_in(self.is_packed), masks_first };
         match field {
             BatchField::Lengths => {
-                let lengths = self.pieces.iter().map(|row| tokens(row) as i64);
+                let lengths = self.pieces.rows().map(|row| tokens(row) as i64);
                 Ok(per_row(self.pool, self.rows(), lengths, 0, &[]))
             }
             BatchField::MaxLength => Ok(Column::Number(self.longest())),
@@ -258,12 +289,12 @@ impl TokenRows<'_> {
 
     /// Returns the number of rows, including those without a record.
     pub(super) fn rows(&self) -> usize {
-        self.pieces.len() + self.filler_rows
+        self.pieces.ends.len() + self.filler_rows
     }
 
     /// Returns the number of tokens.
     pub(super) fn tokens(&self) -> usize {
-        self.pieces.iter().fold(0, |sum, row| sum.saturating_add(tokens(row)))
+        tokens(&self.pieces.all)
     }
 
     /// Returns whether the records are one after another, without padding.
@@ -273,7 +304,7 @@ impl TokenRows<'_> {
 
     /// Checks that the records are at least as long as the index states, before memory is allocated.
     pub(super) fn check(&self) -> Result<()> {
-        for &piece in self.pieces.iter().flatten() {
+        for &piece in &self.pieces.all {
             let (ids, record) = (self.ids.get(piece.record), self.ordinal(piece));
             if let Some(ids) = ids {
                 check_ids::<i64>(ids, record, piece)?;
@@ -308,9 +339,9 @@ impl TokenRows<'_> {
 
     /// Returns the length of the longest piece. In rows of several documents, padding at the end is a piece.
     pub(super) fn longest(&self) -> u64 {
-        let pieces = self.pieces.iter().flatten().map(|piece| piece.len());
+        let pieces = self.pieces.all.iter().map(|piece| piece.len());
         let fillers = (self.filler_rows > 0).then_some(self.width);
-        let padding = self.pieces.iter().map(|row| self.width.saturating_sub(tokens(row))).chain(fillers);
+        let padding = self.pieces.rows().map(|row| self.width.saturating_sub(tokens(row))).chain(fillers);
         let padding = padding.filter(|_| self.is_packed && !self.is_flat());
         pieces.chain(padding).max().unwrap_or(0) as u64
     }
@@ -330,7 +361,7 @@ impl TokenRows<'_> {
         let area = shape.iter().try_fold(1, |area, side| checked_area(area, *side))?;
         let mut out = self.pool.take_many::<T>(area)?;
         let mut left = out.get_mut(..area).unwrap_or_default();
-        for row in &self.pieces {
+        for row in self.pieces.rows() {
             let tokens = tokens(row);
             let width = if self.is_flat() { tokens } else { self.width }.min(left.len());
             let (slots, after) = std::mem::take(&mut left).split_at_mut(width);
@@ -367,11 +398,11 @@ impl TokenRows<'_> {
             let what = format!("{all} tokens exceed the range of cu_seqlens");
             return Err(Error::usage(what).help("use a smaller batch size or budget"));
         }
-        let mut ends = Vec::with_capacity(1 + self.pieces.iter().map(Vec::len).sum::<usize>() + self.rows());
+        let mut ends = Vec::with_capacity(1 + self.pieces.all.len() + self.rows());
         let mut end = 0; // all sums are at most what was checked
         ends.push(end);
         let fillers = std::iter::repeat_n(width, self.filler_rows);
-        for len in self.pieces.iter().flat_map(|row| lens(row, width)).chain(fillers) {
+        for len in self.pieces.rows().flat_map(|row| lens(row, width)).chain(fillers) {
             end += len as i32;
             ends.push(end);
         }
@@ -381,7 +412,7 @@ impl TokenRows<'_> {
     /// Returns a column as the datasets of Megatron-LM have it: the padding of a row belongs to its last document.
     fn for_megatron<T: TokenId>(&self, field: BatchField) -> Result<Column> {
         let (rows, width) = (self.rows(), self.width);
-        let documents = |row: &Vec<StoredPiece>| {
+        let documents = |row: &[StoredPiece]| {
             let mut lens: Vec<usize> = row.iter().map(|piece| piece.len()).collect();
             let padding = width.saturating_sub(tokens(row));
             match lens.last_mut() {
@@ -391,7 +422,7 @@ impl TokenRows<'_> {
             lens
         };
         let fillers = std::iter::repeat_n(vec![width], self.filler_rows);
-        let documents = self.pieces.iter().map(documents).chain(fillers);
+        let documents = self.pieces.rows().map(documents).chain(fillers);
         match field {
             BatchField::MaxSeqlen => {
                 let longest = documents.map(|lens| lens.into_iter().max().unwrap_or(0) as i32);
@@ -424,7 +455,7 @@ impl TokenRows<'_> {
     }
 }
 
-/// Returns the number of tokens of a row.
+/// Returns the number of tokens of pieces.
 fn tokens(row: &[StoredPiece]) -> usize {
     row.iter().fold(0, |sum, piece| sum.saturating_add(piece.len()))
 }
