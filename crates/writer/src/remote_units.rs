@@ -162,7 +162,7 @@ pub(super) struct ListedObject {
 
 impl Remote {
     /// Lists the objects under `folder`, or all objects.
-    fn listing(&self, folder: Option<&str>) -> Result<ObjectListing> {
+    pub(crate) fn listing(&self, folder: Option<&str>) -> Result<ObjectListing> {
         let url = folder.map_or_else(|| Ok(self.url.clone()), |folder| self.object(folder))?;
         let prefix = self.url.as_str().len() + 1;
         let listed = self.bucket.list(&url)?.into_iter().map(|object| {
@@ -217,7 +217,7 @@ impl Remote {
     }
 
     /// Returns how an object differs from the one with `bytes` bytes that was written.
-    fn object_difference(
+    pub(crate) fn object_difference(
         &self,
         name: &str,
         bytes: u64,
@@ -304,11 +304,6 @@ impl Remote {
         })?;
         Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
-
-    /// Downloads a shard to the file `to`.
-    pub(crate) fn fetch_shard(&self, split: &str, name: &str, bytes: u64, to: &Path) -> Result<()> {
-        self.download(&shard_path(split, name), bytes, to).map(drop)
-    }
 }
 
 /// Returns the names and sizes of the shards of a unit.
@@ -387,39 +382,6 @@ impl Remote {
             shards(unit).try_for_each(|(name, _)| self.bucket.delete(&self.object(&name)?))
         })?;
         self.remove_work()
-    }
-
-    /// Returns the files of a committed dataset that are missing or have the wrong size: name and difference. `scratch`
-    /// is a local folder for the shard table.
-    pub(crate) fn find_damaged(
-        &self,
-        manifest: &Manifest,
-        scratch: &Path,
-        stop: &Stop,
-    ) -> Result<Vec<(String, String)>> {
-        let listing = self.listing(None)?;
-        let mut damaged = Vec::new();
-        let mut check = |name: &str, bytes: u64| -> Result<()> {
-            stop.check()?;
-            if let Some(why) = self.object_difference(name, bytes, Some(&listing))? {
-                damaged.push((name.to_owned(), why));
-            }
-            Ok(())
-        };
-        for (name, bytes, _) in manifest.listed_files() {
-            check(name, bytes)?;
-        }
-        let table = &manifest.shard_table;
-        let is_damaged = self.object_difference(&table.path, table.bytes, Some(&listing))?.is_some();
-        if !is_damaged {
-            let local = resolve(scratch, &table.path)?;
-            create_dir(local.parent().unwrap_or(scratch))?;
-            self.download(&table.path, table.bytes, &local)?;
-            for shard in manifest.read_shards(scratch)?.shards() {
-                check(&shard.path(), shard.bytes)?;
-            }
-        }
-        Ok(damaged)
     }
 }
 
