@@ -161,10 +161,7 @@ impl UnitSink {
                 }
                 ItemOutcome::Duplicate { split, origin, of } => {
                     let UnitSplit { name, counts, .. } = &mut self.result.splits[usize::from(split)];
-                    let file = match &mut self.duplicates {
-                        Some(file) => file,
-                        none => none.insert(NewFile::create(&self.dir.join(DUPLICATES_NAME))?),
-                    };
+                    let file = created(&mut self.duplicates, || self.dir.join(DUPLICATES_NAME))?;
                     json_line(file, &json!({ "origin": origin, "split": name, "of": of }))?;
                     counts.found += 1;
                     counts.duplicates += 1;
@@ -198,9 +195,7 @@ impl UnitSink {
         self.cut(ordinal, converted.canonical_bytes, closed)?;
         let (split, part) = (&mut self.splits[ordinal], &mut self.result.splits[ordinal]);
         let name = &part.name;
-        if split.rows.is_none() {
-            split.rows = Some(NewFile::create(&self.dir.join(rows_name(name)))?);
-        }
+        let rows = created(&mut split.rows, || self.dir.join(rows_name(name)))?;
         let shard = match &mut split.open {
             Some(shard) => shard,
             None => {
@@ -229,16 +224,10 @@ impl UnitSink {
             columns: columns
                 .ok_or_else(|| Error::internal("the record lacks what the record index stores"))?,
         };
-        if let Some(rows) = &mut split.rows {
-            append(rows, &row_to_bytes(&row))?;
-        }
+        append(rows, &row_to_bytes(&row))?;
         if let Some(hash) = converted.key_hash {
-            if split.keys.is_none() {
-                split.keys = Some(NewFile::create(&self.dir.join(keys_name(name)))?);
-            }
-            if let Some(keys) = &mut split.keys {
-                append(keys, &hash.to_be_bytes())?;
-            }
+            let keys = created(&mut split.keys, || self.dir.join(keys_name(name)))?;
+            append(keys, &hash.to_be_bytes())?;
         }
         Ok(())
     }
@@ -472,6 +461,14 @@ pub(crate) fn for_each_row(
         each(row_from_bytes(&row))?;
     }
     Ok(())
+}
+
+/// Returns the file in `slot`, which is created at `path` if there is none.
+fn created(slot: &mut Option<NewFile>, path: impl FnOnce() -> PathBuf) -> Result<&mut NewFile> {
+    match slot {
+        Some(file) => Ok(file),
+        none => Ok(none.insert(NewFile::create(&path())?)),
+    }
 }
 
 /// Appends `line` as a line of JSON.
