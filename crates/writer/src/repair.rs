@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
-use super::derived_files::DerivedFiles;
+use super::derived_files::FinishedUnits;
 use super::output::OutputDir;
 use super::stop::Stop;
 use super::unit::unit_of_shard;
@@ -206,7 +206,7 @@ impl Repair<'_> {
         let units = (0..self.writer.units().count).map(|unit| dirs.result(unit, &self.writer.units().plan));
         let staged = self.writer.dir().staged();
         let units = units.collect::<Result<Vec<_>>>()?;
-        let made = DerivedFiles { writer: self.writer, units: &units }.write()?;
+        let made = FinishedUnits { writer: self.writer, units: &units }.write_derived()?;
         // All files are compared before the first is replaced: a difference shows that the conversion is not the same.
         let mut replacements = Vec::new();
         for file in &damaged {

@@ -15,7 +15,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -438,29 +438,33 @@ fn row_from_bytes(row: &[u8; ROW_BYTES]) -> IndexEntry {
 }
 
 /// Returns the name of the file with the rows of a split.
-pub(crate) fn rows_name(split: &str) -> String {
+fn rows_name(split: &str) -> String {
     format!("{split}.rows")
 }
 
-/// Calls `each` with all rows of a split of a unit, in order. The shard of a row is its ordinal in its unit and split.
-pub(crate) fn for_each_row(
-    path: &Path,
-    records: u64,
-    mut each: impl FnMut(IndexEntry) -> Result<()>,
-) -> Result<()> {
-    if records == 0 {
-        return Ok(());
-    }
-    let fail = |e| Error::io("read", path, e);
-    // Most units are large. For many small units, allocating buffers of full size would dominate.
-    let bytes = usize::try_from(records).unwrap_or(usize::MAX).saturating_mul(ROW_BYTES);
-    let mut file = BufReader::with_capacity(bytes.min(1 << 18), File::open(path).map_err(fail)?);
-    let mut row = [0; ROW_BYTES];
-    for _ in 0..records {
-        file.read_exact(&mut row).map_err(fail)?;
-        each(row_from_bytes(&row))?;
-    }
-    Ok(())
+/// Reads the rows of a split of a finished unit, in order. The shard of a row is its ordinal in its unit and split.
+pub(crate) fn rows(
+    dirs: &UnitDirs,
+    unit: &UnitResult,
+    split: usize,
+) -> Result<impl Iterator<Item = Result<IndexEntry>>> {
+    let UnitSplit { name, records, .. } = &unit.splits[split];
+    let path = dirs.done(unit.unit).join(rows_name(name));
+    let mut file = match records {
+        // A split without records has no file.
+        0 => None,
+        _ => {
+            // Most units are large. For many small units, allocating buffers of full size would dominate.
+            let bytes = usize::try_from(*records).unwrap_or(usize::MAX).saturating_mul(ROW_BYTES);
+            let file = File::open(&path).map_err(|e| Error::io("read", &path, e))?;
+            Some(BufReader::with_capacity(bytes.min(1 << 18), file))
+        }
+    };
+    Ok((0..*records).map_while(move |_| {
+        let mut row = [0; ROW_BYTES];
+        let read = file.as_mut()?.read_exact(&mut row);
+        Some(read.map(|()| row_from_bytes(&row)).map_err(|e| Error::io("read", &path, e)))
+    }))
 }
 
 /// Returns the file in `slot`, which is created at `path` if there is none.
