@@ -134,7 +134,10 @@ impl UnitSink {
         self.result.text_bytes += outcomes.text_bytes;
         self.content.add(&outcomes.content);
         let member = outcomes.member;
-        self.unchecked = if member.starts { member.converted } else { self.unchecked + member.converted };
+        if member.start.is_some() {
+            self.unchecked = 0;
+        }
+        self.unchecked += member.converted;
         if member.damaged && self.unchecked > 0 {
             let unchecked = std::mem::take(&mut self.unchecked);
             *self.result.notes.entry("after_damage".to_owned()).or_default() += unchecked;
