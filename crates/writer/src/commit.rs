@@ -118,7 +118,8 @@ impl Commit<'_> {
         let read = |unit: &u32| dirs.result(*unit, &planned.plan);
         in_order(&ordinals, "reading finished units", &Stop::default(), read, |_, mut unit| {
             counts.add(&unit.counts());
-            totals.add(&unit);
+            totals.text_bytes += unit.text_bytes;
+            add_all(&mut totals.skipped, &unit.skipped);
             for (sums, split) in labels.iter_mut().zip(&unit.splits) {
                 sums.iter_mut().zip(&split.labels).for_each(|(sum, records)| *sum += records);
             }
@@ -356,13 +357,14 @@ impl FinishedUnits<'_> {
     fn check_keys(&self) -> Result<()> {
         let mut sort = ExternalSort::<ROW_BYTES>::new(self.writer.dir().work(), SORT_BYTES);
         for unit in self.units {
-            for (split, name) in self.writer.units().splits.iter().enumerate() {
-                if !unit.has_file(&keys_name(name)) {
+            for (split, part) in unit.splits.iter().enumerate() {
+                let name = keys_name(&part.name);
+                if unit.files.iter().all(|file| file.name != name) {
                     continue;
                 }
-                let path = self.writer.dirs().done(unit.unit).join(keys_name(name));
+                let path = self.writer.dirs().done(unit.unit).join(name);
                 let mut file = BufReader::new(File::open(&path).map_err(|e| Error::io("open", &path, e))?);
-                for row in 0..unit.splits[split].records {
+                for row in 0..part.records {
                     let mut hash = [0; HASH_BYTES];
                     file.read_exact(&mut hash).map_err(|e| Error::io("read", &path, e))?;
                     sort.push(KeyRow { split, unit: unit.unit, row }.to_bytes(hash))?;

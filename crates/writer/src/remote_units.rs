@@ -63,11 +63,6 @@ impl Remote {
         self.store_planned(work, &id.plan, files, stop)?;
         let json = serde_json::to_vec(id).map_err(|e| Error::not_serialized("the id of the plan", e))?;
         let url = self.object(&work_object(PLAN_ID_NAME))?;
-        let taken = |what: &str| {
-            Error::new(ErrorKind::NotCommitted, what)
-                .at_path(self.path())
-                .help("choose another prefix for `out`")
-        };
         let created = self.bucket.create(&url, &Bytes::from(json))?;
         if created != Created::Other && self.bucket.head(&self.object(MANIFEST_NAME)?)?.is_none() {
             return Ok(());
@@ -78,15 +73,17 @@ impl Remote {
                 self.bucket.delete(&self.object(&plan_object(&id.plan, name))?)?;
             }
         }
-        match created {
-            Created::Other => Err(taken("another run has started to write to this prefix")),
-            // The plan could be created because the plan of the committed run is already deleted.
-            Created::New => {
-                self.bucket.delete(&url)?;
-                Err(taken("another run has committed a dataset in this prefix"))
-            }
-            Created::Same => Err(taken("another run has committed a dataset in this prefix")),
+        // The plan could be created because the plan of the committed run is already deleted.
+        if created == Created::New {
+            self.bucket.delete(&url)?;
         }
+        let what = match created {
+            Created::Other => "another run has started to write to this prefix",
+            Created::New | Created::Same => "another run has committed a dataset in this prefix",
+        };
+        Err(Error::new(ErrorKind::NotCommitted, what)
+            .at_path(self.path())
+            .help("choose another prefix for `out`"))
     }
 
     /// Uploads those of `files` that are in the working directory `work`, as files of the plan `id`.
