@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::DatasetWriter;
-use super::commit::{CommitFailure, Committed, ManifestParts};
+use super::commit::{Commit, CommitFailure, Committed, ManifestParts};
 use super::job::{Conversion, Job};
 use super::job_file::{self, JobHeader};
 use super::layout::{PLAN_NAME, WORK_NAME};
@@ -289,7 +289,8 @@ pub(super) fn commit(
         fingerprint: &fingerprint,
         nothing_found: &nothing_found,
     };
-    let (committed, dir) = (writer.commit_as(&parts, max_rejects, stop), writer.dir());
+    let committed = Commit { writer: &writer, parts: &parts, max_rejects, stop }.run();
+    let dir = writer.dir();
     progress.timing.end_phase(Phase::Commit, started);
     match committed {
         Ok(Committed { manifest, totals }) => {

@@ -101,19 +101,19 @@ impl Dataset {
         decode: bool,
     ) -> PyResult<Split> {
         let mut split = self.0.split(name).map_err(raise)?;
-        let mut names = FieldNames::of(py, split.schema());
+        let mut visible = split.schema().fields.len();
         if let Some(fields) = fields {
             let mut fields: Vec<&str> = fields.iter().map(String::as_str).collect();
-            split = split.select(&fields).map_err(raise)?;
-            names = FieldNames::of(py, split.schema());
+            visible = fields.len();
             if decode && fields.contains(&IMAGE) {
                 // Decoding needs the size. Fields without an entry in `names` are not returned.
                 fields.extend(
                     [WIDTH, HEIGHT].iter().filter(|name| !fields.contains(name)).copied().collect::<Vec<_>>(),
                 );
-                split = self.0.split(name).and_then(|split| split.select(&fields)).map_err(raise)?;
             }
+            split = split.select(&fields).map_err(raise)?;
         }
+        let names = FieldNames::of(py, split.schema(), visible);
         Ok(Split { names, source: split.clone().into(), split: Some(split), decode })
     }
 
@@ -173,7 +173,11 @@ impl Split {
             (Some(split), [record]) => vec![split.get(*record)?],
             _ => self.source.get_many(records)?,
         };
-        records.into_iter().map(|record| DecodedRecord::new(&*self.source, record, self.decode)).collect()
+        records.into_iter().map(|record| self.decoded(record)).collect()
+    }
+
+    fn decoded(&self, record: reader::Record) -> Result<DecodedRecord> {
+        DecodedRecord::new(&*self.source, record, self.decode)
     }
 }
 
@@ -252,13 +256,8 @@ impl Split {
 
     /// Iterates over all records in order, reading each shard and row group once.
     #[pyo3(name = "records")]
-    fn iterate(&self, py: Python<'_>) -> Records {
-        Records {
-            records: Mutex::new(self.source.iter()),
-            source: Arc::clone(&self.source),
-            names: self.names.clone_ref(py),
-            decode: self.decode,
-        }
+    fn iterate(slf: Bound<'_, Self>) -> Records {
+        Records { records: Mutex::new(slf.get().source.iter()), split: slf.unbind() }
     }
 
     /// Returns the first record, the number of records and the size in bytes of each shard, in record order.
@@ -307,7 +306,7 @@ impl Split {
         let is_remote = sources.iter().any(|(_, source)| source.is_remote());
         let source = detached(py, is_remote, || join(sources))?;
         let visible = source.schema().fields.iter().filter(|field| !hidden.contains(&field.name)).count();
-        let names = FieldNames::of(py, source.schema()).first(visible);
+        let names = FieldNames::of(py, source.schema(), visible);
         Ok(Self { source, split: None, names, decode })
     }
 
@@ -324,9 +323,7 @@ type RecordIterator = Box<dyn Iterator<Item = Result<reader::Record>> + Send>;
 #[pyclass(frozen, module = "dsconvert._native")]
 pub(crate) struct Records {
     records: Mutex<RecordIterator>,
-    source: Arc<dyn RecordSource>,
-    names: FieldNames,
-    decode: bool,
+    split: Py<Split>,
 }
 
 #[pymethods]
@@ -336,13 +333,13 @@ impl Records {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let split = self.split.get();
         // After a panic, the iterator is still between two records and can continue.
         let next = || {
             let record = self.records.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let decoded = |record| DecodedRecord::new(&*self.source, record, self.decode);
-            record.transpose()?.map(decoded).transpose()
+            record.transpose()?.map(|record| split.decoded(record)).transpose()
         };
-        let record = detached(py, self.source.is_remote(), next)?;
-        record.map(|record| self.names.dict(py, record)).transpose()
+        let record = detached(py, split.source.is_remote(), next)?;
+        record.map(|record| split.names.dict(py, record)).transpose()
     }
 }

@@ -3,7 +3,7 @@
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::RecordSource;
 use dsconvert::reader::loader::{ATTENTION_MASK, CU_SEQLENS, LENGTHS, POSITION_IDS, SOURCE, VALID};
-use dsconvert::schema::{ASSISTANT_MASKS, Field, INPUT_IDS, Schema};
+use dsconvert::schema::{ASSISTANT_MASKS, INPUT_IDS, Schema};
 use dsconvert::suggest::did_you_mean;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -66,7 +66,8 @@ pub(crate) const NOT_PLANES: Condition =
     condition("with color=\"yuv\", images are returned as planes", |given| !given.is("color", "yuv"));
 pub(crate) const PICTURES: Condition = condition("fields has no image", |given| {
     given.has_entry(|schema, name| {
-        field(schema, name).map_or(![SOURCE, VALID].contains(&name), |field| field.ty.is_image_file())
+        let field = schema.fields.iter().find(|field| field.name == name);
+        field.map_or(![SOURCE, VALID].contains(&name), |field| field.ty.is_image_file())
     })
 });
 pub(crate) const TOKENS: Condition = condition("fields has no token ids, labels or masks", |given| {
@@ -167,10 +168,6 @@ impl<'a> Given<'a> {
     fn schema(&self) -> Option<&Schema> {
         self.source.map(|source| source.schema())
     }
-}
-
-fn field<'a>(schema: &'a Schema, name: &str) -> Option<&'a Field> {
-    schema.fields.iter().find(|field| field.name == name)
 }
 
 fn with_help(error: Error, help: Option<String>) -> Error {

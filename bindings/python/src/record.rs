@@ -33,22 +33,14 @@ impl DecodedRecord {
 pub(crate) struct FieldNames(Vec<Py<PyString>>);
 
 impl FieldNames {
-    pub(crate) fn of(py: Python<'_>, schema: &Schema) -> Self {
-        Self(schema.fields.iter().map(|field| PyString::intern(py, &field.name).unbind()).collect())
-    }
-
-    /// Keeps the first `count` names.
-    pub(crate) fn first(mut self, count: usize) -> Self {
-        self.0.truncate(count);
-        self
+    /// Returns the names of the first `count` fields.
+    pub(crate) fn of(py: Python<'_>, schema: &Schema, count: usize) -> Self {
+        let fields = schema.fields.iter().take(count);
+        Self(fields.map(|field| PyString::intern(py, &field.name).unbind()).collect())
     }
 
     pub(crate) fn len(&self) -> usize {
         self.0.len()
-    }
-
-    pub(crate) fn clone_ref(&self, py: Python<'_>) -> Self {
-        Self(self.0.iter().map(|name| name.clone_ref(py)).collect())
     }
 
     /// Returns a dictionary of names and values, in order. Values without a name are left out.

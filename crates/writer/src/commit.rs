@@ -16,16 +16,15 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::derived_files::{DerivedFiles, SORT_BYTES, file_entry};
+use super::derived_files::{FinishedUnits, SORT_BYTES, file_entry};
 use super::outcome::ContentHash;
 use super::stop::Stop;
-use super::unit::{REJECTS_NAME, for_each_row, keys_name, rows_name};
+use super::unit::{REJECTS_NAME, keys_name, rows};
 use super::units::{Totals, UnitDirs, UnitResult, UnitShard, add_all, difference, shard_path};
 use super::workers::{for_all, in_order};
 use super::writer::DatasetWriter;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format;
-use crate::index::IndexEntry;
 use crate::index::sort::ExternalSort;
 use crate::manifest::{Counts, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, TOKENIZER_NAME};
 use crate::numbers::{count, plural};
@@ -38,16 +37,16 @@ use crate::storage::{Access, Blob, create_dir, lstat, rename, resolve, sync_dir,
 /// Number of rejects shown in an error message.
 const SHOWN_REJECTS: usize = 3;
 
-/// Input of the commit besides the units.
-pub(crate) struct Commit<'a> {
+/// A commit of a dataset. The working directory stays.
+pub struct Commit<'a> {
     /// The writer of the units, all of which must be finished.
-    pub(crate) writer: &'a DatasetWriter,
+    pub writer: &'a DatasetWriter,
     /// What the manifest says besides what the units determine.
-    pub(crate) parts: &'a ManifestParts<'a>,
+    pub parts: &'a ManifestParts<'a>,
     /// Limit on rejects; if it is exceeded, nothing is committed.
-    pub(crate) max_rejects: MaxRejects,
+    pub max_rejects: MaxRejects,
     /// Request to stop.
-    pub(crate) stop: &'a Stop,
+    pub stop: &'a Stop,
 }
 
 /// Returns a message and a help, given the number of skipped files by type.
@@ -101,7 +100,7 @@ impl Commit<'_> {
     /// # Errors
     ///
     /// [`ErrorKind::NotCommitted`] if there are no records, too many items were rejected, or two records have the same key.
-    pub(crate) fn run(self) -> Result<Committed, CommitFailure> {
+    pub fn run(self) -> Result<Committed, CommitFailure> {
         let (dir, dirs, planned) = (self.writer.dir(), self.writer.dirs(), self.writer.units());
         let parts = self.parts;
         if let Some(remote) = dir.remote() {
@@ -119,7 +118,8 @@ impl Commit<'_> {
         let read = |unit: &u32| dirs.result(*unit, &planned.plan);
         in_order(&ordinals, "reading finished units", &Stop::default(), read, |_, mut unit| {
             counts.add(&unit.counts());
-            totals.add(&unit);
+            totals.text_bytes += unit.text_bytes;
+            add_all(&mut totals.skipped, &unit.skipped);
             for (sums, split) in labels.iter_mut().zip(&unit.splits) {
                 sums.iter_mut().zip(&split.labels).for_each(|(sum, records)| *sum += records);
             }
@@ -138,12 +138,13 @@ impl Commit<'_> {
         };
 
         // Before anything is moved: if keys repeat, the units can never become a dataset.
-        KeyCheck { writer: self.writer, units: &units }.run().map_err(|error| CommitFailure {
+        let finished = FinishedUnits { writer: self.writer, units: &units };
+        finished.check_keys().map_err(|error| CommitFailure {
             worth_resuming: error.kind() != ErrorKind::NotCommitted,
             error,
         })?;
         let staged = dir.staged();
-        let mut derived = DerivedFiles { writer: self.writer, units: &units }.write()?;
+        let mut derived = finished.write_derived()?;
         if planned.schema.label_field().is_some() {
             for (name, counts) in planned.splits.iter().zip(labels) {
                 derived.splits.entry(name.clone()).and_modify(|split| split.class_counts = Some(counts));
@@ -195,52 +196,36 @@ impl Commit<'_> {
         if records > 0 && !self.max_rejects.exceeded(counts.rejected, counts.found) {
             return Ok(());
         }
-        let (nothing, advice) = match counts.found {
-            0 => (self.parts.nothing_found)(&totals.skipped),
-            _ => Default::default(),
-        };
-        let mut message = match counts.found {
-            0 => nothing,
-            found if records == 0 => format!(
-                "no records were produced: of {}, {} {} rejected, {} filtered, {}",
-                plural(found, "item"),
-                count(counts.rejected),
-                was(counts.rejected),
-                count(counts.filtered),
-                plural(counts.duplicates, "duplicate")
-            ),
-            found => format!(
-                "{} of {} {} rejected, which is more than `max_rejects {}`",
-                count(counts.rejected),
-                plural(found, "item"),
-                was(counts.rejected),
-                self.max_rejects
-            ),
+        let (items, rejected) = (plural(counts.found, "item"), count(counts.rejected));
+        let were = if counts.rejected == 1 { "was" } else { "were" };
+        let (mut message, help) = if counts.found == 0 {
+            let (nothing, advice) = (self.parts.nothing_found)(&totals.skipped);
+            (nothing, advice.unwrap_or_else(|| "check the sources and their file types".to_owned()))
+        } else if records == 0 {
+            let help = if notes.get("excluded").is_some_and(|&excluded| excluded == counts.filtered) {
+                "there is nothing new: the excluded datasets have all items that can be converted"
+            } else if counts.rejected == 0 && counts.filtered > 0 {
+                "the filters leave nothing: relax or leave out the options that filter"
+            } else {
+                "check the sources and options against these messages"
+            };
+            let (filtered, duplicates) = (count(counts.filtered), plural(counts.duplicates, "duplicate"));
+            let others = format!("{filtered} filtered, {duplicates}");
+            (
+                format!("no records were produced: of {items}, {rejected} {were} rejected, {others}"),
+                help.to_owned(),
+            )
+        } else {
+            let (limit, accepting) = (self.max_rejects, self.stop.continuation().accepting_rejects());
+            (
+                format!("{rejected} of {items} {were} rejected, which is more than `max_rejects {limit}`"),
+                format!("fix the sources; or, to accept the rejects, {accepting}"),
+            )
         };
         for line in self.first_rejects(units) {
             message.push_str("\n  ");
             message.push_str(&line);
         }
-        let help = match counts.found {
-            0 => advice,
-            _ if records == 0
-                && notes.get("excluded").is_some_and(|&excluded| excluded == counts.filtered) =>
-            {
-                Some(
-                    "there is nothing new: the excluded datasets have all items that can be converted"
-                        .to_owned(),
-                )
-            }
-            _ if records == 0 && counts.rejected == 0 && counts.filtered > 0 => {
-                Some("the filters leave nothing: relax or leave out the options that filter".to_owned())
-            }
-            _ if records == 0 => Some("check the sources and options against these messages".to_owned()),
-            _ => {
-                let accepting = self.stop.continuation().accepting_rejects();
-                Some(format!("fix the sources; or, to accept the rejects, {accepting}"))
-            }
-        };
-        let help = help.unwrap_or_else(|| "check the sources and their file types".to_owned());
         let error = Error::new(ErrorKind::NotCommitted, message).help(help);
         Err(CommitFailure { error, worth_resuming: records > 0 })
     }
@@ -332,20 +317,10 @@ fn read_rejects(path: &Path, shown: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-fn was(count: u64) -> &'static str {
-    if count == 1 { "was" } else { "were" }
-}
-
 const HASH_BYTES: usize = 16;
 /// Size of a sort row: hash, split (2 bytes), unit (4 bytes), row in unit and split (8 bytes). Big-endian, so that
 /// equal keys sort in plan order.
 const ROW_BYTES: usize = HASH_BYTES + 2 + 4 + 8;
-
-/// A check that keys are unique, with the data that is needed to look up a key.
-struct KeyCheck<'a> {
-    writer: &'a DatasetWriter,
-    units: &'a [UnitResult],
-}
 
 /// The location of a record: split, unit and row.
 struct KeyRow {
@@ -373,22 +348,23 @@ impl KeyRow {
     }
 }
 
-impl KeyCheck<'_> {
+impl FinishedUnits<'_> {
     /// Checks that no key occurs twice in the dataset, across all splits.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::NotCommitted`] naming the key and both origins.
-    fn run(&self) -> Result<()> {
+    fn check_keys(&self) -> Result<()> {
         let mut sort = ExternalSort::<ROW_BYTES>::new(self.writer.dir().work(), SORT_BYTES);
         for unit in self.units {
-            for (split, name) in self.writer.units().splits.iter().enumerate() {
-                if !unit.has_file(&keys_name(name)) {
+            for (split, part) in unit.splits.iter().enumerate() {
+                let name = keys_name(&part.name);
+                if unit.files.iter().all(|file| file.name != name) {
                     continue;
                 }
-                let path = self.writer.dirs().done(unit.unit).join(keys_name(name));
+                let path = self.writer.dirs().done(unit.unit).join(name);
                 let mut file = BufReader::new(File::open(&path).map_err(|e| Error::io("open", &path, e))?);
-                for row in 0..unit.splits[split].records {
+                for row in 0..part.records {
                     let mut hash = [0; HASH_BYTES];
                     file.read_exact(&mut hash).map_err(|e| Error::io("read", &path, e))?;
                     sort.push(KeyRow { split, unit: unit.unit, row }.to_bytes(hash))?;
@@ -399,14 +375,14 @@ impl KeyCheck<'_> {
         for entry in sort.finish()? {
             let entry = entry?;
             if let Some(previous) = previous.filter(|b| b[..HASH_BYTES] == entry[..HASH_BYTES]) {
-                self.compare(&KeyRow::from_bytes(&previous), &KeyRow::from_bytes(&entry))?;
+                self.compare_keys(&KeyRow::from_bytes(&previous), &KeyRow::from_bytes(&entry))?;
             }
             previous = Some(entry);
         }
         Ok(())
     }
 
-    fn compare(&self, first: &KeyRow, second: &KeyRow) -> Result<()> {
+    fn compare_keys(&self, first: &KeyRow, second: &KeyRow) -> Result<()> {
         let ((key, first), (other, second)) = (self.read_key(first)?, self.read_key(second)?);
         if key != other {
             return Ok(());
@@ -422,16 +398,8 @@ impl KeyCheck<'_> {
         let (dirs, planned) = (self.writer.dirs(), self.writer.units());
         let unit = &self.units[wanted.unit as usize];
         let part = &unit.splits[wanted.split];
-        let mut found: Option<IndexEntry> = None;
-        let mut at = 0;
-        let rows = dirs.done(unit.unit).join(rows_name(&part.name));
-        for_each_row(&rows, part.records, |entry| {
-            found = if at == wanted.row { Some(entry) } else { found };
-            at += 1;
-            Ok(())
-        })?;
         let missing = || Error::corrupt("a key hash belongs to no record");
-        let entry = found.ok_or_else(missing)?;
+        let entry = rows(dirs, unit, wanted.split)?.nth(wanted.row as usize).ok_or_else(missing)??;
         let shard = part.shards.get(entry.shard as usize).ok_or_else(missing)?;
         let path = self.writer.dir().find_shard(dirs, unit.unit, part, shard)?;
         let path = path.ok_or_else(|| dirs.unusable(unit.unit, &format!("{} is missing", shard.name)))?;

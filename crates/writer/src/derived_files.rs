@@ -6,8 +6,8 @@ use std::io::Write;
 use std::path::Path;
 
 use super::stop::Stop;
-use super::unit::{DUPLICATES_NAME, FILTERED_NAME, REJECTS_NAME, for_each_row, rows_name};
-use super::units::UnitResult;
+use super::unit::{DUPLICATES_NAME, FILTERED_NAME, REJECTS_NAME, rows};
+use super::units::{UnitResult, UnitSplit};
 use super::workers::in_order;
 use super::writer::DatasetWriter;
 use crate::error::{Error, Result};
@@ -21,10 +21,9 @@ use crate::storage::{NewFile, Written, create_dir};
 /// Memory limit of all sorts at a time, in bytes.
 pub const SORT_BYTES: usize = 64 << 20;
 
-/// Input of the derived files.
-pub(crate) struct DerivedFiles<'a> {
+/// All units of a dataset, which must be finished.
+pub(crate) struct FinishedUnits<'a> {
     pub writer: &'a DatasetWriter,
-    /// All units, which must be finished.
     pub units: &'a [UnitResult],
 }
 
@@ -46,9 +45,9 @@ impl WrittenFiles {
     }
 }
 
-impl DerivedFiles<'_> {
-    /// Writes the files to the staging folder, in which they have their paths in the dataset.
-    pub(crate) fn write(&self) -> Result<WrittenFiles> {
+impl FinishedUnits<'_> {
+    /// Writes the derived files to the staging folder, in which they have their paths in the dataset.
+    pub(crate) fn write_derived(&self) -> Result<WrittenFiles> {
         let staged = self.writer.dir().staged();
         create_dir(&staged.join("index"))?;
         let mut splits = BTreeMap::new();
@@ -78,26 +77,14 @@ impl DerivedFiles<'_> {
             shards: 0,
             trained: schema.masks_field().map(|_| 0),
         };
-        let path = |unit: &UnitResult| dirs.done(unit.unit).join(rows_name(name));
         for group in groups(self.units, |unit| unit.splits[ordinal].records) {
             if let [unit] = group {
-                let split = &unit.splits[ordinal];
-                for_each_row(&path(unit), split.records, |row| index.add_row(row))?;
-                index.shards += split.shards.len() as u64;
+                index.add_unit(&unit.splits[ordinal], rows(dirs, unit, ordinal)?)?;
                 continue;
             }
-            let read = |unit: &UnitResult| {
-                let mut rows = Vec::new();
-                for_each_row(&path(unit), unit.splits[ordinal].records, |row| {
-                    rows.push(row);
-                    Ok(())
-                })?;
-                Ok(rows)
-            };
+            let read = |unit: &UnitResult| rows(dirs, unit, ordinal)?.collect::<Result<Vec<_>>>();
             in_order(group, "reading rows", &Stop::default(), read, |unit, rows| {
-                rows.into_iter().try_for_each(|row| index.add_row(row))?;
-                index.shards += unit.splits[ordinal].shards.len() as u64;
-                Ok(())
+                index.add_unit(&unit.splits[ordinal], rows.into_iter().map(Ok))
             })?;
         }
         let record_index = index.records.finish()?;
@@ -176,12 +163,22 @@ struct SplitIndex<'a> {
 }
 
 impl SplitIndex<'_> {
-    fn add_row(&mut self, row: IndexEntry) -> Result<()> {
-        self.lengths.push(row.length)?;
-        if let (Some(all), Some(trained)) = (&mut self.trained, row.column(self.schema, TRAINED)) {
-            *all += u64::from(trained);
-        }
-        self.records.push(&IndexEntry { shard: self.shards as u32 + row.shard, ..row })
+    /// Adds the rows of the next unit, whose part of the split is `part`.
+    fn add_unit(
+        &mut self,
+        part: &UnitSplit,
+        mut rows: impl Iterator<Item = Result<IndexEntry>>,
+    ) -> Result<()> {
+        rows.try_for_each(|row| {
+            let row = row?;
+            self.lengths.push(row.length)?;
+            if let (Some(all), Some(trained)) = (&mut self.trained, row.column(self.schema, TRAINED)) {
+                *all += u64::from(trained);
+            }
+            self.records.push(&IndexEntry { shard: self.shards as u32 + row.shard, ..row })
+        })?;
+        self.shards += part.shards.len() as u64;
+        Ok(())
     }
 }
 

@@ -105,53 +105,30 @@ pub struct Outcomes {
     pub text_bytes: u64,
     /// Hashes of the content that was read, in order.
     pub content: Vec<u128>,
-    /// Information about the members of a compressed file.
-    pub member: MemberSummary,
+    /// Converted items of the last member of a compressed file.
+    pub member: MemberCount,
     /// Time spent reading files.
     pub reading: Duration,
 }
 
-/// Information about converted items in the members of a compressed file.
+/// Counter of the converted items with bytes from the last compressed member of a task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MemberSummary {
-    /// Whether another member starts among the items.
-    pub starts: bool,
+pub struct MemberCount {
+    /// Position where the member starts; `None` if none starts in this task.
+    pub start: Option<u64>,
     /// Number of converted items: all of them, or those of the member that starts.
     pub converted: u64,
     /// Whether the member is damaged.
     pub damaged: bool,
 }
 
-/// Counter of the converted items with bytes from the last compressed member of a task.
-#[derive(Debug)]
-pub struct MemberCount {
-    /// Position where the member starts; `None` if none starts in this task.
-    start: Option<u64>,
-    converted: u64,
-}
-
 impl MemberCount {
-    /// Creates a counter for a task in which the last member starts at `start`, if one starts there.
-    pub fn new(start: Option<u64>) -> Self {
-        Self { start, converted: 0 }
-    }
-
     /// Called for each item, before it is converted.
     pub fn start_item(&mut self, at: u64) {
         // The count restarts at the last item that starts at or before the member.
         if self.start.is_some_and(|start| at <= start) {
             self.converted = 0;
         }
-    }
-
-    /// Counts a converted item.
-    pub fn add_converted(&mut self) {
-        self.converted += 1;
-    }
-
-    /// Returns what is known of the member, which may be `damaged`.
-    pub fn summary(&self, damaged: bool) -> MemberSummary {
-        MemberSummary { starts: self.start.is_some(), converted: self.converted, damaged }
     }
 }
 

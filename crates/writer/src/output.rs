@@ -19,14 +19,14 @@ use std::path::{Path, PathBuf};
 
 use super::layout::{Existing, LOCK_NAME, PLAN_NAME, RETIRED_NAME, ResumeCheck, WORK_NAME};
 use super::remote::{PrefixContents, Remote, ScratchDir};
-use super::units::{UnitDirs, UnitResult, UnitShard, UnitSplit, difference};
+use super::units::{UnitDirs, UnitResult, UnitShard, UnitSplit, shard_path};
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::INDEX_DIR;
+use crate::index::{INDEX_DIR, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest};
 use crate::printable::printable_path;
 use crate::storage::{
-    DirLock, ObjectUrl, check_local, create_dir, find_link, is_empty_dir, lstat, real_path, remove_dir_all,
-    remove_empty_dir, remove_temporary_files, resolve, stat, sync_dir,
+    DirLock, ObjectUrl, check_local, create_dir, find_link, folder_of, is_empty_dir, lstat, real_path,
+    remove_dir_all, remove_empty_dir, remove_temporary_files, resolve, stat, sync_dir,
 };
 
 /// The manifest of a commit in progress. It lists all files that the commit may have moved to their final location.
@@ -79,7 +79,7 @@ impl OutputDir {
             // The directory is left as it was, unless a removal has started: the retired manifest is needed to finish
             // that.
             Err(error) if !had_work && matches!(lstat(&dir.retired()), Ok(None)) => {
-                Err(dir.abandon_after(error))
+                Err(combine_errors(error, dir.remove_run()))
             }
             Err(error) => Err(error),
         }
@@ -195,7 +195,7 @@ impl OutputDir {
         let Some(remote) = &self.remote else { return dirs.find_shard(unit, split, shard, &self.out) };
         let local = self.work().join(&shard.name);
         if lstat(&local)?.is_none() {
-            remote.fetch_shard(&split.name, &shard.name, shard.bytes, &local)?;
+            remote.download(&shard_path(&split.name, &shard.name), shard.bytes, &local)?;
         }
         Ok(Some(local))
     }
@@ -247,20 +247,16 @@ impl OutputDir {
             return remote.abandon(&units?);
         }
         self.clear()?;
+        self.remove_run()
+    }
+
+    /// Removes the working directory, and the directory itself if this run created it.
+    fn remove_run(&self) -> Result<()> {
         self.remove_work()?;
         if self.created {
             remove_empty_dir(&self.out)?;
         }
         Ok(())
-    }
-
-    /// Removes the working directory after `error`, and the directory itself if this run created it.
-    fn abandon_after(self, error: Error) -> Error {
-        let removed = self.remove_work().and_then(|()| match self.created {
-            true => remove_empty_dir(&self.out).map(drop),
-            false => Ok(()),
-        });
-        combine_errors(error, removed)
     }
 
     /// Makes the directory entries of all files of the committed dataset durable.
@@ -271,22 +267,14 @@ impl OutputDir {
         sync_dir(&self.out)
     }
 
-    /// Returns all files of the committed dataset: relative path, size, SHA-256. Omits the shards if the shard table,
-    /// which lists them, is damaged.
-    pub(crate) fn files_of(&self, manifest: &Manifest) -> Result<Vec<(String, u64, String)>> {
-        let mut files = Vec::new();
-        for (path, bytes, sha256) in manifest.listed_files() {
-            files.push((path.to_owned(), bytes, sha256.to_owned()));
-        }
-        let table = &manifest.shard_table;
-        let path = resolve(&self.out, &table.path)?;
-        if difference(&path, table.bytes, Some(&table.sha256))?.is_some() {
-            return Ok(files);
-        }
-        for shard in manifest.read_shards(&self.out)?.shards() {
-            files.push((shard.path(), shard.bytes, shard.sha256.clone()));
-        }
-        Ok(files)
+    /// Reads the shard table of the committed dataset.
+    pub(crate) fn read_shards(&self, manifest: &Manifest) -> Result<ShardTable> {
+        let Some(remote) = &self.remote else { return manifest.read_shards(&self.out) };
+        let (work, table) = (self.work(), &manifest.shard_table);
+        let local = resolve(&work, &table.path)?;
+        create_dir(folder_of(&local))?;
+        remote.download(&table.path, table.bytes, &local)?;
+        manifest.read_shards(&work)
     }
 }
 

@@ -63,11 +63,6 @@ impl Remote {
         self.store_planned(work, &id.plan, files, stop)?;
         let json = serde_json::to_vec(id).map_err(|e| Error::not_serialized("the id of the plan", e))?;
         let url = self.object(&work_object(PLAN_ID_NAME))?;
-        let taken = |what: &str| {
-            Error::new(ErrorKind::NotCommitted, what)
-                .at_path(self.path())
-                .help("choose another prefix for `out`")
-        };
         let created = self.bucket.create(&url, &Bytes::from(json))?;
         if created != Created::Other && self.bucket.head(&self.object(MANIFEST_NAME)?)?.is_none() {
             return Ok(());
@@ -78,15 +73,17 @@ impl Remote {
                 self.bucket.delete(&self.object(&plan_object(&id.plan, name))?)?;
             }
         }
-        match created {
-            Created::Other => Err(taken("another run has started to write to this prefix")),
-            // The plan could be created because the plan of the committed run is already deleted.
-            Created::New => {
-                self.bucket.delete(&url)?;
-                Err(taken("another run has committed a dataset in this prefix"))
-            }
-            Created::Same => Err(taken("another run has committed a dataset in this prefix")),
+        // The plan could be created because the plan of the committed run is already deleted.
+        if created == Created::New {
+            self.bucket.delete(&url)?;
         }
+        let what = match created {
+            Created::Other => "another run has started to write to this prefix",
+            Created::New | Created::Same => "another run has committed a dataset in this prefix",
+        };
+        Err(Error::new(ErrorKind::NotCommitted, what)
+            .at_path(self.path())
+            .help("choose another prefix for `out`"))
     }
 
     /// Uploads those of `files` that are in the working directory `work`, as files of the plan `id`.
@@ -162,7 +159,7 @@ pub(super) struct ListedObject {
 
 impl Remote {
     /// Lists the objects under `folder`, or all objects.
-    fn listing(&self, folder: Option<&str>) -> Result<ObjectListing> {
+    pub(crate) fn listing(&self, folder: Option<&str>) -> Result<ObjectListing> {
         let url = folder.map_or_else(|| Ok(self.url.clone()), |folder| self.object(folder))?;
         let prefix = self.url.as_str().len() + 1;
         let listed = self.bucket.list(&url)?.into_iter().map(|object| {
@@ -217,7 +214,7 @@ impl Remote {
     }
 
     /// Returns how an object differs from the one with `bytes` bytes that was written.
-    fn object_difference(
+    pub(crate) fn object_difference(
         &self,
         name: &str,
         bytes: u64,
@@ -304,11 +301,6 @@ impl Remote {
         })?;
         Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
-
-    /// Downloads a shard to the file `to`.
-    pub(crate) fn fetch_shard(&self, split: &str, name: &str, bytes: u64, to: &Path) -> Result<()> {
-        self.download(&shard_path(split, name), bytes, to).map(drop)
-    }
 }
 
 /// Returns the names and sizes of the shards of a unit.
@@ -387,39 +379,6 @@ impl Remote {
             shards(unit).try_for_each(|(name, _)| self.bucket.delete(&self.object(&name)?))
         })?;
         self.remove_work()
-    }
-
-    /// Returns the files of a committed dataset that are missing or have the wrong size: name and difference. `scratch`
-    /// is a local folder for the shard table.
-    pub(crate) fn find_damaged(
-        &self,
-        manifest: &Manifest,
-        scratch: &Path,
-        stop: &Stop,
-    ) -> Result<Vec<(String, String)>> {
-        let listing = self.listing(None)?;
-        let mut damaged = Vec::new();
-        let mut check = |name: &str, bytes: u64| -> Result<()> {
-            stop.check()?;
-            if let Some(why) = self.object_difference(name, bytes, Some(&listing))? {
-                damaged.push((name.to_owned(), why));
-            }
-            Ok(())
-        };
-        for (name, bytes, _) in manifest.listed_files() {
-            check(name, bytes)?;
-        }
-        let table = &manifest.shard_table;
-        let is_damaged = self.object_difference(&table.path, table.bytes, Some(&listing))?.is_some();
-        if !is_damaged {
-            let local = resolve(scratch, &table.path)?;
-            create_dir(local.parent().unwrap_or(scratch))?;
-            self.download(&table.path, table.bytes, &local)?;
-            for shard in manifest.read_shards(scratch)?.shards() {
-                check(&shard.path(), shard.bytes)?;
-            }
-        }
-        Ok(damaged)
     }
 }
 

@@ -3,13 +3,13 @@
 //! A file is replaced only by the bytes that were committed, with the size and SHA-256 that the dataset lists. The
 //! dataset stays committed throughout, and an interrupted repair continues with the units that it has finished.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
-use super::derived_files::DerivedFiles;
+use super::derived_files::FinishedUnits;
 use super::output::OutputDir;
 use super::stop::Stop;
 use super::unit::unit_of_shard;
@@ -96,29 +96,30 @@ pub fn damaged_files(
     workers: &Workers,
     stop: &Stop,
 ) -> Result<Vec<DamagedFile>> {
-    if let Some(remote) = dir.remote() {
-        let found = remote.find_damaged(manifest, &dir.work(), stop)?;
-        let damaged = found.into_iter().map(|(name, why)| DamagedFile {
-            path: dir.shown().join(name),
-            why,
-            sha256: String::new(),
-        });
-        return Ok(damaged.collect());
+    let listing = dir.remote().map(|remote| remote.listing(None)).transpose()?;
+    let difference = |name: &str, bytes: u64, sha256: Option<&str>| match dir.remote() {
+        Some(remote) => remote.object_difference(name, bytes, listing.as_ref()),
+        None => difference(&resolve(dir.path(), name)?, bytes, sha256),
+    };
+    let table = &manifest.shard_table;
+    let listed = manifest.listed_files();
+    let mut files: Vec<_> =
+        listed.map(|(path, bytes, sha256)| (path.to_owned(), bytes, sha256.to_owned())).collect();
+    if difference(&table.path, table.bytes, Some(&table.sha256))?.is_none() {
+        let shards = dir.read_shards(manifest)?;
+        files.extend(shards.shards().map(|shard| (shard.path(), shard.bytes, shard.sha256.clone())));
     }
-    let files = dir.files_of(manifest)?;
     let numbered: Vec<_> = files.into_iter().enumerate().collect();
-    let found = Mutex::new(Vec::new());
+    let found = Mutex::new(BTreeMap::new());
     check.for_all(&numbered, workers, "checking the dataset", stop, |(at, (name, bytes, sha256))| {
-        let path = resolve(dir.path(), name)?;
-        if let Some(why) = difference(&path, *bytes, (check == CheckLevel::Hashes).then_some(sha256))? {
-            let damaged = DamagedFile { path, why, sha256: sha256.clone() };
-            found.lock().unwrap_or_else(PoisonError::into_inner).push((*at, damaged));
+        if let Some(why) = difference(name, *bytes, (check == CheckLevel::Hashes).then_some(sha256.as_str()))?
+        {
+            let damaged = DamagedFile { path: dir.shown().join(name), why, sha256: sha256.clone() };
+            found.lock().unwrap_or_else(PoisonError::into_inner).insert(*at, damaged);
         }
         Ok(())
     })?;
-    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    found.sort_by_key(|(at, _)| *at);
-    Ok(found.into_iter().map(|(_, damaged)| damaged).collect())
+    Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect())
 }
 
 /// A repair of a committed dataset.
@@ -205,7 +206,7 @@ impl Repair<'_> {
         let units = (0..self.writer.units().count).map(|unit| dirs.result(unit, &self.writer.units().plan));
         let staged = self.writer.dir().staged();
         let units = units.collect::<Result<Vec<_>>>()?;
-        let made = DerivedFiles { writer: self.writer, units: &units }.write()?;
+        let made = FinishedUnits { writer: self.writer, units: &units }.write_derived()?;
         // All files are compared before the first is replaced: a difference shows that the conversion is not the same.
         let mut replacements = Vec::new();
         for file in &damaged {

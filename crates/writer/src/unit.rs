@@ -15,7 +15,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -134,7 +134,10 @@ impl UnitSink {
         self.result.text_bytes += outcomes.text_bytes;
         self.content.add(&outcomes.content);
         let member = outcomes.member;
-        self.unchecked = if member.starts { member.converted } else { self.unchecked + member.converted };
+        if member.start.is_some() {
+            self.unchecked = 0;
+        }
+        self.unchecked += member.converted;
         if member.damaged && self.unchecked > 0 {
             let unchecked = std::mem::take(&mut self.unchecked);
             *self.result.notes.entry("after_damage".to_owned()).or_default() += unchecked;
@@ -161,10 +164,7 @@ impl UnitSink {
                 }
                 ItemOutcome::Duplicate { split, origin, of } => {
                     let UnitSplit { name, counts, .. } = &mut self.result.splits[usize::from(split)];
-                    let file = match &mut self.duplicates {
-                        Some(file) => file,
-                        none => none.insert(NewFile::create(&self.dir.join(DUPLICATES_NAME))?),
-                    };
+                    let file = created(&mut self.duplicates, || self.dir.join(DUPLICATES_NAME))?;
                     json_line(file, &json!({ "origin": origin, "split": name, "of": of }))?;
                     counts.found += 1;
                     counts.duplicates += 1;
@@ -198,9 +198,7 @@ impl UnitSink {
         self.cut(ordinal, converted.canonical_bytes, closed)?;
         let (split, part) = (&mut self.splits[ordinal], &mut self.result.splits[ordinal]);
         let name = &part.name;
-        if split.rows.is_none() {
-            split.rows = Some(NewFile::create(&self.dir.join(rows_name(name)))?);
-        }
+        let rows = created(&mut split.rows, || self.dir.join(rows_name(name)))?;
         let shard = match &mut split.open {
             Some(shard) => shard,
             None => {
@@ -229,16 +227,10 @@ impl UnitSink {
             columns: columns
                 .ok_or_else(|| Error::internal("the record lacks what the record index stores"))?,
         };
-        if let Some(rows) = &mut split.rows {
-            append(rows, &row_to_bytes(&row))?;
-        }
+        append(rows, &row_to_bytes(&row))?;
         if let Some(hash) = converted.key_hash {
-            if split.keys.is_none() {
-                split.keys = Some(NewFile::create(&self.dir.join(keys_name(name)))?);
-            }
-            if let Some(keys) = &mut split.keys {
-                append(keys, &hash.to_be_bytes())?;
-            }
+            let keys = created(&mut split.keys, || self.dir.join(keys_name(name)))?;
+            append(keys, &hash.to_be_bytes())?;
         }
         Ok(())
     }
@@ -449,29 +441,41 @@ fn row_from_bytes(row: &[u8; ROW_BYTES]) -> IndexEntry {
 }
 
 /// Returns the name of the file with the rows of a split.
-pub(crate) fn rows_name(split: &str) -> String {
+fn rows_name(split: &str) -> String {
     format!("{split}.rows")
 }
 
-/// Calls `each` with all rows of a split of a unit, in order. The shard of a row is its ordinal in its unit and split.
-pub(crate) fn for_each_row(
-    path: &Path,
-    records: u64,
-    mut each: impl FnMut(IndexEntry) -> Result<()>,
-) -> Result<()> {
-    if records == 0 {
-        return Ok(());
+/// Reads the rows of a split of a finished unit, in order. The shard of a row is its ordinal in its unit and split.
+pub(crate) fn rows(
+    dirs: &UnitDirs,
+    unit: &UnitResult,
+    split: usize,
+) -> Result<impl Iterator<Item = Result<IndexEntry>>> {
+    let UnitSplit { name, records, .. } = &unit.splits[split];
+    let path = dirs.done(unit.unit).join(rows_name(name));
+    let mut file = match records {
+        // A split without records has no file.
+        0 => None,
+        _ => {
+            // Most units are large. For many small units, allocating buffers of full size would dominate.
+            let bytes = usize::try_from(*records).unwrap_or(usize::MAX).saturating_mul(ROW_BYTES);
+            let file = File::open(&path).map_err(|e| Error::io("read", &path, e))?;
+            Some(BufReader::with_capacity(bytes.min(1 << 18), file))
+        }
+    };
+    Ok((0..*records).map_while(move |_| {
+        let mut row = [0; ROW_BYTES];
+        let read = file.as_mut()?.read_exact(&mut row);
+        Some(read.map(|()| row_from_bytes(&row)).map_err(|e| Error::io("read", &path, e)))
+    }))
+}
+
+/// Returns the file in `slot`, which is created at `path` if there is none.
+fn created(slot: &mut Option<NewFile>, path: impl FnOnce() -> PathBuf) -> Result<&mut NewFile> {
+    match slot {
+        Some(file) => Ok(file),
+        none => Ok(none.insert(NewFile::create(&path())?)),
     }
-    let fail = |e| Error::io("read", path, e);
-    // Most units are large. For many small units, allocating buffers of full size would dominate.
-    let bytes = usize::try_from(records).unwrap_or(usize::MAX).saturating_mul(ROW_BYTES);
-    let mut file = BufReader::with_capacity(bytes.min(1 << 18), File::open(path).map_err(fail)?);
-    let mut row = [0; ROW_BYTES];
-    for _ in 0..records {
-        file.read_exact(&mut row).map_err(fail)?;
-        each(row_from_bytes(&row))?;
-    }
-    Ok(())
 }
 
 /// Appends `line` as a line of JSON.

@@ -123,11 +123,6 @@ impl UnitResult {
         self.splits.iter_mut().for_each(|split| split.labels = Vec::new());
     }
 
-    /// Returns whether the unit has a file of this name.
-    pub(crate) fn has_file(&self, name: &str) -> bool {
-        self.files.iter().any(|file| file.name == name)
-    }
-
     /// Returns the bytes of `unit.json`: one line of JSON, and a line with its SHA-256.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes =
@@ -466,14 +461,6 @@ pub struct Totals {
     pub text_bytes: u64,
     /// Number of files that were skipped, when the sources were listed or when they were read, by type.
     pub skipped: BTreeMap<String, u64>,
-}
-
-impl Totals {
-    /// Adds a unit.
-    pub fn add(&mut self, unit: &UnitResult) {
-        self.text_bytes += unit.text_bytes;
-        add_all(&mut self.skipped, &unit.skipped);
-    }
 }
 
 #[cfg(test)]

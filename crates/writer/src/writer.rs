@@ -9,7 +9,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::commit::{Commit, CommitFailure, Committed, ManifestParts};
+use super::commit::{Commit, CommitFailure, ManifestParts};
 use super::layout::{Existing, PLAN_NAME, ResumeCheck};
 use super::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
 use super::output::{CHOOSE_OR_REPLACE, OutputDir, OutputState, adapt_help, check, combine_errors};
@@ -389,7 +389,8 @@ impl DatasetWriter {
             fingerprint: &|content| fingerprint(&self.units.plan, content),
             nothing_found: &|_| ("no unit has any item".to_owned(), None),
         };
-        match self.commit_as(&parts, self.max_rejects, &Stop::default()) {
+        let stop = Stop::default();
+        match (Commit { writer: &self, parts: &parts, max_rejects: self.max_rejects, stop: &stop }).run() {
             Ok(committed) => {
                 // The dataset is committed in any case.
                 self.dir.remove_work()?;
@@ -398,20 +399,6 @@ impl DatasetWriter {
             Err(CommitFailure { error, worth_resuming: true }) => Err(error),
             Err(CommitFailure { error, .. }) => Err(combine_errors(error, self.abandon())),
         }
-    }
-
-    /// Commits the dataset with a manifest that has `parts`. All units must be finished. The working directory stays.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::NotCommitted`] if there are no records, too many items were rejected, or two records have the same key.
-    pub fn commit_as(
-        &self,
-        parts: &ManifestParts<'_>,
-        max_rejects: MaxRejects,
-        stop: &Stop,
-    ) -> Result<Committed, CommitFailure> {
-        Commit { writer: self, parts, max_rejects, stop }.run()
     }
 
     /// Removes everything of units that are not worth keeping, and the directory itself if this process created it.

@@ -471,18 +471,18 @@ impl ImagesJob {
     /// Converts samples, and counts the converted ones with bytes from the last compressed member.
     pub(super) fn convert_tar(&self, task: TarTask, worker: &mut ImageWorker, out: &mut Outcomes) {
         out.source_bytes += task.source_bytes;
-        let mut member = MemberCount::new(task.member);
+        let mut member = MemberCount { start: task.member, damaged: task.damaged, ..MemberCount::default() };
         for (start, found) in task.found {
             member.start_item(start);
             let before = out.list.len();
             self.convert_tar_item(&task.file, found, worker, out);
             for outcome in &out.list[before..] {
                 if matches!(outcome, ItemOutcome::Converted(_)) {
-                    member.add_converted();
+                    member.converted += 1;
                 }
             }
         }
-        out.member = member.summary(task.damaged);
+        out.member = member;
     }
 
     /// Adds the outcome of a sample, or of a rejected or skipped part of the file.

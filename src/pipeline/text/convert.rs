@@ -14,7 +14,7 @@ use super::{TextConversion, TextJob};
 use crate::error::Result;
 use crate::panics::caught;
 use crate::pipeline::job::{Converting, EngineUse, ItemSplit, excluded};
-use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, MemberSummary, Outcomes};
+use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, Outcomes};
 use crate::recipe::Overflow;
 use crate::sample::{Aligned, PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
 use crate::source::source_file::SourceFile;
@@ -61,15 +61,15 @@ impl TextJob {
             scratch,
             engine: task.engine,
             duplicates: std::mem::take(&mut task.duplicates),
-            member: MemberCount::new(task.member),
+            member: MemberCount { start: task.member, ..MemberCount::default() },
         };
         let is_damaged = task.input.is_corrupt();
         let kind = self.conversion.detail_of(task.section).kind;
         let is_compressed = kind.compression.is_some() || task.file.member.is_some();
         let converting = self.for_each_item(task, &mut converter, out)?;
         out.member = match is_compressed {
-            true => converter.member.summary(is_damaged),
-            false => MemberSummary { starts: true, ..MemberSummary::default() },
+            true => MemberCount { damaged: is_damaged, ..converter.member },
+            false => MemberCount { start: Some(0), ..MemberCount::default() },
         };
         Ok(converting)
     }
@@ -172,7 +172,7 @@ impl ItemSink for DocumentConverter<'_> {
             }
             Ok(()) if matches!(out.list.last(), Some(ItemOutcome::Converted(_))) => {
                 out.text_bytes += bytes;
-                self.member.add_converted();
+                self.member.converted += 1;
             }
             Ok(()) => {}
         }

@@ -7,7 +7,7 @@ import operator
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -65,9 +65,12 @@ class Split(DatasetProperties, MapDataset):
 
     def _handle(self) -> _native.Split:
         if self._process != os.getpid():
-            self._split = self._source.native().split(self.name, self._fields, self._decode)
+            self._split = self._open()
             self._process = os.getpid()
         return self._split
+
+    def _open(self) -> _native.Split:
+        return self._source.native().split(self.name, self._fields, self._decode)
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -231,12 +234,6 @@ class Concatenation(Split):
         self._decode = any(part._decode for _, part in parts)
         self._process = 0
         self._length = len(self._handle())
-
-    def _handle(self) -> _native.Split:
-        if self._process != os.getpid():
-            self._split = self._open()
-            self._process = os.getpid()
-        return self._split
 
     def _open(self) -> _native.Split:
         return _native.Split.concatenated([(name, part._handle()) for name, part in self._parts], self._merge_classes)
@@ -425,54 +422,28 @@ class Dataset(DatasetProperties, MapDataset):
         return f"<dsconvert.Dataset {self.path!r}: {self.kind} as {self.format}, {splits}{more}>"
 
 
+class OpenOptions(TypedDict, total=False):
+    """The options of `open` that all of its overloads have."""
+
+    fields: Sequence[str] | None
+    decode: bool
+    transform: Transform | None
+    mmap: bool
+    verify_checksums: bool
+    open_shards: int | None
+    read_ahead_bytes: int | None
+    cache_dir: str | os.PathLike[str] | None
+    cache_bytes: int | None
+    storage_options: Mapping[str, str] | None
+
+
+@overload
+def open(path: str | os.PathLike[str], split: None = None, **options: Unpack[OpenOptions]) -> Dataset: ...
+@overload
+def open(path: str | os.PathLike[str], split: str, **options: Unpack[OpenOptions]) -> Split: ...
 @overload
 def open(
-    path: str | os.PathLike[str],
-    split: None = None,
-    *,
-    fields: Sequence[str] | None = ...,
-    decode: bool = ...,
-    transform: Transform | None = ...,
-    mmap: bool = ...,
-    verify_checksums: bool = ...,
-    open_shards: int | None = ...,
-    read_ahead_bytes: int | None = ...,
-    cache_dir: str | os.PathLike[str] | None = ...,
-    cache_bytes: int | None = ...,
-    storage_options: Mapping[str, str] | None = ...,
-) -> Dataset: ...
-@overload
-def open(
-    path: str | os.PathLike[str],
-    split: str,
-    *,
-    fields: Sequence[str] | None = ...,
-    decode: bool = ...,
-    transform: Transform | None = ...,
-    mmap: bool = ...,
-    verify_checksums: bool = ...,
-    open_shards: int | None = ...,
-    read_ahead_bytes: int | None = ...,
-    cache_dir: str | os.PathLike[str] | None = ...,
-    cache_bytes: int | None = ...,
-    storage_options: Mapping[str, str] | None = ...,
-) -> Split: ...
-@overload
-def open(
-    path: Paths,
-    split: str | None = None,
-    *,
-    fields: Sequence[str] | None = ...,
-    decode: bool = ...,
-    transform: Transform | None = ...,
-    merge_classes: bool = ...,
-    mmap: bool = ...,
-    verify_checksums: bool = ...,
-    open_shards: int | None = ...,
-    read_ahead_bytes: int | None = ...,
-    cache_dir: str | os.PathLike[str] | None = ...,
-    cache_bytes: int | None = ...,
-    storage_options: Mapping[str, str] | None = ...,
+    path: Paths, split: str | None = None, *, merge_classes: bool = ..., **options: Unpack[OpenOptions]
 ) -> Split: ...
 def open(
     path: str | os.PathLike[str] | Paths,

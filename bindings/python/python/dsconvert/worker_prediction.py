@@ -60,14 +60,23 @@ def predict_workers(loader: Any, step_ms: float) -> list[WorkerPrediction]:
     step_ms = max(step_ms, 1e-3)
     enough = math.ceil(load_ms / step_ms)
     counts = {2**i for i in range(0, 7) if 2**i <= 2 * max(enough, current, 2)} | {current, min(enough, 1024)} - {0}
-    return [
-        WorkerPrediction(
-            workers,
-            simulated_step_ms(trace, step_ms, workers, prefetch, in_order=in_order, cores=cores_of(cpu_share)),
+    cores = cores_of(cpu_share)
+
+    def predicted(workers: int) -> WorkerPrediction:
+        done = simulate(
+            load_trace=trace,
+            step_ms=step_ms,
+            workers=workers,
+            prefetch=prefetch,
+            order="pytorch" if in_order else "completed",
+            cores=cores if cores is not None and cores < workers else None,
+            batches=SIMULATED_BATCHES,
         )
-        for workers in sorted(counts)
-        if 0 < workers <= 1024
-    ]
+        # Without the wait for the first batch.
+        stepping_ms = float(done["seconds"]) * 1e3 - float(done["first_batch_ms"])
+        return WorkerPrediction(workers, stepping_ms / int(done["batches"]))
+
+    return [predicted(workers) for workers in sorted(counts) if 0 < workers <= 1024]
 
 
 def cores_of(cpu_share: float) -> int | None:
@@ -77,28 +86,3 @@ def cores_of(cpu_share: float) -> int | None:
         return None
     # Rounded: the share of a load that uses one core is often measured as slightly more than 1.
     return max(1, round(len(os.sched_getaffinity(0)) / cpu_share))
-
-
-def simulated_step_ms(
-    trace: list[float],
-    step_ms: float,
-    workers: int,
-    prefetch: int,
-    *,
-    in_order: bool = True,
-    cores: int | None = None,
-    transfer_ms: float | None = None,
-    batches: int = SIMULATED_BATCHES,
-) -> float:
-    """Returns the mean time of a step after the first batch has arrived."""
-    done = simulate(
-        load_trace=trace,
-        step_ms=step_ms,
-        workers=workers,
-        prefetch=prefetch,
-        order="pytorch" if in_order else "completed",
-        cores=cores if cores is not None and cores < workers else None,
-        transfer_ms=transfer_ms,
-        batches=batches,
-    )
-    return (float(done["seconds"]) * 1e3 - float(done["first_batch_ms"])) / int(done["batches"])

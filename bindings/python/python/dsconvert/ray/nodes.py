@@ -72,7 +72,7 @@ def check_nodes(nonce: Nonce, build: str, num_cpus: float) -> None:
     for answer in late:
         ray.cancel(answer)
         if node_of[answer].id in alive:
-            raise _unfit(node_of[answer], f"it did not answer within {ANSWER_SECONDS:.0f} s")
+            raise _unfit(node_of[answer].name, f"it did not answer within {ANSWER_SECONDS:.0f} s")
     for answer in done:
         try:
             found = Answer(*ray.get(answer))
@@ -80,7 +80,7 @@ def check_nodes(nonce: Nonce, build: str, num_cpus: float) -> None:
             if node_of[answer].id not in alive:
                 # The node has left the cluster in the meantime.
                 continue
-            raise _unfit(node_of[answer], str(error)) from error
+            raise _unfit(node_of[answer].name, str(error)) from error
         _check(node_of[answer].name, found, build)
 
 
@@ -99,20 +99,19 @@ def _probe() -> Callable[[str, str], tuple[str | None, str | None]]:
 
 
 def _check(name: str, found: Answer, build: str) -> None:
-    node = Node("", name, 0)
     if found.build is None:
         raise _unfit(
-            node, str(found.problem), "install the same wheel on every node, or ship it with ship='package'"
+            name, str(found.problem), "install the same wheel on every node, or ship it with ship='package'"
         )
     if found.build != build:
         raise _unfit(
-            node,
+            name,
             f"its build of dsconvert ({found.build[:12]}) differs from that of the driver ({build[:12]})",
             "install the same wheel on every node, or ship it with ship='package'",
         )
     if found.problem is not None:
         raise _unfit(
-            node,
+            name,
             f"it does not see the output directory of the driver: {found.problem}",
             "mount the same file system under the same path on every node",
         )
@@ -128,5 +127,5 @@ def check_this_node(nonce: Nonce, build: str) -> None:
     _check(name, Answer(mine, nonce.problem() if mine == build else None), build)
 
 
-def _unfit(node: Node, problem: str, remedy: str | None = None) -> UsageError:
-    return UsageError(f"Ray node {node.name} cannot convert: {problem}", remedy=remedy)
+def _unfit(name: str, problem: str, remedy: str | None = None) -> UsageError:
+    return UsageError(f"Ray node {name} cannot convert: {problem}", remedy=remedy)
