@@ -1,8 +1,9 @@
 //! Division of records into parts and blocks. Blocks are encoded on many threads and written in order.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -75,20 +76,6 @@ pub(super) fn divide(source: &dyn RecordSource, parts: u64) -> Result<Vec<PartRa
     Ok(ranges)
 }
 
-/// What the threads of [`in_order`] share.
-struct Shared<N, E> {
-    /// Returns the next block.
-    next: N,
-    /// Number of blocks that were taken.
-    taken: u64,
-    /// Number of blocks that were written.
-    written: u64,
-    /// Encoded blocks by number.
-    ready: BTreeMap<u64, Result<E>>,
-    /// Whether no more blocks are taken.
-    ended: bool,
-}
-
 /// Encodes the blocks that `next` returns on up to `threads` threads, and passes them to `write` on the current thread, in
 /// order. At most two blocks per thread are in memory.
 ///
@@ -98,7 +85,7 @@ struct Shared<N, E> {
 pub(super) fn in_order<B: Send, E: Send>(
     threads: usize,
     stop: &Stop,
-    mut next: impl FnMut() -> Result<Option<B>> + Send,
+    mut next: impl FnMut() -> Result<Option<B>>,
     encode: impl Fn(B) -> Result<E> + Sync,
     mut write: impl FnMut(E) -> Result<()>,
 ) -> Result<()> {
@@ -109,83 +96,52 @@ pub(super) fn in_order<B: Send, E: Send>(
         }
         return Ok(());
     }
-    let window = 2 * threads as u64;
-    let shared = Mutex::new(Shared { next, taken: 0, written: 0, ready: BTreeMap::new(), ended: false });
-    let (has_room, is_ready) = (Condvar::new(), Condvar::new());
+    // Each block is sent with the channel that takes its result.
+    let (blocks, received) = mpsc::channel::<(B, SyncSender<Result<E>>)>();
+    let received = Mutex::new(received);
     let work = || {
         loop {
-            let mut state = lock(&shared);
-            while !state.ended && state.taken >= state.written + window {
-                state = has_room.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-            if state.ended {
-                return;
-            }
-            let number = state.taken;
-            let result = match (state.next)() {
-                Ok(None) => {
-                    state.ended = true;
-                    is_ready.notify_all();
-                    has_room.notify_all();
-                    return;
-                }
-                Ok(Some(block)) => {
-                    state.taken += 1;
-                    drop(state);
-                    caught(|| encode(block)).unwrap_or_else(|panic| Err(panic.into_error("encoding records")))
-                }
-                Err(error) => {
-                    state.taken += 1;
-                    drop(state);
-                    Err(error)
-                }
-            };
-            let mut state = lock(&shared);
-            state.ended |= result.is_err();
-            state.ready.insert(number, result);
-            is_ready.notify_all();
+            let block = received.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok((block, result)) = block else { return };
+            let encoded = caught(|| encode(block));
+            // After a failure, nobody waits for the result.
+            let _ = result.send(encoded.unwrap_or_else(|panic| Err(panic.into_error("encoding records"))));
         }
     };
     thread::scope(|scope| {
-        // Ends the threads even if this one panics.
-        let _end = EndOnDrop { shared: &shared, has_room: &has_room };
+        // Dropped when this thread ends, even by a panic. That ends the others.
+        let blocks = blocks;
         threads::start_up_to(threads, |_| threads::named("export").spawn_scoped(scope, work))?;
+        let (mut results, mut has_next) = (VecDeque::new(), true);
         loop {
-            let mut state = lock(&shared);
-            let block = loop {
-                let number = state.written;
-                if let Some(block) = state.ready.remove(&number) {
-                    break block?;
+            while has_next && results.len() < 2 * threads {
+                let (sender, result) = mpsc::sync_channel(1);
+                match next() {
+                    Ok(Some(block)) => drop(blocks.send((block, sender))),
+                    Ok(None) => {
+                        has_next = false;
+                        break;
+                    }
+                    // The blocks before are written first.
+                    Err(error) => {
+                        has_next = false;
+                        drop(sender.send(Err(error)));
+                    }
                 }
-                if state.ended && number == state.taken {
-                    return Ok(());
-                }
-                state = is_ready.wait_timeout(state, CHECK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+                results.push_back(result);
+            }
+            let Some(result) = results.pop_front() else { return Ok(()) };
+            let encoded = loop {
                 stop.check()?;
+                match result.recv_timeout(CHECK_EVERY) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    received => break received.map_err(|_| Error::internal("a thread died"))?,
+                }
             };
-            drop(state);
             stop.check()?;
-            write(block)?;
-            lock(&shared).written += 1;
-            has_room.notify_all();
+            write(encoded?)?;
         }
     })
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-struct EndOnDrop<'a, N, E> {
-    shared: &'a Mutex<Shared<N, E>>,
-    has_room: &'a Condvar,
-}
-
-impl<N, E> Drop for EndOnDrop<'_, N, E> {
-    fn drop(&mut self) {
-        lock(self.shared).ended = true;
-        self.has_room.notify_all();
-    }
 }
 
 #[cfg(test)]
