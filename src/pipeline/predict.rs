@@ -14,7 +14,7 @@ use std::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub(super) use self::stratum::{Stratum, StratumUnit};
-pub(super) use self::units::{UnitPart, UnitParts};
+pub(super) use self::units::{UnitPart, unit_parts};
 
 use self::sample_writer::SampleWriter;
 use self::stratum::{GROUPS, Group, Observation, ShardSum, SplitAmounts};

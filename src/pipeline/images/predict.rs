@@ -7,7 +7,6 @@
 //! replaced by the next one. Files that are images by name, other files, tar files and other containers are strata.
 
 use std::collections::{BinaryHeap, VecDeque};
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,7 +17,8 @@ use super::job::{ImageConversion, ImagesJob};
 use crate::error::{Error, Result};
 use crate::pipeline::job::Feed;
 use crate::pipeline::predict::{
-    Prediction, SampleRun, SampleTask, Stratum, StratumRun, StratumUnit, UnitPart, UnitParts, chunks_in_order,
+    Prediction, SampleRun, SampleTask, Stratum, StratumRun, StratumUnit, UnitPart, chunks_in_order,
+    unit_parts,
 };
 use crate::pipeline::stop::Stop;
 use crate::source::archive::ArchiveKind;
@@ -217,22 +217,19 @@ impl ImagesJob {
 
     /// Returns the expected records of all splits of all units.
     fn unit_parts(&self, strata: &[&Stratum]) -> Vec<UnitPart> {
-        let rates: Vec<_> = strata.iter().map(|stratum| stratum.rates()).collect();
-        let of_unit = |unit: &Range<usize>| {
-            let mut parts = UnitParts::new(self.header.splits.len());
-            let files = unit.clone().zip(self.files.range(unit.clone()));
-            for (ordinal, file) in files.filter(|(_, file)| file.of_field.is_none()) {
-                let stratum = self.stratum_of(ordinal, &file);
-                let is_container = stratum.unit() == StratumUnit::Bytes;
-                // A split by hash divides the items of a container.
-                let is_divided = is_container && self.header.output.split.is_some();
-                let split = (!is_divided).then(|| self.split_of_file(&file));
-                let size = if is_container { file.bytes as f64 } else { 1.0 };
-                parts.add(&rates[stratum as usize], size, split);
-            }
-            parts.into_parts()
+        let piece = |(ordinal, file): (usize, SourceFile)| {
+            let stratum = self.stratum_of(ordinal, &file);
+            let is_container = stratum.unit() == StratumUnit::Bytes;
+            // A split by hash divides the items of a container.
+            let is_divided = is_container && self.header.output.split.is_some();
+            let split = (!is_divided).then(|| self.split_of_file(&file));
+            let size = if is_container { file.bytes as f64 } else { 1.0 };
+            (stratum as usize, size, split)
         };
-        self.units.iter().flat_map(of_unit).collect()
+        unit_parts(&self.units, self.header.splits.len(), strata, |unit| {
+            let files = unit.clone().zip(self.files.range(unit));
+            files.filter(|(_, file)| file.of_field.is_none()).map(piece)
+        })
     }
 }
 

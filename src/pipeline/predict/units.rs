@@ -1,5 +1,8 @@
 //! Rows and shards of a prediction. Both are cut by unit and split, so each of these is rounded up separately.
 
+use std::ops::Range;
+
+use super::stratum::Stratum;
 use crate::options::OutputOptions;
 use crate::pipeline::estimate::Estimate;
 
@@ -12,27 +15,27 @@ pub(in crate::pipeline) struct UnitPart {
     pub(super) rows: f64,
 }
 
-/// Expected records of the splits of a unit.
-pub(in crate::pipeline) struct UnitParts(Vec<UnitPart>);
-
-impl UnitParts {
-    pub(in crate::pipeline) fn new(splits: usize) -> Self {
-        Self(vec![UnitPart::default(); splits])
-    }
-
-    /// Adds files of the given size, whose records are in one split or, if that is unknown, in the splits of the sample.
-    /// `rates` are those of their stratum.
-    pub(in crate::pipeline) fn add(&mut self, rates: &[UnitPart], size: f64, split: Option<u16>) {
-        for (number, rate) in rates.iter().enumerate() {
-            let part = &mut self.0[split.map_or(number, usize::from)];
-            part.bytes += size * rate.bytes;
-            part.rows += size * rate.rows;
+/// Returns the expected records of all splits of all `units`. `pieces_of` returns the files or sections of a unit: the
+/// ordinal of their stratum, their size, and their split; without one, they are in the splits of the sample.
+pub(in crate::pipeline) fn unit_parts<I: IntoIterator<Item = (usize, f64, Option<u16>)>>(
+    units: &[Range<usize>],
+    splits: usize,
+    strata: &[&Stratum],
+    pieces_of: impl Fn(Range<usize>) -> I,
+) -> Vec<UnitPart> {
+    let rates: Vec<Vec<UnitPart>> = strata.iter().map(|stratum| stratum.rates()).collect();
+    let of_unit = |unit: &Range<usize>| {
+        let mut parts = vec![UnitPart::default(); splits];
+        for (stratum, size, split) in pieces_of(unit.clone()) {
+            for (number, rate) in rates[stratum].iter().enumerate() {
+                let part = &mut parts[split.map_or(number, usize::from)];
+                part.bytes += size * rate.bytes;
+                part.rows += size * rate.rows;
+            }
         }
-    }
-
-    pub(in crate::pipeline) fn into_parts(self) -> Vec<UnitPart> {
-        self.0
-    }
+        parts
+    };
+    units.iter().flat_map(of_unit).collect()
 }
 
 /// Estimates the number of packed rows. `rows` is their number if no row had to end with its unit.

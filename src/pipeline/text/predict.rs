@@ -5,7 +5,6 @@
 //! first blocks are read. So the sample is the same in every run with one seed, and a larger sample contains every
 //! smaller one.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,8 +16,8 @@ use super::{TextConversion, TextJob};
 use crate::error::Result;
 use crate::pipeline::job::EngineUse;
 use crate::pipeline::predict::{
-    Prediction, SampleRun, SampleTask, Stratum, StratumUnit, UnitPart, UnitParts, chunks_in_order,
-    total_length,
+    Prediction, SampleRun, SampleTask, Stratum, StratumUnit, UnitPart, chunks_in_order, total_length,
+    unit_parts,
 };
 use crate::pipeline::stop::Stop;
 use crate::source::broken::Broken;
@@ -230,17 +229,12 @@ impl TextJob {
         for (stratum, group) in groups.iter().enumerate() {
             group.sections.iter().for_each(|&section| stratum_of[section] = stratum);
         }
-        let rates: Vec<_> = strata.iter().map(|stratum| stratum.rates()).collect();
         let splits: Vec<_> = self.files.iter().map(|file| self.split_of(&file).of_file()).collect();
-        let of_unit = |unit: &Range<usize>| {
-            let mut parts = UnitParts::new(self.header.splits.len());
-            for ordinal in unit.clone() {
-                let section = &sections[ordinal];
-                parts.add(&rates[stratum_of[ordinal]], self.size(section), splits[section.file]);
-            }
-            parts.into_parts()
+        let piece = |ordinal: usize| {
+            let section = &sections[ordinal];
+            (stratum_of[ordinal], self.size(section), splits[section.file])
         };
-        self.units.iter().flat_map(of_unit).collect()
+        unit_parts(&self.units, self.header.splits.len(), strata, |unit| unit.map(piece))
     }
 }
 
