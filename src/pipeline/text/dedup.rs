@@ -5,10 +5,8 @@
 //! because compressed files cannot be read from the middle. The hashes are sorted on disk, and the duplicates are
 //! stored there in record order.
 
-use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -29,7 +27,7 @@ use crate::pipeline::workers::Workers;
 use crate::recipe::TextRecipe;
 use crate::sample::Reject;
 use crate::source::text::fields::SourceDocument;
-use crate::storage::NewFile;
+use crate::storage::{Access, Blob, NewFile};
 use crate::threads;
 
 /// Memory of each of the two sorts, the second of which takes its rows from the first.
@@ -51,7 +49,7 @@ pub(super) fn find(
 ) -> Result<DuplicatesFile> {
     let path = work.join(DUPLICATE_PAIRS_NAME);
     if is_stored(&path)? {
-        return Ok(DuplicatesFile(path));
+        return DuplicatesFile::open(&path);
     }
     let texts = Mutex::new(ExternalSort::<TEXT_BYTES>::new(work, SORT_BYTES));
     let next = AtomicUsize::new(0);
@@ -112,17 +110,12 @@ pub(super) fn find(
             }
         }
     }
-    write(path, pairs)
-}
-
-/// Stores the pairs.
-fn write(path: PathBuf, pairs: ExternalSort<PAIR_BYTES>) -> Result<DuplicatesFile> {
     let mut file = NewFile::create_shared(&path)?;
     for pair in pairs.finish()? {
         file.write_all(&pair?).map_err(|e| Error::io("write", &path, e))?;
     }
     store(file)?;
-    Ok(DuplicatesFile(path))
+    DuplicatesFile::open(&path)
 }
 
 /// Collector of the hashes of the texts of a task.
@@ -154,9 +147,9 @@ impl ItemSink for TextHashes<'_> {
 }
 
 /// Size of a position: section and mark, big-endian, so that positions sort in record order.
-pub(super) const POSITION_BYTES: usize = 4 + 8;
+const POSITION_BYTES: usize = 4 + 8;
 /// Size of a pair: the positions of a duplicate and of the document that is kept.
-pub(super) const PAIR_BYTES: usize = 2 * POSITION_BYTES;
+const PAIR_BYTES: usize = 2 * POSITION_BYTES;
 
 /// Duplicates, ascending, each with the origin of the document that is kept.
 #[derive(Default)]
@@ -172,41 +165,25 @@ impl Duplicates {
 }
 
 /// The file with the duplicates of all units, in record order.
-pub struct DuplicatesFile(PathBuf);
+pub struct DuplicatesFile(Blob);
 
 impl DuplicatesFile {
-    /// Opens the duplicates in a unit, whose first section is `section`.
-    pub(super) fn from(&self, section: usize) -> Result<DuplicatesReader> {
-        let fail = |e| Error::io("read the duplicates", &self.0, e);
-        let mut file = File::open(&self.0).map_err(fail)?;
-        let pairs = file.metadata().map_err(fail)?.len() / PAIR_BYTES as u64;
-        // Bisection: the pairs before `start` are in earlier sections, those from `end` on are not.
-        let (mut start, mut end) = (0, pairs);
-        while start < end {
-            let middle = start + (end - start) / 2;
-            let mut duplicate = [0; POSITION_BYTES];
-            file.read_exact_at(&mut duplicate, middle * PAIR_BYTES as u64).map_err(fail)?;
-            match decode_position(&duplicate).section < section {
-                true => start = middle + 1,
-                false => end = middle,
-            }
-        }
-        file.seek(SeekFrom::Start(start * PAIR_BYTES as u64)).map_err(fail)?;
-        let (path, remaining) = (self.0.clone(), pairs - start);
-        Ok(DuplicatesReader { path, file: BufReader::new(file), remaining, next: None })
+    fn open(path: &Path) -> Result<Self> {
+        Blob::open(path, Access::Map, None).map(Self)
+    }
+
+    /// Returns the duplicates in a unit, whose first section is `section`.
+    pub(super) fn from(&self, section: usize) -> DuplicatesReader<'_> {
+        let pairs = self.0.as_slice().unwrap_or_default().as_chunks().0;
+        let first = pairs.partition_point(|pair| decode_position(pair).section < section);
+        DuplicatesReader(&pairs[first..])
     }
 }
 
-/// Reader of the duplicates of a unit, which holds only a few in memory at a time.
-pub(super) struct DuplicatesReader {
-    path: PathBuf,
-    file: BufReader<File>,
-    /// Number of pairs that are not yet read, with those of later units.
-    remaining: u64,
-    next: Option<(DocumentPosition, DocumentPosition)>,
-}
+/// Reader of the duplicates of a unit: the pairs that were not returned yet, with those of later units.
+pub(super) struct DuplicatesReader<'a>(&'a [[u8; PAIR_BYTES]]);
 
-impl DuplicatesReader {
+impl DuplicatesReader<'_> {
     /// Returns the duplicates before `end` that were not returned yet. `origin` returns the origin of a document.
     pub(super) fn before(
         &mut self,
@@ -214,33 +191,21 @@ impl DuplicatesReader {
         mut origin: impl FnMut(DocumentPosition) -> Result<String>,
     ) -> Result<Duplicates> {
         let mut found = Vec::new();
-        loop {
-            let pair = match self.next.take() {
-                Some(pair) => pair,
-                None if self.remaining == 0 => break,
-                None => self.read()?,
-            };
-            if pair.0 >= end {
-                self.next = Some(pair);
+        while let Some((pair, rest)) = self.0.split_first() {
+            let (duplicate, first) = pair.split_at(POSITION_BYTES);
+            let duplicate = decode_position(duplicate);
+            if duplicate >= end {
                 break;
             }
-            found.push((pair.0, origin(pair.1)?));
+            found.push((duplicate, origin(decode_position(first))?));
+            self.0 = rest;
         }
         Ok(Duplicates(found))
-    }
-
-    fn read(&mut self) -> Result<(DocumentPosition, DocumentPosition)> {
-        let mut pair = [0; PAIR_BYTES];
-        let fail = |e| Error::io("read the duplicates", &self.path, e);
-        self.file.read_exact(&mut pair).map_err(fail)?;
-        self.remaining -= 1;
-        let (duplicate, first) = pair.split_at(POSITION_BYTES);
-        Ok((decode_position(duplicate), decode_position(first)))
     }
 }
 
 /// Encodes a position.
-pub(super) fn encode_position(position: DocumentPosition) -> [u8; POSITION_BYTES] {
+fn encode_position(position: DocumentPosition) -> [u8; POSITION_BYTES] {
     let mut bytes = [0; POSITION_BYTES];
     bytes[..4].copy_from_slice(&(position.section as u32).to_be_bytes());
     // Offsets and rows are below 2⁶⁴ − 1; 0 means the whole file.
@@ -249,7 +214,7 @@ pub(super) fn encode_position(position: DocumentPosition) -> [u8; POSITION_BYTES
 }
 
 /// Decodes a position.
-pub(super) fn decode_position(bytes: &[u8]) -> DocumentPosition {
+fn decode_position(bytes: &[u8]) -> DocumentPosition {
     let section = u32::from_be_bytes(std::array::from_fn(|i| bytes[i])) as usize;
     let mark = u64::from_be_bytes(std::array::from_fn(|i| bytes[4 + i]));
     DocumentPosition { section, mark: mark.checked_sub(1) }

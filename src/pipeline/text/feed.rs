@@ -28,7 +28,7 @@ pub(super) struct SectionFeed<'a> {
     open: Option<(NextSection, SectionReader<'a>)>,
     engine: EngineUse,
     is_first: bool,
-    duplicates: Option<DuplicatesReader>,
+    duplicates: Option<DuplicatesReader<'a>>,
     /// Files of documents that are kept.
     kept: FileCursor<'a>,
     is_remote: bool,
@@ -48,7 +48,7 @@ impl<'a> SectionFeed<'a> {
         job: &'a TextJob,
         sections: std::ops::Range<usize>,
         engine: EngineUse,
-        duplicates: Option<DuplicatesReader>,
+        duplicates: Option<DuplicatesReader<'a>>,
     ) -> Result<Self> {
         let kept = FileCursor::new(&job.files);
         let files = match job.header.output.shuffle {

@@ -212,7 +212,7 @@ impl Conversion for TextConversion {
             return Err(Error::new(ErrorKind::NotCommitted, message).help("use `engine reference`"));
         }
         let sections = job.units[unit as usize].clone();
-        let duplicates = duplicates.as_ref().map(|file| file.from(sections.start)).transpose()?;
+        let duplicates = duplicates.as_ref().map(|file| file.from(sections.start));
         Ok(Box::new(SectionFeed::new(job, sections, engine, duplicates)?))
     }
 
