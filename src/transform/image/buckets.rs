@@ -1,6 +1,6 @@
 //! Aspect-ratio buckets: the sizes of the output, and the rule that chooses one for an image.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::fmt;
 use std::str::FromStr;
 
@@ -59,7 +59,7 @@ impl Buckets {
     pub(super) fn choose(&self, source: Size) -> Size {
         let best = match self.rule {
             BucketRule::Kohya { .. } => self.nearest_by_difference(source),
-            _ => self.sizes.iter().min_by(|a, b| nearness(source, **a).cmp(&nearness(source, **b))),
+            _ => self.sizes.iter().min_by(|a, b| compare(source, **a, **b)),
         };
         // There is always one.
         best.copied().unwrap_or(source)
@@ -107,50 +107,26 @@ pub(super) fn is_smaller(source: Size, bucket: Size) -> bool {
 
 /// Returns the larger of two aspect ratios divided by the smaller, as a fraction of at least 1. Its logarithm is the
 /// distance of the logarithms of the ratios.
-fn quotient(a: Size, b: Size) -> Quotient {
+fn quotient(a: Size, b: Size) -> [u64; 2] {
     let products = [u64::from(a.width) * u64::from(b.height), u64::from(a.height) * u64::from(b.width)];
-    Quotient { larger: products[0].max(products[1]), smaller: products[0].min(products[1]) }
+    [products[0].max(products[1]), products[0].min(products[1])]
 }
 
-/// A fraction that is compared exactly.
-#[derive(Debug, Clone, Copy)]
-struct Quotient {
-    larger: u64,
-    smaller: u64,
-}
-
-impl Ord for Quotient {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let product = |a: u64, b: u64| u128::from(a) * u128::from(b);
-        product(self.larger, other.smaller).cmp(&product(other.larger, self.smaller))
-    }
-}
-
-impl PartialOrd for Quotient {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Quotient {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Quotient {}
-
-/// Returns the sort key of `bucket` for an image of `source` size; the smallest is chosen. The nearest aspect ratio comes
+/// Compares the buckets `a` and `b` for an image of `source` size; the smallest is chosen. The nearest aspect ratio comes
 /// first. Of several, those that the image covers come first, the largest first, then the others, the smallest first. The
 /// rest decides between mirrored buckets, for square images: the wider one.
-fn nearness(source: Size, bucket: Size) -> impl Ord {
-    let square = Size::new(1, 1);
-    let pixels = bucket.pixels();
-    let fit = match is_smaller(source, bucket) {
-        false => (false, Reverse(pixels), 0),
-        true => (true, Reverse(0), pixels),
+fn compare(source: Size, a: Size, b: Size) -> Ordering {
+    let by_ratio = |to: Size| {
+        let (a, b) = (quotient(to, a).map(u128::from), quotient(to, b).map(u128::from));
+        // Exact, unlike a division.
+        (a[0] * b[1]).cmp(&(b[0] * a[1]))
     };
-    (quotient(source, bucket), fit, quotient(square, bucket), Reverse(bucket.width))
+    let fit = |bucket: Size| match is_smaller(source, bucket) {
+        false => (false, Reverse(bucket.pixels()), 0),
+        true => (true, Reverse(0), bucket.pixels()),
+    };
+    let by_fit = fit(a).cmp(&fit(b));
+    by_ratio(source).then(by_fit).then_with(|| by_ratio(Size::new(1, 1))).then(b.width.cmp(&a.width))
 }
 
 /// Returns the smallest size with the aspect ratio of `source` that covers `bucket`: one side is that of the bucket, the
