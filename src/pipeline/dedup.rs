@@ -1,13 +1,12 @@
 //! Deduplication of files: a pass over their bytes before the first unit.
 //!
-//! Only files with the same size as another file are read. Their hashes are sorted on disk. Files with equal hashes are
-//! compared byte by byte, so that no hash collision, accidental or crafted, drops a file. Of equal files, the first in
-//! record order is kept.
+//! Only files with the same size as another file are read. Their SHA-256 are sorted on disk. SHA-256 has no known
+//! collisions, accidental or crafted, so files with equal hashes are considered equal without reading them again. Of
+//! equal files, the first in record order is kept.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::SORT_BYTES;
@@ -15,18 +14,16 @@ use super::stop::Stop;
 use super::workers::Workers;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
-use crate::source::{PlannedFile, begins_as_any_image, same_content};
+use crate::source::{PlannedFile, begins_as_any_image};
 use crate::storage::{NewFile, hash_file, lstat};
 
 /// Name of the file with the pairs of equal files, in the working directory.
 pub(super) const DUPLICATE_PAIRS_NAME: &str = "duplicates";
 /// Name of the file with its SHA-256. It is written after the pairs, which are not used without it.
 pub(super) const DUPLICATE_PAIRS_HASH_NAME: &str = "duplicates.sha256";
-/// Size of a row: hash, size and ordinal of a file, big-endian, so that equal files are adjacent and in order when
-/// sorted.
-const ROW_BYTES: usize = 16 + 8 + 8;
-/// Size of the prefix of a row that equal files share: hash and size.
-const GROUP_BYTES: usize = 16 + 8;
+const HASH_BYTES: usize = 32;
+/// Size of a row: hash and ordinal of a file, big-endian, so that equal files are adjacent and in order when sorted.
+const ROW_BYTES: usize = HASH_BYTES + 8;
 
 /// A file that may be the same as another one.
 pub(super) struct DuplicateCandidate {
@@ -108,34 +105,15 @@ fn find(
     keep_equal_sizes(&mut files);
     let mut sort = ExternalSort::<ROW_BYTES>::new(work, SORT_BYTES);
     hash_all(&files, &mut sort, workers, stop)?;
-    files.sort_by_key(|f| f.ordinal);
-    let path_of = |ordinal: usize| {
-        let at = files.binary_search_by_key(&ordinal, |f| f.ordinal);
-        at.map(|at| &files[at].planned).map_err(|_| Error::internal("a hash belongs to no file"))
-    };
     let mut found = BTreeMap::new();
-    let mut group = [0; GROUP_BYTES];
-    // Distinct files with the current hash; more than one only if hashes collide.
-    let mut distinct: Vec<usize> = Vec::new();
+    let mut first: Option<[u8; ROW_BYTES]> = None;
+    let ordinal =
+        |row: &[u8; ROW_BYTES]| u64::from_be_bytes(std::array::from_fn(|i| row[HASH_BYTES + i])) as usize;
     for row in sort.finish()? {
         let row = row?;
-        let (same, ordinal) = row.split_at(GROUP_BYTES);
-        let ordinal = u64::from_be_bytes(std::array::from_fn(|i| ordinal[i])) as usize;
-        if group != *same {
-            group.copy_from_slice(same);
-            distinct.clear();
-        }
-        stop.check()?;
-        let mut first = None;
-        for &other in &distinct {
-            if same_content(path_of(other)?, path_of(ordinal)?)? {
-                first = Some(other);
-                break;
-            }
-        }
-        match first {
-            Some(first) => drop(found.insert(ordinal, first)),
-            None => distinct.push(ordinal),
+        match first.filter(|first| first[..HASH_BYTES] == row[..HASH_BYTES]) {
+            None => first = Some(row),
+            Some(first) => drop(found.insert(ordinal(&row), ordinal(&first))),
         }
     }
     Ok(found)
@@ -161,23 +139,16 @@ fn hash_all(
     workers: &Workers,
     stop: &Stop,
 ) -> Result<()> {
-    let (next, sort) = (AtomicUsize::new(0), Mutex::new(sort));
-    let work = || -> Result<()> {
-        while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-            stop.check()?;
-            if file.must_begin_as_image && !begins_as_any_image(&file.planned)? {
-                continue;
-            }
-            let hash = file.planned.hash()?;
-            let mut row = [0; ROW_BYTES];
-            row[..16].copy_from_slice(&hash.to_be_bytes());
-            row[16..GROUP_BYTES].copy_from_slice(&file.planned.bytes.to_be_bytes());
-            row[GROUP_BYTES..].copy_from_slice(&(file.ordinal as u64).to_be_bytes());
-            sort.lock().unwrap_or_else(PoisonError::into_inner).push(row)?;
+    let sort = Mutex::new(sort);
+    workers.for_all(files, "looking for duplicates", stop, |file| {
+        if file.must_begin_as_image && !begins_as_any_image(&file.planned)? {
+            return Ok(());
         }
-        Ok(())
-    };
-    workers.on_all("looking for duplicates", stop, work)
+        let mut row = [0; ROW_BYTES];
+        row[..HASH_BYTES].copy_from_slice(&file.planned.hash()?);
+        row[HASH_BYTES..].copy_from_slice(&(file.ordinal as u64).to_be_bytes());
+        sort.lock().unwrap_or_else(PoisonError::into_inner).push(row)
+    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use std::cmp::Ordering;
 use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering as AtomicOrdering};
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -275,20 +274,16 @@ impl Exclusion {
             }
         }
         let sort = Mutex::new(ExternalSort::<HASH_BYTES>::new(work, SORT_BYTES));
-        let next = AtomicUsize::new(0);
-        let hash = || -> Result<()> {
-            while let Some((split, range)) = ranges.get(next.fetch_add(1, AtomicOrdering::Relaxed)) {
-                let mut rest = range.clone();
-                while !rest.is_empty() {
-                    stop.check()?;
-                    let records = self.read(split, &mut rest)?;
-                    let mut sort = sort.lock().unwrap_or_else(PoisonError::into_inner);
-                    records.iter().try_for_each(|record| sort.push(self.hash(record)?))?;
-                }
+        workers.for_all(&ranges, "reading the excluded datasets", stop, |(split, range)| {
+            let mut rest = range.clone();
+            while !rest.is_empty() {
+                stop.check()?;
+                let records = self.read(split, &mut rest)?;
+                let mut sort = sort.lock().unwrap_or_else(PoisonError::into_inner);
+                records.iter().try_for_each(|record| sort.push(self.hash(record)?))?;
             }
             Ok(())
-        };
-        workers.on_all("reading the excluded datasets", stop, hash)?;
+        })?;
         let mut file = NewFile::create_shared(path)?;
         let mut last = None;
         for hash in sort.into_inner().unwrap_or_else(PoisonError::into_inner).finish()? {

@@ -46,5 +46,5 @@ mod zstd_frames;
 pub use encoding::without_bom;
 pub use listed_names::ListedNames;
 pub use name::portable_name;
-pub use planned::{PlannedFile, begins_as_any_image, begins_as_image, read_file, same_content};
+pub use planned::{PlannedFile, begins_as_any_image, begins_as_image, read_file};
 pub use retry::retries;

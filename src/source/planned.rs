@@ -7,13 +7,13 @@
 //! read the file, never a defect of an item. For objects, the entity tag is compared with every response of the store.
 
 use std::fs::{File, Metadata};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use xxhash_rust::xxh3::Xxh3;
+use sha2::{Digest, Sha256};
 
 use super::opened::OpenedFile;
 use super::remote;
@@ -148,20 +148,20 @@ impl PlannedFile {
         Ok(start)
     }
 
-    /// Returns the XXH3-128 of the file.
+    /// Returns the SHA-256 of the file.
     ///
     /// # Errors
     ///
     /// As [`Self::read`].
-    pub fn hash(&self) -> Result<u128> {
+    pub fn hash(&self) -> Result<[u8; 32]> {
         let opened = self.open()?;
         let mut piece = vec![0; PIECE_BYTES];
-        let (mut hash, mut bytes) = (Xxh3::new(), 0);
+        let (mut hash, mut bytes) = (Sha256::new(), 0);
         loop {
             match retried(|| opened.read_next(&mut piece)).map_err(|e| Error::io("read", &self.path, e))? {
                 0 if bytes == self.bytes => {
                     opened.check_unchanged()?;
-                    return Ok(hash.digest128());
+                    return Ok(hash.finalize().into());
                 }
                 0 => return Err(self.resized(bytes)),
                 n => {
@@ -250,33 +250,6 @@ fn not_regular(path: &Path) -> Error {
         .help("name regular files; to read from a pipe, redirect it to standard input and name -")
 }
 
-/// Returns whether two files have the same content.
-///
-/// # Errors
-///
-/// Returns an error if one of the files cannot be read or has changed since it was planned.
-pub fn same_content(one: &PlannedFile, other: &PlannedFile) -> Result<bool> {
-    let (opened_one, opened_other) = (one.open()?, other.open()?);
-    let mut a = BufReader::with_capacity(PIECE_BYTES, &opened_one);
-    let mut b = BufReader::with_capacity(PIECE_BYTES, &opened_other);
-    let same = loop {
-        let x = a.fill_buf().map_err(|e| Error::io("read", &one.path, e))?;
-        let y = b.fill_buf().map_err(|e| Error::io("read", &other.path, e))?;
-        let n = x.len().min(y.len());
-        if n == 0 {
-            break x.len() == y.len();
-        }
-        if x[..n] != y[..n] {
-            break false;
-        }
-        a.consume(n);
-        b.consume(n);
-    };
-    opened_one.check_unchanged()?;
-    opened_other.check_unchanged()?;
-    Ok(same)
-}
-
 /// Returns whether the first bytes of a file are those of an image.
 ///
 /// # Errors
@@ -327,7 +300,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let planned = file(dir.path(), "hello");
         assert_eq!(planned.read().unwrap(), b"hello");
-        assert_eq!(planned.hash().unwrap(), xxhash_rust::xxh3::xxh3_128(b"hello"));
+        assert_eq!(planned.hash().unwrap(), <[u8; 32]>::from(Sha256::digest(b"hello")));
         // The same size, but a different time.
         std::fs::write(&planned.path, "world").unwrap();
         set_time(&planned.path, SystemTime::now() + Duration::from_secs(5));

@@ -68,7 +68,11 @@ impl Workers {
     }
 
     /// Calls `each` with all `items` on the threads of the pool, in any order.
-    pub(crate) fn for_all<T: Sync>(
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::on_all`].
+    pub fn for_all<T: Sync>(
         &self,
         items: &[T],
         doing: &str,

@@ -1,6 +1,5 @@
 //! The pass over the headers of all images, which counts their sizes before buckets are decided.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::feed::{ImageTask, TaskRows};
@@ -89,15 +88,13 @@ impl ImagesJob {
                 }
             })
             .collect();
-        let (next, all) = (AtomicUsize::new(0), Mutex::new(FoundSizes::default()));
-        let work = || -> Result<()> {
+        let all = Mutex::new(FoundSizes::default());
+        let workers = Workers::start(default_threads())?;
+        workers.for_all(&pieces, "reading the sizes of images", &Stop::default(), |piece| {
             let mut found = FoundSizes::default();
-            while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let first = self.file(piece.start)?;
-                if self.is_container(&first) {
-                    self.add_container(piece.clone(), &mut found)?;
-                    continue;
-                }
+            if self.is_container(&self.file(piece.start)?) {
+                self.add_container(piece.clone(), &mut found)?;
+            } else {
                 for (ordinal, file) in piece.clone().zip(self.files.range(piece.clone())) {
                     self.add_file(ordinal, &file, &mut found)?;
                 }
@@ -108,9 +105,7 @@ impl ImagesJob {
             }
             all.unreadable += found.unreadable;
             Ok(())
-        };
-        let workers = Workers::start(default_threads())?;
-        workers.on_all("reading the sizes of images", &Stop::default(), work)?;
+        })?;
         Ok(all.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
