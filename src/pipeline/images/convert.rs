@@ -450,21 +450,14 @@ fn set_boxes(
 
 /// Counts what is noteworthy about an image or an additional image.
 fn note_image(image: &Converted, out: &mut Outcomes) {
-    if image.has_several_scans {
-        out.note("progressive_kept");
-    }
-    if image.lenient {
-        out.note("damaged_kept");
-    }
-    if image.lacks_exif {
-        out.note("exif_dropped");
-    }
-    if image.has_odd_range {
-        out.note("odd_sample_range");
-    }
-    for tolerated in &image.tolerated {
-        out.note(tolerated.note());
-    }
+    let noted = [
+        ("progressive_kept", image.has_several_scans),
+        ("damaged_kept", image.lenient),
+        ("exif_dropped", image.lacks_exif),
+        ("odd_sample_range", image.has_odd_range),
+    ];
+    let noted = noted.into_iter().filter(|(_, happened)| *happened).map(|(name, _)| name);
+    noted.chain(image.tolerated.iter().map(|tolerated| tolerated.note())).for_each(|name| out.note(name));
 }
 
 impl ImagesJob {
@@ -494,7 +487,7 @@ impl ImagesJob {
         out: &mut Outcomes,
     ) {
         let origin_of = |name: &str| format!("{}#{name}", file.origin);
-        let (origin, converted) = match found {
+        let (origin, item) = match found {
             NextSample::Skipped => {
                 out.skip(skipped::MEMBER.to_owned());
                 return;
@@ -509,24 +502,20 @@ impl ImagesJob {
                     out.add_content(extension.as_bytes());
                     out.add_content(bytes);
                 }
-                match self.image_item(&origin, sample, out) {
-                    Ok(None) => {
-                        out.skip(skipped::MEMBER.to_owned());
-                        return;
-                    }
-                    Ok(Some(item)) => {
-                        let split = self.split_of(file).of(&origin);
-                        let converted = match self.excludes_key(&origin) {
-                            true => Ok(excluded(&origin, split, out)),
-                            false => self.convert_image(item, split, worker, out),
-                        };
-                        (origin, converted)
-                    }
-                    Err(reject) => (origin, Err(reject)),
-                }
+                let item = self.image_item(&origin, sample, out);
+                (origin, item)
             }
         };
         let split = self.split_of(file).of(&origin);
+        let converted = match item {
+            Ok(None) => {
+                out.skip(skipped::MEMBER.to_owned());
+                return;
+            }
+            Ok(Some(_)) if self.excludes_key(&origin) => Ok(excluded(&origin, split, out)),
+            Ok(Some(item)) => self.convert_image(item, split, worker, out),
+            Err(reject) => Err(reject),
+        };
         out.list.push(converted.unwrap_or_else(|reject| ItemOutcome::Rejected { split, origin, reject }));
     }
 
