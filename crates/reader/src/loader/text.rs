@@ -445,7 +445,8 @@ impl TokenRows<'_> {
                 let mut out = self.pool.take_many::<T>(checked_area(rows, width)?)?;
                 let mut left = out.as_mut_slice();
                 for len in documents.flatten() {
-                    let (slots, after) = std::mem::take(&mut left).split_at_mut(len.min(left.len()));
+                    let len = len.min(left.len());
+                    let (slots, after) = std::mem::take(&mut left).split_at_mut(len);
                     number(slots);
                     left = after;
                 }
