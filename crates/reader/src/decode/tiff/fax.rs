@@ -4,10 +4,14 @@
 //! The decoder is strict: a code that does not exist, or a row of another width, is damage.
 
 use dsconvert_dataset::sample::Reject;
+use fax::BitReader as _;
+use fax::maps::{Mode, black, mode, white};
 
 use super::super::{corrupt, truncated, unsupported};
-use super::fax_codes::{BLACK, MAX_CODE_BITS, RunCodes, WHITE};
 use super::layout::Compression;
+
+/// Bits of the longest code of a run length.
+const MAX_CODE_BITS: usize = 13;
 
 /// Decodes `rows` rows of `width` pixels from `data` into `out`, where they start at whole bytes. Black pixels are set
 /// bits; `out` must be zeros.
@@ -29,7 +33,7 @@ pub(super) fn decode(
             Compression::FaxT4 { is_two_dimensional } => {
                 let has_mark = bits.skip_end_of_line();
                 // Without a mark there is no bit that says how the row is coded.
-                if is_two_dimensional && has_mark && bits.take(1)? == 0 {
+                if is_two_dimensional && has_mark && !bits.bit()? {
                     two_dimensional(&mut bits, &above, width, &mut row)?;
                 } else {
                     one_dimensional(&mut bits, width, &mut row)?;
@@ -110,16 +114,17 @@ fn two_dimensional(
         let opposite = index + usize::from((index % 2 == 1) != is_black);
         let above = |index: usize| above.get(index).copied().unwrap_or(width);
         let start = at.unwrap_or(0);
-        match bits.mode()? {
-            Mode::Pass => at = Some(above(opposite + 1)),
-            Mode::Horizontal => {
+        let code = bits.at;
+        match mode::decode(bits) {
+            Some(Mode::Pass) => at = Some(above(opposite + 1)),
+            Some(Mode::Horizontal) => {
                 let first = advance(start, bits.run(is_black)?, width)?;
                 let second = advance(first, bits.run(!is_black)?, width)?;
                 push(row, first, width);
                 push(row, second, width);
                 at = Some(second);
             }
-            Mode::Vertical(by) => {
+            Some(Mode::Vertical(by)) => {
                 let change = i64::from(above(opposite)) + i64::from(by);
                 let change = u32::try_from(change).ok().filter(|change| (start..=width).contains(change));
                 let change = change.ok_or_else(|| corrupt("a row of the fax changes color outside it"))?;
@@ -127,6 +132,10 @@ fn two_dimensional(
                 is_black = !is_black;
                 at = Some(change);
             }
+            Some(Mode::Extension) => {
+                return Err(unsupported("a fax with uncompressed pixels is not supported"));
+            }
+            Some(Mode::EOF) | None => return Err(bits.unknown_code(code)),
         }
     }
     Ok(())
@@ -137,16 +146,6 @@ fn advance(at: u32, run: u32, width: u32) -> Result<u32, Reject> {
     if end <= width { Ok(end) } else { Err(corrupt("a row of the fax is wider than the image")) }
 }
 
-/// How a change of color is coded in two dimensions.
-enum Mode {
-    /// Skips two changes above.
-    Pass,
-    /// Two run lengths.
-    Horizontal,
-    /// Relative to the change above.
-    Vertical(i8),
-}
-
 /// Reads bits, the highest of a byte first.
 struct BitReader<'a> {
     data: &'a [u8],
@@ -154,23 +153,30 @@ struct BitReader<'a> {
     at: usize,
 }
 
-impl BitReader<'_> {
-    /// Returns the next `count` bits, up to 16. The data continues with zeros.
-    fn peek(&self, count: usize) -> u32 {
+impl fax::BitReader for BitReader<'_> {
+    type Error = Reject;
+
+    /// Returns the next bits. The data continues with zeros.
+    fn peek(&self, bits: u8) -> Option<u16> {
         let byte = |n: usize| u32::from(self.data.get(self.at / 8 + n).copied().unwrap_or(0));
         let three = byte(0) << 16 | byte(1) << 8 | byte(2);
-        (three >> (24 - self.at % 8 - count)) & ((1 << count) - 1)
+        Some((three << (8 + self.at % 8) >> (32 - u32::from(bits))) as u16)
     }
 
-    fn skip(&mut self, count: usize) -> Result<(), Reject> {
-        self.at += count;
+    fn consume(&mut self, bits: u8) -> Result<(), Reject> {
+        self.at += usize::from(bits);
         if self.at <= self.data.len() * 8 { Ok(()) } else { Err(truncated("a row of the fax")) }
     }
 
-    fn take(&mut self, count: usize) -> Result<u32, Reject> {
-        let bits = self.peek(count);
-        self.skip(count)?;
-        Ok(bits)
+    fn bits_to_byte_boundary(&self) -> u8 {
+        (self.at.next_multiple_of(8) - self.at) as u8
+    }
+}
+
+impl BitReader<'_> {
+    fn bit(&mut self) -> Result<bool, Reject> {
+        let is_set = self.peek(1) == Some(1);
+        self.consume(1).map(|()| is_set)
     }
 
     fn align(&mut self, bits: usize) {
@@ -185,7 +191,7 @@ impl BitReader<'_> {
         while at.is_multiple_of(8) && self.data.get(at / 8) == Some(&0) {
             at += 8;
         }
-        while at < end && (Self { data: self.data, at }).peek(1) == 0 {
+        while at < end && (Self { data: self.data, at }).peek(1) == Some(0) {
             at += 1;
             while at.is_multiple_of(8) && self.data.get(at / 8) == Some(&0) {
                 at += 8;
@@ -200,14 +206,11 @@ impl BitReader<'_> {
 
     /// Reads a run length: any number of codes for multiples of 64, and one for the rest.
     fn run(&mut self, is_black: bool) -> Result<u32, Reject> {
-        let codes: &RunCodes = if is_black { &BLACK } else { &WHITE };
         let mut sum = 0u32;
         loop {
-            let (run, length) = codes.0[self.peek(MAX_CODE_BITS) as usize];
-            if length == 0 {
-                return Err(self.unknown_code());
-            }
-            self.skip(length.into())?;
+            let start = self.at;
+            let run = if is_black { black::decode(self) } else { white::decode(self) };
+            let run = run.ok_or_else(|| self.unknown_code(start))?;
             sum = sum.saturating_add(run.into());
             if run < 64 {
                 return Ok(sum);
@@ -215,27 +218,10 @@ impl BitReader<'_> {
         }
     }
 
-    fn mode(&mut self) -> Result<Mode, Reject> {
-        let (mode, length) = match self.peek(7) {
-            0b100_0000.. => (Mode::Vertical(0), 1),
-            0b011_0000.. => (Mode::Vertical(1), 3),
-            0b010_0000.. => (Mode::Vertical(-1), 3),
-            0b001_0000.. => (Mode::Horizontal, 3),
-            0b000_1000.. => (Mode::Pass, 4),
-            0b000_0110.. => (Mode::Vertical(2), 6),
-            0b000_0100.. => (Mode::Vertical(-2), 6),
-            0b000_0011 => (Mode::Vertical(3), 7),
-            0b000_0010 => (Mode::Vertical(-3), 7),
-            0b000_0001 => return Err(unsupported("a fax with uncompressed pixels is not supported")),
-            _ => return Err(self.unknown_code()),
-        };
-        self.skip(length)?;
-        Ok(mode)
-    }
-
-    /// Returns the reject for bits that are no code: the end of the data, an end-of-line mark, or damage.
-    fn unknown_code(&self) -> Reject {
-        if self.data.len() * 8 <= self.at + MAX_CODE_BITS || self.peek(12) <= 1 {
+    /// Returns the reject for bits from `start` on that are no code: the end of the data, an end-of-line mark, or damage.
+    fn unknown_code(&self, start: usize) -> Reject {
+        let is_mark = Self { data: self.data, at: start }.peek(12).is_some_and(|bits| bits <= 1);
+        if is_mark || self.data.len() * 8 <= start + MAX_CODE_BITS {
             truncated("the rows of the fax")
         } else {
             corrupt("the fax contains an unknown code")

@@ -6,7 +6,6 @@
 mod colors;
 mod compression;
 mod fax;
-mod fax_codes;
 mod jpeg;
 mod layout;
 mod samples;
