@@ -183,8 +183,6 @@ pub struct PackPlan<L> {
     lengths: L,
     options: PackOptions,
     start: PlanState,
-    /// The options and their fingerprint under which states were saved before windows had a number of rows by default.
-    earlier: Option<(PackOptions, String)>,
     /// Sum of the lengths.
     tokens: u64,
     windows: PackedWindows,
@@ -206,36 +204,22 @@ impl<L: Lengths> PackPlan<L> {
         options.check()?;
         check_micro_batches(micro_batches)?;
         let (digest, tokens) = digest(&lengths)?;
-        let fingerprint = |options: &PackOptions| json_digest("the options", &(ALGORITHM, options));
-        let with_documents = PackOptions { window: Some(DEFAULT_PACK_WINDOW), ..options.clone() };
-        let (options, earlier) = match (options.window, options.packing) {
-            (Some(_), _) => (options, None),
+        let options = match (options.window, options.packing) {
             // All rows are full, however many documents a window has.
-            (None, Packing::Concat) => (with_documents, None),
-            (None, Packing::BestFit) => {
-                let fingerprint = fingerprint(&with_documents)?;
-                (options, Some((with_documents, fingerprint)))
-            }
+            (None, Packing::Concat) => PackOptions { window: Some(DEFAULT_PACK_WINDOW), ..options },
+            _ => options,
         };
         let start = PlanState {
             version: ALGORITHM,
             dataset: dataset.to_owned(),
             lengths: digest,
-            options: fingerprint(&options)?,
+            options: json_digest("the options", &(ALGORITHM, &options))?,
             seed,
             micro_batches,
             epoch: 0,
             step: 0,
         };
-        Ok(Self { lengths, options, start, earlier, tokens, windows: PackedWindows::new(KEPT_WINDOWS) })
-    }
-
-    /// Returns the options of the run that saved `state`: its windows may be the default of an earlier version.
-    fn options_of(&self, state: &PlanState) -> &PackOptions {
-        match &self.earlier {
-            Some((options, fingerprint)) if *fingerprint == state.options => options,
-            _ => &self.options,
-        }
+        Ok(Self { lengths, options, start, tokens, windows: PackedWindows::new(KEPT_WINDOWS) })
     }
 
     /// Returns the options.
@@ -250,16 +234,10 @@ impl<L: Lengths> PackPlan<L> {
     ///
     /// Same as the items of [`PackPlan::steps`].
     pub fn rows(&self, epoch: u64) -> Result<u64> {
-        self.rows_of(&self.start(epoch))
-    }
-
-    /// Returns the number of rows of the epoch of `state`.
-    pub(crate) fn rows_of(&self, state: &PackState) -> Result<u64> {
         if self.options.packing == Packing::Concat {
             return Ok(self.tokens.div_ceil(self.options.seq_len));
         }
-        let options = self.options_of(&state.plan);
-        let mut rows = self.rows_from(options, state.plan.epoch, PackCursor::default());
+        let mut rows = self.rows_from(epoch, PackCursor::default());
         let mut count = 0;
         while rows.open()? {
             count += rows.skip_window();
@@ -283,12 +261,7 @@ impl<L: Lengths> PackPlan<L> {
 
     /// Returns the state before the first step of `epoch`.
     pub fn start(&self, epoch: u64) -> PackState {
-        self.start_in(&self.start, epoch)
-    }
-
-    /// Returns the state before the first step of `epoch` in the run that saved `state`.
-    pub(crate) fn start_in(&self, state: &PlanState, epoch: u64) -> PackState {
-        PackState { plan: PlanState { epoch, step: 0, ..state.clone() }, cursor: PackCursor::default() }
+        PackState { plan: PlanState { epoch, ..self.start.clone() }, cursor: PackCursor::default() }
     }
 
     /// Returns the steps from `from` to the end of its epoch, each with the state after it. The iterator ends after the
@@ -302,13 +275,7 @@ impl<L: Lengths> PackPlan<L> {
         &self,
         from: &PackState,
     ) -> Result<impl Iterator<Item = Result<(PackedStep, PackState)>> + '_> {
-        let start = match &self.earlier {
-            Some((_, fingerprint)) if *fingerprint == from.plan.options => {
-                PlanState { options: fingerprint.clone(), ..self.start.clone() }
-            }
-            _ => self.start.clone(),
-        };
-        start.check_same_run(&from.plan)?;
+        self.start.check_same_run(&from.plan)?;
         if from.cursor.document > self.lengths.records() {
             let what = format!(
                 "the state points at document {} of {}",
@@ -331,7 +298,7 @@ impl<L: Lengths> PackPlan<L> {
             )));
         }
         let mut at = Position { epoch: from.plan.epoch, step: from.plan.step };
-        let mut rows = self.rows_from(self.options_of(&from.plan), at.epoch, from.cursor);
+        let mut rows = self.rows_from(at.epoch, from.cursor);
         let mut done = false;
         Ok(std::iter::from_fn(move || {
             if done {
@@ -342,7 +309,7 @@ impl<L: Lengths> PackPlan<L> {
             at.step += 1;
             step.map(|step| {
                 step.map(|step| {
-                    let plan = PlanState { epoch: at.epoch, step: at.step, ..start.clone() };
+                    let plan = PlanState { epoch: at.epoch, step: at.step, ..self.start.clone() };
                     let state = PackState { plan, cursor: step.next };
                     (step, state)
                 })
@@ -353,7 +320,7 @@ impl<L: Lengths> PackPlan<L> {
     /// Returns the row at a position of `epoch`, the position after it, and whether the epoch ends after it. `None` if there is
     /// no such row.
     pub(crate) fn row(&self, epoch: u64, cursor: PackCursor) -> Result<Option<(Row, PackCursor, bool)>> {
-        let mut rows = self.rows_from(&self.options, epoch, cursor);
+        let mut rows = self.rows_from(epoch, cursor);
         let Some(row) = rows.next()? else { return Ok(None) };
         let ends = !rows.open()?;
         Ok(Some((row, rows.cursor(), ends)))
@@ -379,7 +346,7 @@ impl<L: Lengths> PackPlan<L> {
         let mut repeated = 0;
         if self.options.last == Last::Wrap && missing > 0 {
             repeated = missing;
-            let first = || self.rows_from(source.options, at.epoch, PackCursor::default());
+            let first = || self.rows_from(at.epoch, PackCursor::default());
             let mut again = first();
             while (rows.len() as u64) < wanted {
                 match again.next()? {
@@ -393,10 +360,10 @@ impl<L: Lengths> PackPlan<L> {
         Ok(Some(PackedStep { step: at.step, rows, repeated, next, filled_to, micro_batches }))
     }
 
-    /// Returns the rows of `epoch` with the windows of `options`, from a position on.
-    fn rows_from<'a>(&'a self, options: &'a PackOptions, epoch: u64, cursor: PackCursor) -> RowSource<'a, L> {
+    /// Returns the rows of `epoch` from a position on.
+    fn rows_from(&self, epoch: u64, cursor: PackCursor) -> RowSource<'_, L> {
         let epoch = Epoch { seed: self.start.seed, epoch };
-        RowSource::new(&self.lengths, options, &self.windows, epoch, cursor)
+        RowSource::new(&self.lengths, &self.options, &self.windows, epoch, cursor)
     }
 }
 

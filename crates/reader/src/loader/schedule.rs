@@ -80,9 +80,6 @@ impl LoaderPlan {
     pub(super) fn start(&self, run: Option<&LoaderState>, epoch: u64) -> Result<LoaderState> {
         let plan = match (self, run.map(|state| &state.plan)) {
             (LoaderPlan::Records(plan), _) => SavedPlan::Records(plan.state(Position { epoch, step: 0 })?),
-            (LoaderPlan::Packed(plan), Some(SavedPlan::Packed(saved))) => {
-                SavedPlan::Packed(plan.start_in(&saved.plan, epoch))
-            }
             (LoaderPlan::Packed(plan), _) => SavedPlan::Packed(plan.start(epoch)),
             (LoaderPlan::Mixture(plan), Some(SavedPlan::Mixture(saved))) => {
                 SavedPlan::Mixture(plan.start_of(Some(saved), epoch)?)
@@ -96,7 +93,9 @@ impl LoaderPlan {
     pub(super) fn steps(&self, state: &LoaderState) -> Result<u64> {
         match (self, &state.plan) {
             (LoaderPlan::Records(plan), _) => Ok(plan.steps()),
-            (LoaderPlan::Packed(plan), SavedPlan::Packed(saved)) => Ok(plan.steps_of(plan.rows_of(saved)?)),
+            (LoaderPlan::Packed(plan), SavedPlan::Packed(saved)) => {
+                Ok(plan.steps_of(plan.rows(saved.plan.epoch)?))
+            }
             (LoaderPlan::Mixture(plan), SavedPlan::Mixture(saved)) => plan.steps(saved),
             _ => Err(self.other_plan(state)),
         }

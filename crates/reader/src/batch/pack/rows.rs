@@ -19,24 +19,15 @@ pub(super) const KEPT_WINDOWS: usize = 2;
 const MIN_LOOKUP: u64 = 16;
 const MAX_LOOKUP: u64 = 1024;
 
-/// The last windows, because each step continues from the cursor after the previous one.
-pub(super) type PackedWindows = Recent<WindowStart, Arc<OpenWindow>>;
-
-/// What a window depends on, besides the plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct WindowStart {
-    epoch: u64,
-    document: u64,
-    token: u64,
-    /// [`PackOptions::window`].
-    documents: Option<u64>,
-}
+/// The last windows, because each step continues from the cursor after the previous one. Besides the plan, a window
+/// depends on its epoch and on the document and the token that it starts with.
+pub(super) type PackedWindows = Recent<(u64, u64, u64), Arc<OpenWindow>>;
 
 /// Produces the rows of an epoch in order, from a cursor on.
 #[derive(Debug)]
 pub(super) struct RowSource<'a, L> {
     lengths: &'a L,
-    pub(super) options: &'a PackOptions,
+    options: &'a PackOptions,
     windows: &'a PackedWindows,
     epoch: Epoch,
     order: Order,
@@ -86,8 +77,7 @@ impl<'a, L: Lengths> RowSource<'a, L> {
     pub(super) fn open(&mut self) -> Result<bool> {
         while self.open.is_none() && self.cursor.document < self.lengths.records() {
             let PackCursor { document, token, .. } = self.cursor;
-            let start =
-                WindowStart { epoch: self.epoch.epoch, document, token, documents: self.options.window };
+            let start = (self.epoch.epoch, document, token);
             let window = match self.windows.get(&start) {
                 Some(window) => window,
                 None => {
