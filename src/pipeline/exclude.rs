@@ -4,7 +4,6 @@
 //! sorted hashes are stored in the working directory, where every unit looks up its items. The file is mapped, so it
 //! takes page cache rather than memory.
 
-use std::cmp::Ordering;
 use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -393,76 +392,15 @@ impl SortedHashes {
         }
     }
 
-    /// Returns whether `wanted` is one of the hashes: by interpolation, as hashes are evenly distributed, and every other
-    /// step by bisection, which bounds the number of steps.
     fn contains(&self, wanted: &ItemHash) -> bool {
         let hashes = self.0.as_slice().unwrap_or_default().as_chunks::<HASH_BYTES>().0;
-        let prefix = |hash: &ItemHash| u64::from_be_bytes(std::array::from_fn(|i| hash[i]));
-        let key = prefix(wanted);
-        let (mut start, mut end) = (0, hashes.len());
-        let (mut least, mut most) = (0, u64::MAX);
-        let mut interpolates = true;
-        while start < end {
-            let last = end - start - 1;
-            let offset = match interpolates {
-                true => {
-                    let (part, whole) = (u128::from(key - least), u128::from(most - least).max(1));
-                    // At most `last`, because `part` is at most `whole`.
-                    (last as u128 * part / whole) as usize
-                }
-                false => last / 2,
-            };
-            interpolates = !interpolates;
-            let Some(found) = hashes.get(start + offset) else { return false };
-            match found.cmp(wanted) {
-                Ordering::Equal => return true,
-                Ordering::Less => (start, least) = (start + offset + 1, prefix(found)),
-                Ordering::Greater => (end, most) = (start + offset, prefix(found)),
-            }
-        }
-        false
+        hashes.binary_search(wanted).is_ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    fn sorted(hashes: &mut Vec<ItemHash>) -> SortedHashes {
-        hashes.sort_unstable();
-        hashes.dedup();
-        SortedHashes(Blob::from_bytes(Path::new("x"), hashes.concat().into()))
-    }
-
-    proptest! {
-        #[test]
-        fn a_hash_is_found_if_it_is_there(
-            // Few first bytes and uneven ones, so that interpolation is far off.
-            mut hashes in prop::collection::vec((0u8..4, 0u8..4, any::<u8>()), 0..300),
-            wanted in prop::collection::vec((0u8..4, 0u8..4, any::<u8>()), 0..100),
-        ) {
-            let hash = |(first, second, last): (u8, u8, u8)| {
-                let mut hash = [0; HASH_BYTES];
-                (hash[0], hash[7], hash[15]) = (first * 85, second, last);
-                hash
-            };
-            let mut all: Vec<ItemHash> = hashes.drain(..).map(hash).collect();
-            let stored = sorted(&mut all);
-            for wanted in wanted.into_iter().map(hash).chain(all.clone()) {
-                prop_assert_eq!(stored.contains(&wanted), all.contains(&wanted));
-            }
-        }
-    }
-
-    #[test]
-    fn a_lookup_reads_few_hashes() {
-        let mut all: Vec<ItemHash> = (0..100_000u32).map(|i| hash_of(&[&i.to_le_bytes()])).collect();
-        let stored = sorted(&mut all);
-        assert!((0..100_000u32).all(|i| stored.contains(&hash_of(&[&i.to_le_bytes()]))));
-        assert!((100_000..200_000u32).all(|i| !stored.contains(&hash_of(&[&i.to_le_bytes()]))));
-    }
 
     #[test]
     fn the_key_of_a_piece_is_that_of_its_document() {
