@@ -4,7 +4,7 @@
 //! collisions, accidental or crafted, so files with equal hashes are considered equal without reading them again. Of
 //! equal files, the first in record order is kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -102,7 +102,9 @@ fn find(
     workers: &Workers,
     stop: &Stop,
 ) -> Result<DuplicateMap> {
-    keep_equal_sizes(&mut files);
+    let mut of_size: HashMap<u64, u64> = HashMap::new();
+    files.iter().for_each(|file| *of_size.entry(file.planned.bytes).or_default() += 1);
+    files.retain(|file| of_size.get(&file.planned.bytes).is_some_and(|files| *files > 1));
     let mut sort = ExternalSort::<ROW_BYTES>::new(work, SORT_BYTES);
     hash_all(&files, &mut sort, workers, stop)?;
     let mut found = BTreeMap::new();
@@ -117,19 +119,6 @@ fn find(
         }
     }
     Ok(found)
-}
-
-/// Removes the files with a unique size.
-fn keep_equal_sizes(files: &mut Vec<DuplicateCandidate>) {
-    files.sort_by_key(|f| (f.planned.bytes, f.ordinal));
-    let same = |a: Option<&DuplicateCandidate>, b: &DuplicateCandidate| {
-        a.is_some_and(|a| a.planned.bytes == b.planned.bytes)
-    };
-    let keep: Vec<bool> = (0..files.len())
-        .map(|i| same(i.checked_sub(1).map(|i| &files[i]), &files[i]) || same(files.get(i + 1), &files[i]))
-        .collect();
-    let mut keep = keep.into_iter();
-    files.retain(|_| keep.next().unwrap_or(true));
 }
 
 /// Hashes all files. The order of the threads does not matter, because the rows are sorted.
