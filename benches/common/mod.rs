@@ -42,7 +42,7 @@ pub fn source(path: &Path) -> Vec<SourceSpec> {
     vec![SourceSpec { label: "source".to_owned(), path: path.to_owned() }]
 }
 
-pub fn run_options(out: &Path, threads: usize) -> RunOptions {
+fn run_options(out: &Path, threads: usize) -> RunOptions {
     RunOptions {
         out: out.to_owned(),
         scratch: None,
@@ -53,7 +53,7 @@ pub fn run_options(out: &Path, threads: usize) -> RunOptions {
     }
 }
 
-pub fn images_job(path: &Path, image: ImageOptions, format: Format) -> ImagesJob {
+fn images_job(path: &Path, image: ImageOptions, format: Format) -> ImagesJob {
     let recipe = ImagesRecipe {
         image_fields: ImageFields::None,
         sidecar: Sidecars::None,
@@ -87,7 +87,7 @@ pub fn tokenizer(path: &Path) -> Tokenizer {
     Tokenizer::from_json(std::fs::read(path).unwrap(), TokenizerOptions::default()).unwrap()
 }
 
-pub fn text_job(path: &Path, tokenizer: Tokenizer, format: Format) -> TextJob {
+fn text_job(path: &Path, tokenizer: Tokenizer, format: Format) -> TextJob {
     let output = OutputOptions { format, ..OutputOptions::default() };
     TextJob::plan(TextOptions::new(source(path), tokenizer, output)).unwrap()
 }

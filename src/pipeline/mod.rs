@@ -11,7 +11,6 @@
 
 mod dedup;
 mod estimate;
-mod events;
 mod exclude;
 mod images;
 mod job;
@@ -29,7 +28,6 @@ mod shuffle;
 mod source_checks;
 mod status;
 mod text;
-mod timing;
 
 use dsconvert_writer::{
     DatasetWriter, SORT_BYTES, commit, layout, outcome, output, remote, remote_units, repair, stage, stop,
@@ -37,7 +35,6 @@ use dsconvert_writer::{
 };
 
 pub use estimate::{Estimate, MIN_SAMPLE};
-pub use events::{Event, EventLevel};
 pub use exclude::ExcludedSummary;
 pub use images::{ImageConversion, ImageInput, ImagesJob, ImagesOptions, SidecarSummary};
 pub(crate) use job::Conversion;
@@ -46,13 +43,12 @@ pub use layout::{Existing, ResumeCheck};
 pub use parts::{PartOutcome, merge, run_units};
 pub use plan::PlanSummary;
 pub use predict::Prediction;
-pub use progress::{Progress, Snapshot};
+pub use progress::{Activity, Event, EventLevel, Phase, Progress, Snapshot};
 pub use run::{RunOutcome, check_excluded, check_inputs, check_output};
 pub use selection::{Selection, ranges};
 pub use status::{Status, status};
 pub use stop::Stop;
 pub use text::{TextConversion, TextInput, TextJob, TextOptions};
-pub use timing::{Activity, Phase};
 pub use units::{ConvertedUnits, Totals};
 
 pub use crate::recipe::{

@@ -13,14 +13,13 @@ use super::DatasetWriter;
 use super::images::ImageConversion;
 use super::job_file::{self, OpenedJob};
 use super::output::{OutputDir, OutputState, adapt_help, may_be_overtaken};
-use super::progress::Progress;
+use super::progress::{Phase, Progress};
 use super::run::{RunOutcome, commit};
 use super::run_units::{RunContext, Units};
 use super::selection::{Selection, ranges_of};
 use super::source_checks;
 use super::stop::{Continuation, Stop, restart};
 use super::text::TextConversion;
-use super::timing::Phase;
 use super::units::{CheckLevel, UnitState};
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
@@ -250,7 +249,7 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
         }
         unfinished.push(unit);
     }
-    progress.timing.end_phase(Phase::Prepare, started);
+    progress.end_phase(Phase::Prepare, started);
     if !unfinished.is_empty() {
         if let Some(outcome) = committed_meanwhile(writer.dir())? {
             return Ok(outcome);

@@ -12,12 +12,11 @@ use super::layout::{PLAN_NAME, WORK_NAME};
 use super::memory::Shares;
 use super::output::{self, CHOOSE_OR_REPLACE, OutputDir, OutputState, adapt_help, may_be_overtaken};
 use super::plan::{Plan, differing_option};
-use super::progress::Progress;
+use super::progress::{Phase, Progress};
 use super::repair::{Repair, damaged_files, refuse_damaged};
 use super::run_units::{RunContext, Units};
 use super::source_checks;
 use super::stop::{Continuation, Stop, restart};
-use super::timing::Phase;
 use super::units::{CheckLevel, Totals};
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
@@ -291,7 +290,7 @@ pub(super) fn commit(
     };
     let committed = Commit { writer: &writer, parts: &parts, max_rejects, stop }.run();
     let dir = writer.dir();
-    progress.timing.end_phase(Phase::Commit, started);
+    progress.end_phase(Phase::Commit, started);
     match committed {
         Ok(Committed { manifest, totals }) => {
             note_leftovers(progress, dir.remove_work());

@@ -7,11 +7,10 @@ use super::dedup::{DUPLICATE_PAIRS_HASH_NAME, DUPLICATE_PAIRS_NAME};
 use super::exclude::{EXCLUDED_HASH_NAME, EXCLUDED_NAME};
 use super::job::{Conversion, Job};
 use super::memory::Shares;
-use super::progress::Progress;
+use super::progress::{Phase, Progress};
 use super::remote_units::UPLOADS;
 use super::schedule::{FailedUnits, SchedulerContext, run};
 use super::stop::{Continuation, Stop};
-use super::timing::Phase;
 use super::unit::UnitSink;
 use super::units::{CheckLevel, UnitResult, UnitState};
 use super::workers::Workers;
@@ -57,7 +56,7 @@ impl Units<'_> {
             }
             todo.push(unit);
         }
-        progress.timing.end_phase(Phase::Prepare, started);
+        progress.end_phase(Phase::Prepare, started);
         Ok(todo)
     }
 
@@ -105,7 +104,7 @@ impl Units<'_> {
         let started = Instant::now();
         let memory = Shares::of(options);
         let duplicates = &self.prepare(job, &memory)?;
-        progress.timing.end_phase(Phase::Prepare, started);
+        progress.end_phase(Phase::Prepare, started);
         let started = Instant::now();
         let (written, work) = (self.writer.start(), self.writer.dir().work());
         let sink = |unit| UnitSink::create(unit, &written, C::stages(job, &work));
@@ -115,7 +114,7 @@ impl Units<'_> {
             todo,
         )?;
         written.check()?;
-        progress.timing.end_phase(Phase::Convert, started);
+        progress.end_phase(Phase::Convert, started);
         all_failures(failed, count, &stop.continuation()).map_or(Ok(()), Err)
     }
 }

@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::panics::caught;
-use crate::pipeline::events::{Event, EventLevel};
-use crate::pipeline::progress::Progress;
+use crate::pipeline::progress::{Activity, Event, EventLevel, Progress};
 use crate::pipeline::stop::Stop;
-use crate::pipeline::timing::Activity;
 use crate::pipeline::unit::{ClosedShard, ClosedUnit, unit_of_shard};
 use crate::pipeline::units::UnitShard;
 use crate::testing::panic_point;
@@ -92,20 +91,20 @@ impl Finalizer<'_> {
 
     fn shard(self, shard: ClosedShard) -> Result<(usize, UnitShard)> {
         panic_point("close");
-        let timer = self.progress.timing.start();
+        let started = Instant::now();
         let shard = shard.commit(self.stop)?;
-        self.progress.timing.end_activity(Activity::Sync, timer);
+        self.progress.add_time(Activity::Sync, started.elapsed());
         Ok(shard)
     }
 
     fn unit(self, unit: ClosedUnit, shards: Vec<(usize, UnitShard)>) -> Result<()> {
         panic_point("close");
-        let timer = self.progress.timing.start();
+        let started = Instant::now();
         let length = unit.length;
         let result = unit.finish(shards, self.stop)?;
         self.progress.add_converted_unit(&result, length);
-        self.progress.events.add(EventLevel::Units, || Event::of_unit(&result));
-        self.progress.timing.end_activity(Activity::Sync, timer);
+        self.progress.add_event(EventLevel::Units, || Event::of_unit(&result));
+        self.progress.add_time(Activity::Sync, started.elapsed());
         Ok(())
     }
 }

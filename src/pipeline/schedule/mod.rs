@@ -38,9 +38,8 @@ use self::state::SchedulerState;
 use self::worker::Scheduler;
 use super::job::{Conversion, Job};
 use super::memory::Shares;
-use super::progress::Progress;
+use super::progress::{Activity, Progress};
 use super::stop::Stop;
-use super::timing::Activity;
 use super::unit::UnitSink;
 use super::workers::Workers;
 use crate::error::{Error, Result};
@@ -90,7 +89,7 @@ pub(super) fn run<C: Conversion>(context: &SchedulerContext<'_, C>, units: Vec<u
         }
     });
     let mut state = scheduler.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    context.progress.timing.add(Activity::Wait, state.idle_time());
+    context.progress.add_time(Activity::Wait, state.idle_time());
     context.stop.bug().map_or(Ok(()), Err)?;
     if let Some(error) = state.fatal {
         return Err(context.stop.continuation().add_to(error));

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rayon::Scope;
 
@@ -11,12 +12,11 @@ use super::finalizer::Closed;
 use super::state::{NumberedTask, OpenUnit, SchedulerState, UnitFailure, WorkerAction};
 use crate::error::{Error, Result};
 use crate::panics::caught;
-use crate::pipeline::events::{Event, EventLevel};
 use crate::pipeline::job::{Conversion, Converting, EngineUse, Feed};
 use crate::pipeline::memory::Reservation;
 use crate::pipeline::outcome::{ItemOutcome, Outcomes};
+use crate::pipeline::progress::{Activity, Event, EventLevel};
 use crate::pipeline::stage::Finished;
-use crate::pipeline::timing::{Activity, Timing};
 use crate::pipeline::unit::UnitSink;
 use crate::testing::panic_point;
 
@@ -125,15 +125,15 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
         self.scratches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn timing(&self) -> &Timing {
-        &self.context.progress.timing
+    fn add_time(&self, activity: Activity, time: Duration) {
+        self.context.progress.add_time(activity, time);
     }
 
     fn open(&self, unit: u32, engine: EngineUse) -> Result<()> {
-        let timer = self.timing().start();
+        let started = Instant::now();
         let SchedulerContext { job, duplicates, .. } = self.context;
         let opened = (self.context.sink)(unit).map(|sink| (sink, C::feed(job, duplicates, unit, engine)));
-        self.timing().end_activity(Activity::Read, timer);
+        self.add_time(Activity::Read, started.elapsed());
         let mut state = self.lock();
         state.opening -= 1;
         let (sink, feed) = opened?;
@@ -160,9 +160,9 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
 
     fn feed(&self, unit: u32, mut feed: Box<dyn Feed<C::Task> + 'c>) {
         panic_point("feed");
-        let timer = self.timing().start();
+        let started = Instant::now();
         let next = feed.next();
-        self.timing().end_activity(Activity::Read, timer);
+        self.add_time(Activity::Read, started.elapsed());
         let mut state = self.lock();
         let Some(open) = state.open.iter_mut().find(|u| u.unit == unit) else { return };
         match next {
@@ -185,10 +185,10 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
         let NumberedTask { number, task, held } = task;
         panic_point("convert");
         let mut outcomes = Outcomes::default();
-        let timer = self.timing().start();
+        let started = Instant::now();
         let converted = C::convert(self.context.job, task, scratch, &mut outcomes);
-        self.timing().add(Activity::Transform, timer.elapsed().saturating_sub(outcomes.reading));
-        self.timing().add(Activity::Read, outcomes.reading);
+        self.add_time(Activity::Transform, started.elapsed().saturating_sub(outcomes.reading));
+        self.add_time(Activity::Read, outcomes.reading);
         // The outcomes may be larger than their input.
         let held = held.at_least(outcomes.memory_bytes());
         let mut state = self.lock();
@@ -214,14 +214,14 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
         finished: bool,
     ) -> Result<()> {
         panic_point("write");
-        let timer = self.timing().start();
+        let started = Instant::now();
         let mut closed = Vec::new();
         let tasks = ready.len() as u64;
         for (outcomes, _held) in ready {
             self.report_progress(&outcomes);
             sink.write(outcomes, &mut closed)?;
         }
-        self.timing().end_activity(Activity::Write, timer);
+        self.add_time(Activity::Write, started.elapsed());
         // Before another worker can continue with the unit: its shards must be queued before its end.
         self.hand_over(closed.drain(..).map(Closed::shard));
         let mut state = self.lock();
@@ -233,11 +233,11 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
             return Ok(());
         }
         drop(state);
-        let timer = self.timing().start();
+        let started = Instant::now();
         let records = sink.finish_stages(&mut closed)?;
         self.hand_over(closed.drain(..).map(Closed::shard));
         if records == Finished::NotYet {
-            self.timing().end_activity(Activity::Write, timer);
+            self.add_time(Activity::Write, started.elapsed());
             // Shards may have to be finalized before this unit continues, and the run may have to stop.
             if let Some(open) = self.lock().open.iter_mut().find(|u| u.unit == unit) {
                 open.sink = Some(sink);
@@ -246,7 +246,7 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
         }
         self.lock().open.retain(|u| u.unit != unit);
         let unit = sink.close(&mut closed)?;
-        self.timing().end_activity(Activity::Write, timer);
+        self.add_time(Activity::Write, started.elapsed());
         self.hand_over(closed.into_iter().map(Closed::shard).chain([Closed::Unit(Box::new(unit))]));
         Ok(())
     }
@@ -263,7 +263,7 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
         for outcome in &outcomes.list {
             let ItemOutcome::Rejected { origin, reject, .. } = outcome else { continue };
             rejected += 1;
-            self.context.progress.events.add(EventLevel::Rejects, || Event::Rejected {
+            self.context.progress.add_event(EventLevel::Rejects, || Event::Rejected {
                 origin: origin.clone(),
                 code: reject.code.name(),
                 message: reject.message.clone(),
