@@ -43,18 +43,6 @@ impl Estimate {
         self.high - self.value
     }
 
-    /// Returns the product of this and an independent quantity. To first order, the squares of the relative spreads add
-    /// up.
-    pub(super) fn times_estimate(self, other: Self) -> Self {
-        let spread = |a: f64, b: f64| (a * other.value).hypot(self.value * b);
-        let value = self.value * other.value;
-        Self {
-            value,
-            low: (value - spread(self.value - self.low, other.value - other.low)).max(0.0),
-            high: value + spread(self.spread(), other.spread()),
-        }
-    }
-
     /// Returns this estimate with an interval that contains that of `other`.
     pub(super) fn or_wider(self, other: Self) -> Self {
         Self { value: self.value, low: self.low.min(other.low), high: self.high.max(other.high) }
@@ -173,13 +161,8 @@ mod tests {
     }
 
     #[test]
-    fn spreads_of_products_and_factors_are_relative() {
+    fn factors_are_relative() {
         let estimate = |value, spread| Estimate::around(value, spread);
-        let product = estimate(10.0, 3.0).times_estimate(estimate(20.0, 8.0));
-        assert_eq!(product, estimate(200.0, 100.0));
-        // What was not seen has an upper end.
-        let none = Estimate { value: 0.0, low: 0.0, high: 0.1 };
-        assert_eq!(none.times_estimate(estimate(20.0, 8.0)), Estimate { high: 2.0, ..none });
         assert_eq!(estimate(4.0, 1.0).through(|factor| (factor * 8.0).ceil()), estimate(8.0, 2.0));
         assert_eq!(Estimate::default().factors(), Estimate::exactly(1.0));
     }

@@ -35,6 +35,9 @@ use crate::storage::NewFile;
 /// Decorrelates the order of the sample from other uses of the hash.
 const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3032;
 
+/// Minimum number of chunks that are converted together. The size of the sample is checked after each wave.
+const WAVE: usize = 10;
+
 /// Predicted result of a run, with 95% confidence intervals.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
@@ -85,7 +88,7 @@ impl<C: Conversion> Job<C> {
 }
 
 /// Returns all chunks below `count`, in the order of a hash.
-pub(super) fn chunks_in_order(count: u64, seed: u64) -> impl Iterator<Item = u64> {
+fn chunks_in_order(count: u64, seed: u64) -> impl Iterator<Item = u64> {
     let (mut seen, mut draw) = (BTreeSet::new(), 0u64);
     std::iter::from_fn(move || {
         if seen.len() as u64 == count {
@@ -220,7 +223,7 @@ struct ReorderBuffer {
 
 impl<C: Conversion> StratumRun<'_, '_, C> {
     /// Returns the size of the sample so far, in the unit of the stratum.
-    pub(super) fn sampled(&self) -> f64 {
+    fn sampled(&self) -> f64 {
         self.seen.iter().map(|observation| observation.size).sum()
     }
 
@@ -253,6 +256,40 @@ impl<C: Conversion> StratumRun<'_, '_, C> {
         order.failure.map_or(Ok(()), Err)?;
         stop.check()?;
         Ok(self.seen[before..].iter().map(|observation| observation.found).sum())
+    }
+
+    /// Converts chunks of the stratum in the order of a hash until there are `items` items and `size` of the stratum, or all
+    /// are converted. `tasks_of` returns the tasks of a chunk.
+    pub(super) fn convert_chunks(
+        &mut self,
+        chunks: u64,
+        (items, size): (u64, f64),
+        tasks_of: impl Fn(u64) -> Result<Vec<SampleTask<C::Task>>> + Sync,
+        stop: &Stop,
+    ) -> Result<()> {
+        let mut order = chunks_in_order(chunks, self.run.job.header.output.seed);
+        let (mut found, mut taken) = (0, 0);
+        let mut next = size / (self.size / chunks.max(1) as f64).max(1.0);
+        loop {
+            let mut wave: Vec<u64> = order.by_ref().take((next.ceil() as usize).max(WAVE)).collect();
+            if wave.is_empty() {
+                return Ok(());
+            }
+            // As in the run, where adjacent keys are similar and therefore compress well.
+            wave.sort_unstable();
+            taken += wave.len();
+            let tasks = wave.into_iter().flat_map(|chunk| match tasks_of(chunk) {
+                Ok(tasks) => tasks.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            });
+            found += self.convert(tasks, stop)?;
+            let missing = |wanted: f64, have: f64| (wanted - have) * taken as f64 / have.max(1.0);
+            let (of_items, of_size) = (missing(items as f64, found as f64), missing(size, self.sampled()));
+            next = of_items.max(of_size).min(2.0 * taken as f64);
+            if next <= 0.0 {
+                return Ok(());
+            }
+        }
     }
 
     fn in_order(
@@ -377,7 +414,7 @@ pub(super) mod testing {
 
     use std::path::Path;
 
-    use super::{Conversion, Estimate, Job, Prediction, Stop};
+    use super::{Conversion, Estimate, Job, Prediction, Stop, chunks_in_order};
     use crate::options::{Existing, RunOptions};
     use crate::pipeline::{Progress, RunOutcome};
 
@@ -408,5 +445,15 @@ pub(super) mod testing {
         assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 0, "nothing is written");
         let outcome = job.run(&run_options(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
         (prediction, outcome)
+    }
+
+    #[test]
+    fn every_chunk_comes_once() {
+        for count in [0, 1, 7, 1000] {
+            let mut chunks: Vec<u64> = chunks_in_order(count, 0).collect();
+            assert!(count < 2 || !chunks.is_sorted());
+            chunks.sort_unstable();
+            assert!(chunks.into_iter().eq(0..count));
+        }
     }
 }

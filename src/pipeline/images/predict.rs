@@ -6,7 +6,7 @@
 //! start, so the first items of a few containers are taken, chosen by the order of the files; a container that ends is
 //! replaced by the next one. Files that are images by name, other files, tar files and other containers are strata.
 
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,8 +17,7 @@ use super::job::{ImageConversion, ImagesJob};
 use crate::error::{Error, Result};
 use crate::pipeline::job::Feed;
 use crate::pipeline::predict::{
-    Prediction, SampleRun, SampleTask, Stratum, StratumRun, StratumUnit, UnitPart, chunks_in_order,
-    unit_parts,
+    Prediction, SampleRun, SampleTask, Stratum, StratumRun, StratumUnit, UnitPart, unit_parts,
 };
 use crate::pipeline::stop::Stop;
 use crate::source::archive::ArchiveKind;
@@ -29,8 +28,6 @@ use crate::source::webdataset::Samples;
 const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3031;
 /// Bytes of a part of a tar file. A part has few samples, so that the parts of a sample are spread.
 const PART_BYTES: u64 = 64 << 10;
-/// Minimum number of parts that are converted together. The sample size is checked after each wave.
-const WAVE: usize = 10;
 /// Number of containers that are sampled at the same time.
 const OPEN_CONTAINERS: usize = 8;
 
@@ -123,21 +120,12 @@ impl ImagesJob {
             (ordinal, parts)
         });
         let tars: Vec<(usize, u64)> = tars.collect();
-        let mut order = chunks_in_order(parts, self.header.output.seed);
-        let (mut found, mut taken) = (0, 0);
-        while found < count {
-            let missing = (count - found) * taken as u64 / found.max(1);
-            let next = (missing as usize).clamp(WAVE, WAVE.max(2 * taken));
-            let mut wave: Vec<u64> = order.by_ref().take(next).collect();
-            if wave.is_empty() {
-                break;
-            }
-            // As in the run, where adjacent keys are similar and therefore compress well.
-            wave.sort_unstable();
-            taken += wave.len();
-            found += sample.convert(wave.into_iter().map(|part| self.tar_part(&tars, part)), stop)?;
-        }
-        Ok(())
+        sample.convert_chunks(
+            parts,
+            (count, 0.0),
+            |part| self.tar_part(&tars, part).map(|task| vec![task]),
+            stop,
+        )
     }
 
     /// Returns a task with the samples of a part. `tars` are the tar files, each with the number of parts up to its end.
@@ -198,21 +186,14 @@ impl ImagesJob {
 
     /// Returns the ordinals of the first `count` files of a stratum, in the order of the hash of their origins.
     fn first_by_hash(&self, count: usize, stratum: FileStratum) -> Vec<usize> {
-        if count == 0 {
-            return Vec::new();
-        }
-        // Max-heap: the largest hash is on top.
-        let mut first = BinaryHeap::new();
         let seed = SAMPLE_SALT ^ self.header.output.seed;
-        for (ordinal, file) in
-            self.items().filter(|(ordinal, file)| self.stratum_of(*ordinal, file) == stratum)
-        {
-            first.push((xxh3_64_with_seed(file.origin.as_bytes(), seed), ordinal));
-            if first.len() > count {
-                first.pop();
-            }
-        }
-        first.into_sorted_vec().into_iter().map(|(_, ordinal)| ordinal).collect()
+        let is_in = |(ordinal, file): &(usize, SourceFile)| self.stratum_of(*ordinal, file) == stratum;
+        let hashed =
+            |(ordinal, file): (usize, SourceFile)| (xxh3_64_with_seed(file.origin.as_bytes(), seed), ordinal);
+        let mut order: Vec<(u64, usize)> = self.items().filter(is_in).map(hashed).collect();
+        order.sort_unstable();
+        order.truncate(count);
+        order.into_iter().map(|(_, ordinal)| ordinal).collect()
     }
 
     /// Returns the expected records of all splits of all units.

@@ -153,7 +153,7 @@ impl Stratum {
             StratumUnit::Bytes => {
                 let share = population.share(seen, self.sum(|o| o.found));
                 // Adjacent items are similar, so the spread between tasks may be larger than that of independent items.
-                share.times_estimate(self.found()).or_wider(self.total(|o| quantity(o) as f64))
+                self.total(|o| quantity(o) as f64).or_wider(share.times(self.found().value))
             }
         }
     }

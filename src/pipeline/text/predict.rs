@@ -16,8 +16,7 @@ use super::{TextConversion, TextJob};
 use crate::error::Result;
 use crate::pipeline::job::EngineUse;
 use crate::pipeline::predict::{
-    Prediction, SampleRun, SampleTask, Stratum, StratumUnit, UnitPart, chunks_in_order, total_length,
-    unit_parts,
+    Prediction, SampleRun, SampleTask, Stratum, StratumUnit, UnitPart, total_length, unit_parts,
 };
 use crate::pipeline::stop::Stop;
 use crate::source::broken::Broken;
@@ -28,8 +27,6 @@ use crate::source::text::kind::{FileKind, TextFormat};
 
 /// Bytes of a chunk in a line-based file. A chunk holds few documents, so that a sample has many chunks.
 const CHUNK_BYTES: u64 = 16 << 10;
-/// Minimum number of chunks that are converted together. The sample size is checked after each wave.
-const WAVE: usize = 8;
 /// Minimum size of a sample, so that it fills several pages of each column and has enough chunks to show their spread.
 const MIN_BYTES: f64 = (1 << 20) as f64;
 /// Number of blocks read from all whole-file sections of a stratum together.
@@ -66,26 +63,8 @@ impl TextJob {
             let wanted = (items as f64 * share).ceil() as u64;
             let mut stratum = sampled.stratum(StratumUnit::Bytes, group.size)?;
             let chunks = group.ends.last().copied().unwrap_or(0);
-            let mut order = chunks_in_order(chunks, self.header.output.seed);
-            let (mut found, mut taken) = (0, 0);
-            let mut next = MIN_BYTES * share / (group.size / chunks.max(1) as f64).max(1.0);
-            while next > 0.0 {
-                let mut wave: Vec<u64> = order.by_ref().take((next.ceil() as usize).max(WAVE)).collect();
-                if wave.is_empty() {
-                    break;
-                }
-                // As in the run, where adjacent keys are similar and therefore compress well.
-                wave.sort_unstable();
-                taken += wave.len();
-                let tasks = wave.into_iter().flat_map(|chunk| match self.tasks(group, chunk) {
-                    Ok(tasks) => tasks.into_iter().map(Ok).collect(),
-                    Err(error) => vec![Err(error)],
-                });
-                found += stratum.convert(tasks, stop)?;
-                let missing = |wanted: f64, have: f64| (wanted - have) * taken as f64 / have.max(1.0);
-                let bytes = missing(MIN_BYTES * share, stratum.sampled());
-                next = missing(wanted as f64, found as f64).max(bytes).min(2.0 * taken as f64);
-            }
+            let least = (wanted, MIN_BYTES * share);
+            stratum.convert_chunks(chunks, least, |chunk| self.tasks(group, chunk), stop)?;
             strata.push(stratum.finish()?);
         }
         let strata: Vec<&Stratum> = strata.iter().collect();

@@ -254,13 +254,3 @@ fn samples_that_are_too_small_are_refused() {
     let error = job.predict(3, &run_options(dir.path(), 1), &Stop::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Usage);
 }
-
-#[test]
-fn every_chunk_comes_once() {
-    for count in [0, 1, 7, 1000] {
-        let mut chunks: Vec<u64> = chunks_in_order(count, 0).collect();
-        assert!(count < 2 || !chunks.is_sorted());
-        chunks.sort_unstable();
-        assert!(chunks.into_iter().eq(0..count));
-    }
-}
