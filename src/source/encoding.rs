@@ -9,10 +9,10 @@ use std::io::{self, ErrorKind, Read};
 use std::str::FromStr;
 
 use encoding_rs::{DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::compressed_members::MemberStarts;
 use crate::error::{Error, Result};
+use crate::options::serde_as_text;
 use crate::sample::{Reject, RejectCode};
 
 /// Replaces a malformed sequence.
@@ -59,17 +59,7 @@ impl fmt::Display for TextEncoding {
     }
 }
 
-impl<'de> Deserialize<'de> for TextEncoding {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl Serialize for TextEncoding {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+serde_as_text!(TextEncoding);
 
 /// A byte order mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
