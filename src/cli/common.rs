@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use super::print;
 use super::recipe::Like;
 use super::run_report::RunReportArgs;
-use super::values::{parse, size, source, threads};
+use super::values::{parse, source, threads, words};
 use super::verbosity::VerbosityArgs;
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::options::{
-    Existing, MIN_MEMORY_BYTES, MaxRejects, OutputOptions, ResumeCheck, RunOptions, SourceSpec,
-    default_memory_bytes,
+    Existing, Form, MIN_MEMORY_BYTES, MaxRejects, OutputOptions, ResumeCheck, RunOptions, Size, SourceSpec,
+    default_memory_bytes, word_values,
 };
 use crate::printable::printable_path;
 
@@ -75,12 +75,13 @@ pub(super) struct RunArgs {
     #[arg(
         long,
         value_name = "CHECK",
+        value_parser = words::<ResumeCheck>(),
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "size",
         conflicts_with = "overwrite"
     )]
-    resume: Option<ResumeArg>,
+    resume: Option<ResumeCheck>,
 
     /// Replace the dataset in the output directory
     ///
@@ -125,24 +126,11 @@ pub(super) struct RunArgs {
     pub(super) plan_only: bool,
 }
 
-/// How `--resume` checks finished files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum ResumeArg {
-    /// Check the sizes of all files
-    Size,
-    /// Check the SHA-256 of all files
-    Verify,
-    /// Check the SHA-256 of all files, and regenerate damaged files of a complete dataset
-    Repair,
-}
-
-impl From<ResumeArg> for ResumeCheck {
-    fn from(arg: ResumeArg) -> Self {
-        match arg {
-            ResumeArg::Size => Self::Sizes,
-            ResumeArg::Verify => Self::Hashes,
-            ResumeArg::Repair => Self::Repair,
-        }
+word_values! {
+    ResumeCheck {
+        Sizes = "size", "Check the sizes of all files";
+        Hashes = "verify", "Check the SHA-256 of all files";
+        Repair = "repair", "Check the SHA-256 of all files, and regenerate damaged files of a complete dataset";
     }
 }
 
@@ -178,13 +166,13 @@ impl RunArgs {
     /// Returns whether a complete dataset is repaired. Earlier versions accepted and stored options without effect, so a
     /// repair accepts them, too.
     pub(super) fn is_repair(&self) -> bool {
-        self.resume == Some(ResumeArg::Repair)
+        self.resume == Some(ResumeCheck::Repair)
     }
 
     /// Returns the arguments that repair a dataset.
     pub(super) fn repair(threads: Option<usize>) -> Self {
         let max_rejects = DEFAULT_MAX_REJECTS.to_owned();
-        Self { resume: Some(ResumeArg::Repair), threads, max_rejects, ..Self::default() }
+        Self { resume: Some(ResumeCheck::Repair), threads, max_rejects, ..Self::default() }
     }
 
     /// Returns the operational options of a run into `out`.
@@ -197,7 +185,7 @@ impl RunArgs {
             threads,
             memory_bytes: memory_bytes(self.memory.as_deref(), threads)?,
             existing: match (self.resume, self.overwrite) {
-                (Some(check), _) => Existing::Resume(check.into()),
+                (Some(check), _) => Existing::Resume(check),
                 (None, true) => Existing::Overwrite,
                 (None, false) => Existing::Refuse,
             },
@@ -223,6 +211,8 @@ impl RunArgs {
 
 /// Returns the value of `--memory` of a run with `threads`. The help texts state the default.
 pub(super) fn memory_bytes(memory: Option<&str>, threads: usize) -> Result<u64> {
-    memory
-        .map_or_else(|| Ok(default_memory_bytes(threads)), |memory| size("memory", memory, MIN_MEMORY_BYTES))
+    match memory {
+        Some(text) => Size::<MIN_MEMORY_BYTES>::parse(text).map_err(|e| e.of_option("memory")),
+        None => Ok(default_memory_bytes(threads)),
+    }
 }
