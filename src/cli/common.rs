@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use super::print;
 use super::recipe::Like;
 use super::run_report::RunReportArgs;
-use super::values::{parse, source, threads, words};
+use super::values::{check_not_folder, parse, source, threads, words};
 use super::verbosity::VerbosityArgs;
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::options::{
     Existing, Form, MIN_MEMORY_BYTES, MaxRejects, OutputOptions, ResumeCheck, RunOptions, Size, SourceSpec,
-    default_memory_bytes, word_values,
+    check_local, default_memory_bytes, word_values,
 };
 use crate::printable::printable_path;
+use crate::source::files_from::FilesFrom;
 
 /// Source argument for standard input.
 pub(super) const STDIN: &str = "-";
@@ -56,6 +57,41 @@ pub(super) struct CommonArgs {
     /// filtered, with the reason `excluded`.
     #[arg(long, value_name = "DATASET")]
     pub(super) exclude: Vec<PathBuf>,
+}
+
+/// Arguments for a list of files.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Sources")]
+pub(super) struct ListArgs {
+    /// Convert the files listed in FILE (or - for standard input), one path per line
+    ///
+    /// Records are in the order of the list. Paths are relative to SRC; without SRC, to the folder of FILE (for -, to the working
+    /// directory).
+    #[arg(long, value_name = "FILE|-")]
+    pub(super) files_from: Option<PathBuf>,
+
+    /// Paths in --files-from end with a NUL byte, like the output of find -print0
+    #[arg(short = '0', long, requires = "files_from")]
+    null: bool,
+}
+
+impl ListArgs {
+    /// Returns the list, if there is one.
+    pub(super) fn list(self) -> Result<Option<FilesFrom>> {
+        let Some(list) = self.files_from else { return Ok(None) };
+        check_local("files_from", &list)?;
+        let help = "name a file with one path per line; to convert everything in a folder, name it as SRC";
+        check_not_folder("files_from", &list, help)?;
+        Ok(Some(FilesFrom { list, null: self.null }))
+    }
+}
+
+/// Notes that the `dataset` of `--like` was made from a list of files.
+pub(super) fn note_list(dataset: &str) {
+    print::note(format!(
+        "{dataset} was made from a list of files, which it does not contain: the sources are walked; give a list with \
+         --files-from"
+    ));
 }
 
 /// Arguments common to both conversions that do not affect the dataset.

@@ -111,12 +111,13 @@ pub(super) fn mixed_split(dataset: &Dataset, name: Option<&str>) -> Result<Split
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::values::named;
 
     #[test]
     fn all_values_are_those_of_the_reader() {
-        assert!(UNITS.iter().all(|text| word::<MixtureUnit>("unit", text).is_ok()));
-        assert!(ENDS.iter().all(|text| word::<Exhausted>("exhausted", text).is_ok()));
-        let error = word::<MixtureUnit>("unit", "bytes").unwrap_err();
+        assert!(UNITS.iter().all(|text| named::<MixtureUnit>(text).is_ok()));
+        assert!(ENDS.iter().all(|text| named::<Exhausted>(text).is_ok()));
+        let error = named::<MixtureUnit>("bytes").unwrap_err();
         assert!(error.to_string().contains("bytes"), "{error}");
     }
 }

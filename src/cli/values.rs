@@ -10,10 +10,6 @@ use crate::options::{Input, MAX_THREADS, OptionValue, SourceSpec, default_thread
 use crate::source::{braces, globs};
 use crate::storage::{ObjectUrl, stat};
 
-/// Help for a folder given as the value of `--files-from`.
-pub(super) const FILES_FROM_HELP: &str =
-    "name a file with one path per line; to convert everything in a folder, name it as SRC";
-
 /// Rejects a folder as the value of `option`, which takes a file.
 pub(super) fn check_not_folder(option: &'static str, path: &Path, help: &str) -> Result<()> {
     if stat(path)?.is_some_and(|meta| meta.is_dir()) {
@@ -47,9 +43,12 @@ pub(super) fn words<T: OptionValue + Clone + Send + Sync + 'static>() -> impl Ty
 pub(super) fn names<T: DeserializeOwned + Clone + Send + Sync + 'static>(
     names: &'static [&'static str],
 ) -> impl TypedValueParser<Value = T> {
-    let parse =
-        |name: String| -> Result<T, serde::de::value::Error> { T::deserialize(name.into_deserializer()) };
-    PossibleValuesParser::new(names).try_map(parse)
+    PossibleValuesParser::new(names).try_map(|name| named(&name))
+}
+
+/// Returns the value of an option of the reader with this name.
+pub(super) fn named<T: DeserializeOwned>(name: &str) -> Result<T, serde::de::value::Error> {
+    T::deserialize(name.into_deserializer())
 }
 
 /// Rejects options of a resize without one: whether images may be enlarged, and a filter.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::options::{Choice, word_choice};
 
 word_choice! {

@@ -238,12 +238,13 @@ fn as_text(mixture: &Mixture, predicted: &MixturePrediction, micro_batches: u64)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::values::named;
 
     #[test]
     fn all_values_are_those_of_the_reader() {
-        assert!(MIXES.iter().all(|text| word::<Mix>("mix", text).is_ok()));
-        assert!(PACKINGS.iter().all(|text| word::<Packing>("packing", text).is_ok()));
-        assert!(OVERSIZES.iter().all(|text| word::<Oversize>("oversize", text).is_ok()));
-        assert!(LASTS.iter().all(|text| word::<Last>("last", text).is_ok()));
+        assert!(MIXES.iter().all(|text| named::<Mix>(text).is_ok()));
+        assert!(PACKINGS.iter().all(|text| named::<Packing>(text).is_ok()));
+        assert!(OVERSIZES.iter().all(|text| named::<Oversize>(text).is_ok()));
+        assert!(LASTS.iter().all(|text| named::<Last>(text).is_ok()));
     }
 }
