@@ -1,9 +1,6 @@
 //! HTML building blocks that the sections share. Sections append markup, in which text of a dataset is escaped.
 
-use crate::numbers::{count, share_of_whole};
 use crate::report::escape::{clipped, escape};
-use crate::report::histogram::Histogram;
-use crate::report::svg::bar_range;
 
 /// Appends a heading with an anchor.
 pub(super) fn heading(out: &mut String, id: &str, title: &str) {
@@ -46,23 +43,6 @@ pub(super) fn bar(share: f64) -> String {
     )
 }
 
-/// Appends the numbers of a histogram as a collapsed table.
-pub(super) fn data(out: &mut String, histogram: &Histogram, unit: &str, things: &str, whole: bool) {
-    out.push_str("<details class=\"data\"><summary>Numbers</summary><div class=\"scroll\" tabindex=\"0\"><table><thead><tr>");
-    out.push_str(&format!(
-        "<th scope=\"col\">{unit}</th><th scope=\"col\" class=\"n\">{things}</th><th scope=\"col\" class=\"n\">share</th></tr></thead><tbody>\n"
-    ));
-    for bin in histogram.bins.iter().filter(|bin| bin.count > 0) {
-        out.push_str(&format!(
-            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
-            bar_range(bin, whole),
-            count(bin.count),
-            escape(&share_of_whole(bin.count as f64 / histogram.values.max(1) as f64))
-        ));
-    }
-    out.push_str("</tbody></table></div></details>\n");
-}
-
 /// Encodes Base64 with padding, as in `data:` URLs and policy hashes.
 pub(super) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -89,14 +69,6 @@ mod tests {
             assert_eq!(base64(text.as_bytes()), expected);
         }
         assert_eq!(base64(&[0xff, 0xef, 0xbf]), "/++/");
-    }
-
-    #[test]
-    fn shares_of_bins_are_neither_rounded_to_all_nor_to_nothing() {
-        let mut out = String::new();
-        let histogram = Histogram::new(&[(1.0, 3000), (2.0, 1)], true);
-        data(&mut out, &histogram, "tokens", "records", true);
-        assert!(out.contains(">&gt;99.9%<") && out.contains(">&lt;0.1%<"), "{out}");
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use unicode_normalization_alignments::char::is_combining_mark;
 
 use super::elements::bar;
-use crate::numbers::{count, percent, plural, share_of_whole, up_to_three_digits};
+use crate::numbers::{count, plural, share_of_whole, up_to_three_digits};
 use crate::report::escape::{clipped, escape, push_escaped};
-use crate::report::gather::{Curves, DatasetReport, ShownToken, TextStats};
+use crate::report::gather::{DatasetReport, ShownToken, TextStats};
 
 /// CSS classes that alternate between adjacent tokens.
 const TINTS: [char; 5] = ['a', 'b', 'c', 'd', 'e'];
@@ -149,25 +149,6 @@ fn push_bytes(out: &mut String, bytes: &[u8], breaks: bool) {
             out.push_str(&format!("<i>‹{byte:02x}›</i>"));
         }
     }
-}
-
-/// Appends the numbers of a padding plot as a collapsed table.
-pub(super) fn padding_data(out: &mut String, points: &[(u64, [f64; 3])], unit: &str) {
-    out.push_str(&format!(
-        "<details class=\"data\"><summary>Numbers</summary><div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">{unit}</th>"
-    ));
-    for name in Curves::NAMES {
-        out.push_str(&format!("<th scope=\"col\" class=\"n\">{name}</th>"));
-    }
-    out.push_str("</tr></thead><tbody>\n");
-    for (size, shares) in points {
-        out.push_str(&format!("<tr><td>{}</td>", count(*size)));
-        for share in shares {
-            out.push_str(&format!("<td class=\"n\">{}</td>", percent(*share)));
-        }
-        out.push_str("</tr>\n");
-    }
-    out.push_str("</tbody></table></div></details>\n");
 }
 
 #[cfg(test)]
