@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +18,7 @@ use super::compression::Compression;
 use super::encoding::{TextEncoding, Utf8Reader};
 use super::inflate::GzipMember;
 use super::json_array::ArrayLines;
-use super::opened::OpenedFile;
+use super::opened::{OpenedFile, RangeReader};
 use super::planned::PlannedFile;
 use super::retry::retried;
 use super::zip::ZipDamage;
@@ -29,8 +28,8 @@ use crate::sample::{Reject, RejectCode};
 
 /// Size of the read buffer, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Maximum number of bytes of a part of a file that are read at a time.
-const PART_BUFFER_BYTES: u64 = 32 << 10;
+/// The same for a part of a file, which is short.
+const PART_BUFFER_BYTES: usize = 32 << 10;
 /// Decompressed bytes allowed per stored byte, in addition to [`FREE_BYTES`].
 const MAX_RATIO: u64 = 1000;
 /// Decompressed bytes allowed for any file.
@@ -91,22 +90,6 @@ impl Read for SharedFile {
     }
 }
 
-/// Reader of a part of a file that it shares with the stream. It reads little at a time, because the part is short.
-struct SharedPart {
-    file: Arc<OpenedFile>,
-    rest: Range<u64>,
-}
-
-impl Read for SharedPart {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = (self.rest.end - self.rest.start).min(PART_BUFFER_BYTES) as usize;
-        let length = buffer.len().min(most);
-        let read = self.file.read_at(&mut buffer[..length], self.rest.start)?;
-        self.rest.start += read as u64;
-        Ok(read)
-    }
-}
-
 /// A stream of decompressed bytes.
 pub struct Stream {
     path: PathBuf,
@@ -144,7 +127,10 @@ impl Stream {
     pub fn of(opened: OpenedFile, compression: Option<Compression>) -> Result<Self> {
         let file = Arc::new(opened);
         let input = Box::new(SharedFile(Arc::clone(&file)));
-        Ok(Self { file: Some(Arc::clone(&file)), ..Self::over(file.path(), input, compression, None)? })
+        Ok(Self {
+            file: Some(Arc::clone(&file)),
+            ..Self::over(file.path(), input, BUFFER_BYTES, compression, None)?
+        })
     }
 
     /// Creates a stream of a file without compression from `start` on, which is its first position.
@@ -154,8 +140,8 @@ impl Stream {
     /// Returns an error if the file cannot be read.
     pub(super) fn from(opened: OpenedFile, start: u64) -> Result<Self> {
         let file = Arc::new(opened);
-        let input = SharedPart { file: Arc::clone(&file), rest: start..file.bytes().max(start) };
-        let stream = Self::over(file.path(), Box::new(input), None, None)?;
+        let input = RangeReader { opened: Arc::clone(&file), range: start..file.bytes().max(start) };
+        let stream = Self::over(file.path(), Box::new(input), PART_BUFFER_BYTES, None, None)?;
         // Only the start of a file says whether its name is right.
         let defect = stream.defect.filter(|_| start == 0);
         Ok(Self { file: Some(file), produced: start, defect, ..stream })
@@ -177,7 +163,7 @@ impl Stream {
             Err(Broken::Damaged(reject)) => (Box::new(io::empty()), Some(reject)),
             Err(Broken::Failed(error)) => return Err(error),
         };
-        let stream = Self::over(file.path(), input, compression, None)?;
+        let stream = Self::over(file.path(), input, BUFFER_BYTES, compression, None)?;
         if compression.is_none() {
             stream.members.add(0);
         }
@@ -200,7 +186,7 @@ impl Stream {
     ///
     /// Never returns an error.
     pub fn of_bytes(bytes: Bytes) -> Result<Self> {
-        Self::over(Path::new("-"), Box::new(Cursor::new(bytes)), None, None)
+        Self::over(Path::new("-"), Box::new(Cursor::new(bytes)), BUFFER_BYTES, None, None)
     }
 
     /// Returns the file, if its bytes are those of the stream.
@@ -214,19 +200,20 @@ impl Stream {
     ///
     /// Returns an error if standard input cannot be read.
     pub fn stdin(format: &str, compression: Option<Compression>) -> Result<Self> {
-        Self::over(Path::new("-"), Box::new(io::stdin()), compression, Some(format))
+        Self::over(Path::new("-"), Box::new(io::stdin()), BUFFER_BYTES, compression, Some(format))
     }
 
     /// Creates a stream of `input`. Without a file name, `format` is its format without compression.
     fn over(
         path: &Path,
         input: Box<dyn Read + Send>,
+        buffer_bytes: usize,
         compression: Option<Compression>,
         format: Option<&str>,
     ) -> Result<Self> {
         let status = Arc::new(InputStatus::default());
         let fail = |e| Error::io("read", path, status.take().unwrap_or(e));
-        let input = BufReader::with_capacity(BUFFER_BYTES, input);
+        let input = BufReader::with_capacity(buffer_bytes, input);
         let mut raw = CountingReader { input, status: Arc::clone(&status) };
         let defect = match raw.fill_buf() {
             Ok(head) => misnamed(head, compression, format),
