@@ -160,8 +160,7 @@ impl Stream {
         let file = Arc::new(opened);
         let (input, damage): (Box<dyn Read + Send>, _) = match member.open(&file) {
             Ok(input) => (input, None),
-            Err(Broken::Damaged(reject)) => (Box::new(io::empty()), Some(reject)),
-            Err(Broken::Failed(error)) => return Err(error),
+            Err(broken) => (Box::new(io::empty()), Some(broken.damage()?)),
         };
         let stream = Self::over(file.path(), input, BUFFER_BYTES, compression, None)?;
         if compression.is_none() {
@@ -306,8 +305,7 @@ impl Stream {
             let mut bytes = vec![0; more];
             match self.read(&mut bytes) {
                 Ok(read) => self.ahead.extend(&bytes[..read]),
-                Err(Broken::Damaged(reject)) => self.defect = Some(reject),
-                Err(Broken::Failed(error)) => return Err(error),
+                Err(broken) => self.defect = Some(broken.damage()?),
             }
         }
         let bytes = self.ahead.make_contiguous();
@@ -353,7 +351,7 @@ impl Stream {
         let limit = self.raw_bytes().saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
         if self.compressed && self.produced > limit {
             let message = format!("the file decompresses to more than {MAX_RATIO} times its size");
-            return Err(Broken::Damaged(Reject::new(RejectCode::TooLarge, message)));
+            return Err(Broken::damaged(RejectCode::TooLarge, message));
         }
         Ok(filled)
     }
@@ -427,7 +425,8 @@ mod tests {
     use super::*;
 
     fn stream(bytes: Vec<u8>) -> Stream {
-        Stream::over(Path::new("-"), Box::new(io::Cursor::new(bytes)), Some(Compression::Zstd), None).unwrap()
+        let input = Box::new(io::Cursor::new(bytes));
+        Stream::over(Path::new("-"), input, BUFFER_BYTES, Some(Compression::Zstd), None).unwrap()
     }
 
     #[test]
