@@ -58,7 +58,7 @@ pub enum Input {
 }
 
 /// Further properties of an option on the command line.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Extra {
     /// Short flag.
     pub short: Option<char>,
@@ -68,11 +68,6 @@ pub struct Extra {
     pub requires: Option<&'static str>,
     /// Options that exclude this one.
     pub conflicts: &'static [&'static str],
-}
-
-impl Extra {
-    /// No further properties.
-    pub const NONE: Self = Self { short: None, alias: None, requires: None, conflicts: &[] };
 }
 
 impl<R: 'static> Definition<R> {
@@ -476,7 +471,7 @@ macro_rules! options {
                     $heading,
                     &[$($doc),+],
                     $value,
-                    $crate::options::Extra { $($key: $arg,)* ..$crate::options::Extra::NONE },
+                    $crate::options::Extra { $($key: $arg,)* ..Default::default() },
                     (|options: &Self| &options.$field, |options: &mut Self| &mut options.$field),
                 ),)+)+];
                 $(
