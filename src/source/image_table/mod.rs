@@ -20,6 +20,7 @@ use super::planned::changed;
 use super::source_file::SourceFile;
 use super::stream::Stream;
 use super::table::arrow::Batches;
+use super::table::columns::{position, read_columns};
 use super::table::parquet::{Groups, ParquetFile};
 use super::table::{NextRows, RowBatch, bytes, checked_cell, json};
 use super::{PlannedFile, portable_name};
@@ -132,15 +133,14 @@ impl TableFile {
     ///
     /// Returns operating-system errors, never damage to the file.
     pub fn first_images(&self, columns: &[&ImageColumn]) -> Result<Vec<Vec<Vec<Bytes>>>> {
-        let mut roots: Vec<usize> = columns.iter().map(|column| column.at).collect();
-        roots.sort_unstable();
+        let roots = read_columns(columns.iter().map(|column| column.at));
         let mut table = self.rows(roots.clone(), None)?;
         let mut found = Vec::new();
         while let Some(next) = table.read()? {
             let NextRows::Rows(rows) = next else { continue };
             for row in 0..rows.len() {
                 let images = columns.iter().map(|column| {
-                    let array = rows.batch().column(roots.partition_point(|&at| at < column.at));
+                    let array = rows.batch().column(position(&roots, column.at));
                     let items = if column.is_list { list_length(array, row) } else { 1 };
                     let image = |item| image(array, row, column.is_list.then_some(item)).ok().flatten();
                     (0..items).filter_map(image).collect::<Vec<_>>()

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
 use crate::source::metadata::Keep;
-use crate::source::table::columns::{ColumnNames, ReadColumns, kept_type};
+use crate::source::table::columns::{ColumnNames, kept_type, position, read_columns};
 use crate::source::table::{
     RowBatch, can_be_json, can_be_text, checked_cell, json, memory_bytes, text_or_bytes, utf8,
 };
@@ -96,13 +96,13 @@ impl TextColumns {
     /// Returns the ordinals of the columns to read, ascending, and these columns as positions in a batch of only those.
     pub fn alone(&self) -> (Vec<usize>, Self) {
         let all = self.text.iter().flatten().chain(&self.key).chain(&self.kept);
-        let read = ReadColumns::new(all.copied());
+        let read = read_columns(all.copied());
         let alone = Self {
-            text: self.text.iter().map(|at| at.map(|at| read.position(at))).collect(),
-            key: self.key.map(|at| read.position(at)),
-            kept: self.kept.iter().map(|&at| read.position(at)).collect(),
+            text: self.text.iter().map(|at| at.map(|at| position(&read, at))).collect(),
+            key: self.key.map(|at| position(&read, at)),
+            kept: self.kept.iter().map(|&at| position(&read, at)).collect(),
         };
-        (read.ordinals(), alone)
+        (read, alone)
     }
 
     fn row<'a>(
