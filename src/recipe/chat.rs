@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
-use crate::options::{Input, OptionValue, as_text, is_default, option_values, options, word_values};
+use crate::options::{
+    Defined, Definition, Input, OptionValue, as_text, is_default, option_values, options, word_values,
+};
 use crate::source::text::fields::{JsonMember, TextFields};
 use crate::transform::text::SpecialInText;
 
@@ -287,21 +289,11 @@ impl ChatRecipe {
             );
         }
         if !self.has_masks() {
-            let only = ChatRecipe::default();
-            let named = [
-                ("tools_field", self.tools_field != only.tools_field),
-                ("chat_template", self.chat_template.is_some()),
-                ("template_name", self.template_name.is_some()),
-                ("template_arg", self.template_arg != only.template_arg),
-                ("now", self.now.is_some()),
-                ("train_on", self.train_on != only.train_on),
-                ("final_stop", self.final_stop.is_some()),
-                ("special_in_content", self.special_in_content != only.special_in_content),
-                ("history_thinking", self.history_thinking != only.history_thinking),
-                ("not_rendered", self.not_rendered != only.not_rendered),
-                ("allow_unknown_markers", self.allow_unknown_markers),
-            ];
-            if let Some((name, _)) = named.into_iter().find(|(_, is_given)| *is_given) {
+            let defaults = Self::default();
+            let is_given = |option: &Definition<Self>| option.get(self) != option.get(&defaults);
+            let given = Self::definitions().into_iter().find(is_given).map(|option| option.name);
+            let template = self.chat_template.as_ref().map(|_| "chat_template");
+            if let Some(name) = given.filter(|name| *name == "tools_field").or(template).or(given) {
                 return refuse(
                     format!("`{name}` applies only to chats and pairs"),
                     "name their fields with `messages_field`, or with `prompt_field` and `completion_field`",
