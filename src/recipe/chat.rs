@@ -132,18 +132,6 @@ impl OptionValue for TemplateArgs {
     const INPUT: Input = Input::List;
 
     fn parse(text: &str) -> Result<Self> {
-        text.parse()
-    }
-
-    fn text(&self) -> Option<String> {
-        (!self.0.is_empty()).then(|| self.to_string())
-    }
-}
-
-impl FromStr for TemplateArgs {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
         let wrong = |rest: &str| {
             Error::usage(format!("{rest:?} is not NAME=JSON"))
                 .help("quote texts as JSON, as in reasoning_effort='\"high\"'")
@@ -164,6 +152,11 @@ impl FromStr for TemplateArgs {
         }
         Ok(Self(args))
     }
+
+    fn text(&self) -> Option<String> {
+        let args: Vec<_> = self.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        (!args.is_empty()).then(|| args.join(","))
+    }
 }
 
 /// Returns whether a template can read a variable of this name.
@@ -171,15 +164,6 @@ fn is_name(name: &str) -> bool {
     !name.starts_with(|first: char| first.is_ascii_digit())
         && !name.is_empty()
         && name.chars().all(|c| c == '_' || c.is_alphanumeric())
-}
-
-impl fmt::Display for TemplateArgs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (name, value)) in self.0.iter().enumerate() {
-            write!(f, "{}{name}={value}", if at > 0 { "," } else { "" })?;
-        }
-        Ok(())
-    }
 }
 
 /// Treatment of the strings of special tokens in what messages contain.
@@ -336,10 +320,10 @@ mod tests {
     #[test]
     fn values_are_written_as_they_are_read() {
         for text in ["a=1", "a={\"b\":[1,2],\"c\":\"x,y=z\"},enable_thinking=false", ""] {
-            assert_eq!(text.parse::<TemplateArgs>().unwrap().to_string(), text);
+            assert_eq!(TemplateArgs::parse(text).unwrap().text().unwrap_or_default(), text);
         }
         for wrong in ["a", "a=", "a=high", "1a=2", "a=1 b=2", "a=1,b", "=1"] {
-            assert!(wrong.parse::<TemplateArgs>().is_err(), "{wrong}");
+            assert!(TemplateArgs::parse(wrong).is_err(), "{wrong}");
         }
         for text in ["text", "parse", "text,assistant=error,tool=parse"] {
             assert_eq!(text.parse::<SpecialInContent>().unwrap().to_string(), text);
