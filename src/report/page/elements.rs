@@ -17,12 +17,12 @@ pub(super) fn numbers(out: &mut String, tiles: &[(&str, String)]) {
 }
 
 /// Appends a table of names and values.
-pub(super) fn pairs(out: &mut String, rows: impl IntoIterator<Item = (String, String)>) {
+pub(super) fn pairs<N: AsRef<str>>(out: &mut String, rows: impl IntoIterator<Item = (N, String)>) {
     out.push_str("<table class=\"wide\"><tbody>\n");
     for (name, value) in rows {
         out.push_str(&format!(
             "<tr><th scope=\"row\"><bdi>{}</bdi></th><td><bdi>{}</bdi></td></tr>\n",
-            breakable(&clipped(&name, 120)),
+            breakable(&clipped(name.as_ref(), 120)),
             clipped(&value, 600)
         ));
     }
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn names_and_values_are_escaped_and_truncated() {
         let mut out = String::new();
-        pairs(&mut out, [("<b>".to_owned(), "x".repeat(10_000))]);
+        pairs(&mut out, [("<b>", "x".repeat(10_000))]);
         assert!(out.contains("&lt;b&gt;") && out.len() < 1000);
     }
 }

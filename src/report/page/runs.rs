@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use super::elements::{heading, numbers, pairs};
-use super::run::{is_of_other_dataset, non_negative, per_second, retries, worker_times};
+use super::elements::{heading, numbers};
+use super::run::{is_of_other_dataset, non_negative, per_second, phases, retries, worker_times};
 use crate::numbers::{bytes, count, percent, plural, seconds, short};
 use crate::report::escape::clipped;
 use crate::report::gather::DatasetReport;
@@ -29,14 +29,7 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, runs: &[RunRepor
     };
     worker_times(out, &times, &plural(runs.len() as u64, "run"));
     out.push_str("</section>\n<section class=\"card\">\n<h3>Phases, summed over the runs</h3>\n");
-    let phases = [
-        ("Listing and planning", sum(|run| run.seconds.plan)),
-        ("Checks and duplicates", sum(|run| run.seconds.prepare)),
-        ("Converting", sum(|run| run.seconds.convert)),
-        ("Indexes and commit", sum(|run| run.seconds.commit)),
-        ("Total", sum(|run| run.seconds.total)),
-    ];
-    pairs(out, phases.map(|(name, time)| (name.to_owned(), seconds(time))));
+    phases(out, sum);
     out.push_str("</section>\n</div>\n");
     table(out, runs, started_at);
 }
