@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use super::print;
 use super::recipe::Like;
 use super::run_report::RunReportArgs;
-use super::values::{parse, size, source, threads};
+use super::values::{check_not_folder, parse, source, threads, words};
 use super::verbosity::VerbosityArgs;
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::options::{
-    Existing, MIN_MEMORY_BYTES, MaxRejects, OutputOptions, ResumeCheck, RunOptions, SourceSpec,
-    default_memory_bytes,
+    Existing, Form, MIN_MEMORY_BYTES, MaxRejects, OutputOptions, ResumeCheck, RunOptions, Size, SourceSpec,
+    check_local, default_memory_bytes, word_values,
 };
 use crate::printable::printable_path;
+use crate::source::files_from::FilesFrom;
 
 /// Source argument for standard input.
 pub(super) const STDIN: &str = "-";
@@ -58,6 +59,41 @@ pub(super) struct CommonArgs {
     pub(super) exclude: Vec<PathBuf>,
 }
 
+/// Arguments for a list of files.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Sources")]
+pub(super) struct ListArgs {
+    /// Convert the files listed in FILE (or - for standard input), one path per line
+    ///
+    /// Records are in the order of the list. Paths are relative to SRC; without SRC, to the folder of FILE (for -, to the working
+    /// directory).
+    #[arg(long, value_name = "FILE|-")]
+    pub(super) files_from: Option<PathBuf>,
+
+    /// Paths in --files-from end with a NUL byte, like the output of find -print0
+    #[arg(short = '0', long, requires = "files_from")]
+    null: bool,
+}
+
+impl ListArgs {
+    /// Returns the list, if there is one.
+    pub(super) fn list(self) -> Result<Option<FilesFrom>> {
+        let Some(list) = self.files_from else { return Ok(None) };
+        check_local("files_from", &list)?;
+        let help = "name a file with one path per line; to convert everything in a folder, name it as SRC";
+        check_not_folder("files_from", &list, help)?;
+        Ok(Some(FilesFrom { list, null: self.null }))
+    }
+}
+
+/// Notes that the `dataset` of `--like` was made from a list of files.
+pub(super) fn note_list(dataset: &str) {
+    print::note(format!(
+        "{dataset} was made from a list of files, which it does not contain: the sources are walked; give a list with \
+         --files-from"
+    ));
+}
+
 /// Arguments common to both conversions that do not affect the dataset.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Run")]
@@ -75,12 +111,13 @@ pub(super) struct RunArgs {
     #[arg(
         long,
         value_name = "CHECK",
+        value_parser = words::<ResumeCheck>(),
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "size",
         conflicts_with = "overwrite"
     )]
-    resume: Option<ResumeArg>,
+    resume: Option<ResumeCheck>,
 
     /// Replace the dataset in the output directory
     ///
@@ -125,24 +162,11 @@ pub(super) struct RunArgs {
     pub(super) plan_only: bool,
 }
 
-/// How `--resume` checks finished files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum ResumeArg {
-    /// Check the sizes of all files
-    Size,
-    /// Check the SHA-256 of all files
-    Verify,
-    /// Check the SHA-256 of all files, and regenerate damaged files of a complete dataset
-    Repair,
-}
-
-impl From<ResumeArg> for ResumeCheck {
-    fn from(arg: ResumeArg) -> Self {
-        match arg {
-            ResumeArg::Size => Self::Sizes,
-            ResumeArg::Verify => Self::Hashes,
-            ResumeArg::Repair => Self::Repair,
-        }
+word_values! {
+    ResumeCheck {
+        Sizes = "size", "Check the sizes of all files";
+        Hashes = "verify", "Check the SHA-256 of all files";
+        Repair = "repair", "Check the SHA-256 of all files, and regenerate damaged files of a complete dataset";
     }
 }
 
@@ -178,13 +202,13 @@ impl RunArgs {
     /// Returns whether a complete dataset is repaired. Earlier versions accepted and stored options without effect, so a
     /// repair accepts them, too.
     pub(super) fn is_repair(&self) -> bool {
-        self.resume == Some(ResumeArg::Repair)
+        self.resume == Some(ResumeCheck::Repair)
     }
 
     /// Returns the arguments that repair a dataset.
     pub(super) fn repair(threads: Option<usize>) -> Self {
         let max_rejects = DEFAULT_MAX_REJECTS.to_owned();
-        Self { resume: Some(ResumeArg::Repair), threads, max_rejects, ..Self::default() }
+        Self { resume: Some(ResumeCheck::Repair), threads, max_rejects, ..Self::default() }
     }
 
     /// Returns the operational options of a run into `out`.
@@ -197,7 +221,7 @@ impl RunArgs {
             threads,
             memory_bytes: memory_bytes(self.memory.as_deref(), threads)?,
             existing: match (self.resume, self.overwrite) {
-                (Some(check), _) => Existing::Resume(check.into()),
+                (Some(check), _) => Existing::Resume(check),
                 (None, true) => Existing::Overwrite,
                 (None, false) => Existing::Refuse,
             },
@@ -223,6 +247,8 @@ impl RunArgs {
 
 /// Returns the value of `--memory` of a run with `threads`. The help texts state the default.
 pub(super) fn memory_bytes(memory: Option<&str>, threads: usize) -> Result<u64> {
-    memory
-        .map_or_else(|| Ok(default_memory_bytes(threads)), |memory| size("memory", memory, MIN_MEMORY_BYTES))
+    match memory {
+        Some(text) => Size::<MIN_MEMORY_BYTES>::parse(text).map_err(|e| e.of_option("memory")),
+        None => Ok(default_memory_bytes(threads)),
+    }
 }

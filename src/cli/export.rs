@@ -3,19 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use clap::builder::PossibleValuesParser;
 use indicatif::{HumanBytes, HumanDuration};
 
 use super::flags::with_flags;
 use super::mixture::{MixtureArgs, mixed_split};
 use super::progress::with_progress;
-use super::values::{parse, threads};
+use super::values::{threads, words};
 use super::verbosity::Verbosity;
 use super::{Ending, output_file, print, signals};
 use crate::error::{Error, Result};
 use crate::export::{EXPORT_NAME, EndOfDocument, ExportFormat, ExportInput, ExportOptions, Layout, export};
 use crate::numbers::plural;
-use crate::options::Choice;
 use crate::printable::printable_path;
 use crate::reader::Dataset;
 use crate::storage::ObjectUrl;
@@ -32,8 +30,8 @@ pub(super) struct Args {
     /// tokens: flat files of token ids, as nanoGPT, llm.c and OLMo read them; --layout says which. megatron: the .bin and .idx
     /// of Megatron-LM. megatron-bridge: packed rows with loss masks, in Parquet. webdataset: tar files of samples. hf: Parquet
     /// files and a card, for `datasets.load_dataset`.
-    #[arg(long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(ExportFormat::WORDS))]
-    to: String,
+    #[arg(long, value_name = "FORMAT", value_parser = words::<ExportFormat>())]
+    to: ExportFormat,
 
     /// Output directory or prefix in object storage; it must be empty or not exist
     #[arg(short, long, value_name = "DIR")]
@@ -57,8 +55,8 @@ pub(super) struct Args {
     ///
     /// nanogpt: ids only, the end token after each document. llmc: a header, the end token before each document. olmo: ids
     /// only, the end token after each document, and a list of the documents in a .csv.gz.
-    #[arg(long, value_name = "LAYOUT", value_parser = PossibleValuesParser::new(Layout::WORDS))]
-    layout: Option<String>,
+    #[arg(long, value_name = "LAYOUT", value_parser = words::<Layout>())]
+    layout: Option<Layout>,
 
     /// Token that separates documents, for formats of token ids: auto, none, or the string or id of a token [default: auto]
     ///
@@ -113,7 +111,7 @@ impl Args {
         let named =
             self.datasets.iter().zip(&splits).map(|(path, (_, split))| (path.as_path(), split.clone()));
         // As in the reader, datasets are repeated unless an option says how an epoch ends.
-        let exhausted = self.mixture.exhausted()?.unwrap_or_default();
+        let exhausted = self.mixture.exhausted().unwrap_or_default();
         let mixture = self.mixture.mix(named.collect(), None, exhausted)?;
         let fields = self.fields.clone();
         Ok(ExportInput {
@@ -128,8 +126,8 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
     let started = Instant::now();
     let stop = signals::watch()?;
     let options = ExportOptions {
-        format: parse::<ExportFormat>("to", &args.to)?,
-        layout: args.layout.as_deref().map(|layout| parse::<Layout>("layout", layout)).transpose()?,
+        format: args.to,
+        layout: args.layout,
         eod: args.eod.as_deref().map(EndOfDocument::from),
         parts: args.parts,
         out: args.out.clone(),

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::common::{CommonArgs, RunArgs, check_seed};
+use super::common::{CommonArgs, ListArgs, RunArgs, check_seed, note_list};
 use super::conversion_command::ConversionCommand;
 use super::recipe::{Given, Like};
-use super::values::{FILES_FROM_HELP, check_not_folder, check_resize_options, source};
+use super::values::{check_not_folder, check_resize_options, source};
 use super::{Ending, print, signals};
 use crate::error::{Error, Result};
 use crate::options::{OptionValue, SourceSpec, check_local};
@@ -14,7 +14,6 @@ use crate::printable::printable_path;
 use crate::recipe::{ImagesRecipe, Recorded, RecordedInput, Sidecars};
 use crate::schema::Schema;
 use crate::source::encoding::to_utf8;
-use crate::source::files_from::FilesFrom;
 use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
 use crate::source::{read_file, without_bom};
 use crate::transform::image::{Color, Resize};
@@ -47,16 +46,8 @@ pub(super) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sources")]
 struct InputArgs {
-    /// Convert the files listed in FILE (or - for standard input), one path per line
-    ///
-    /// Records are in the order of the list. Paths are relative to SRC; without SRC, to the folder of FILE (for -, to the working
-    /// directory).
-    #[arg(long, value_name = "FILE|-")]
-    files_from: Option<PathBuf>,
-
-    /// Paths in --files-from end with a NUL byte, like the output of find -print0
-    #[arg(short = '0', long, requires = "files_from")]
-    null: bool,
+    #[command(flatten)]
+    list: ListArgs,
 
     /// Convert the files listed in a csv, tsv, jsonl or parquet file, with its columns as fields
     ///
@@ -163,7 +154,7 @@ fn notes(
     input: &RecordedInput,
     dataset: &str,
 ) {
-    if args.files_from.is_none() && args.metadata.is_none() {
+    if args.list.files_from.is_none() && args.metadata.is_none() {
         match input {
             RecordedInput::Table { .. } => print::note(format!(
                 "{dataset} was made from a table, which it does not contain: the sources are walked; give a table with \
@@ -172,10 +163,7 @@ fn notes(
             RecordedInput::Annotations if args.annotations.is_empty() => print::note(format!(
                 "{dataset} was made with annotations, which it does not contain: give those of these images with --annotations"
             )),
-            RecordedInput::FilesFrom => print::note(format!(
-                "{dataset} was made from a list of files, which it does not contain: the sources are walked; give a list \
-                 with --files-from"
-            )),
+            RecordedInput::FilesFrom => note_list(dataset),
             _ => {}
         }
     }
@@ -207,10 +195,7 @@ impl InputArgs {
         recorded: Option<RecordedInput>,
         sources: Vec<SourceSpec>,
     ) -> Result<(ImageInput, Vec<SourceSpec>)> {
-        let (input, folder) = if let Some(list) = self.files_from {
-            check_local("files_from", &list)?;
-            check_not_folder("files_from", &list, FILES_FROM_HELP)?;
-            let from = FilesFrom { list, null: self.null };
+        let (input, folder) = if let Some(from) = self.list.list()? {
             let folder = from.folder();
             (ImageInput::FilesFrom(from), folder)
         } else if let Some(path) = self.metadata {

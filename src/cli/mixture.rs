@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::builder::PossibleValuesParser;
-
-use super::values::word;
+use super::values::names;
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::reader::{
@@ -29,8 +27,8 @@ pub(super) struct MixtureArgs {
 
     /// What the weights are shares of: tokens after truncation (images: pixels), tokens that are trained on, records (or
     /// packed rows), or passes over the datasets [default: tokens]
-    #[arg(long, value_name = "UNIT", requires = "mixture", value_parser = PossibleValuesParser::new(UNITS))]
-    unit: Option<String>,
+    #[arg(long, value_name = "UNIT", requires = "mixture", value_parser = names::<MixtureUnit>(&UNITS))]
+    unit: Option<MixtureUnit>,
 
     /// End an epoch with the step that reaches N tokens (images: pixels); datasets are repeated
     #[arg(long, value_name = "N", requires = "mixture", conflicts_with = "epoch_steps", value_parser = clap::value_parser!(u64).range(1..))]
@@ -42,8 +40,8 @@ pub(super) struct MixtureArgs {
 
     /// When an epoch ends: never (after --epoch-tokens or --epoch-steps), or with the step in which the first or last
     /// dataset ends
-    #[arg(long, value_name = "WHEN", requires = "mixture", value_parser = PossibleValuesParser::new(ENDS))]
-    exhausted: Option<String>,
+    #[arg(long, value_name = "WHEN", requires = "mixture", value_parser = names::<Exhausted>(&ENDS))]
+    exhausted: Option<Exhausted>,
 
     /// Take classes of the same name as one, if the datasets have different classes
     #[arg(long, requires = "mixture")]
@@ -67,16 +65,9 @@ impl MixtureArgs {
     }
 
     /// Returns when an epoch ends, if an option says so.
-    pub(super) fn exhausted(&self) -> Result<Option<Exhausted>> {
-        let by_length =
-            (self.epoch_tokens.is_some() || self.epoch_steps.is_some()).then_some(Exhausted::Never);
-        let given = self.exhausted.as_deref().map(|text| word("exhausted", text)).transpose()?;
-        Ok(given.or(by_length))
-    }
-
-    /// Returns what the weights are shares of.
-    pub(super) fn unit(&self) -> Result<MixtureUnit> {
-        Ok(self.unit.as_deref().map(|text| word("unit", text)).transpose()?.unwrap_or_default())
+    pub(super) fn exhausted(&self) -> Option<Exhausted> {
+        let has_length = self.epoch_tokens.is_some() || self.epoch_steps.is_some();
+        self.exhausted.or(has_length.then_some(Exhausted::Never))
     }
 
     /// Mixes `splits`, each with the path of its dataset.
@@ -96,7 +87,7 @@ impl MixtureArgs {
         let name = |path: &Path| path.display().to_string();
         let names = splits.iter().map(|(path, _)| name(path));
         let options = MixtureOptions {
-            unit: self.unit()?,
+            unit: self.unit.unwrap_or_default(),
             mix,
             exhausted,
             epoch: self.epoch_tokens.map(MixtureEpoch::Tokens).or(self.epoch_steps.map(MixtureEpoch::Steps)),
@@ -120,12 +111,13 @@ pub(super) fn mixed_split(dataset: &Dataset, name: Option<&str>) -> Result<Split
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::values::named;
 
     #[test]
     fn all_values_are_those_of_the_reader() {
-        assert!(UNITS.iter().all(|text| word::<MixtureUnit>("unit", text).is_ok()));
-        assert!(ENDS.iter().all(|text| word::<Exhausted>("exhausted", text).is_ok()));
-        let error = word::<MixtureUnit>("unit", "bytes").unwrap_err();
+        assert!(UNITS.iter().all(|text| named::<MixtureUnit>(text).is_ok()));
+        assert!(ENDS.iter().all(|text| named::<Exhausted>(text).is_ok()));
+        let error = named::<MixtureUnit>("bytes").unwrap_err();
         assert!(error.to_string().contains("bytes"), "{error}");
     }
 }

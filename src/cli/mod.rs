@@ -30,7 +30,6 @@ mod table;
 mod text;
 mod values;
 mod verbosity;
-mod version;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -51,13 +50,25 @@ const EXIT_FAILED: u8 = 3;
 /// The exit status after a signal is this plus the number of the signal.
 const EXIT_SIGNAL: u8 = 128;
 
+/// Text that `dsconvert --version` prints after the name, with what a bug report needs. `-V` prints only the version.
+/// `build.rs` sets the variables.
+const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ncommit:   ",
+    env!("DSCONVERT_COMMIT"),
+    "\nfeatures: ",
+    env!("DSCONVERT_FEATURES"),
+    "\ntarget:   ",
+    env!("DSCONVERT_TARGET"),
+);
+
 /// Convert image folders and text corpora, once and offline, into sharded records that training loaders read at the
 /// speed of the disk.
 #[derive(Debug, Parser)]
 #[command(
     name = "dsconvert",
     version,
-    long_version = version::LONG,
+    long_version = LONG_VERSION,
     max_term_width = 100,
     after_help = "Examples:
   dsconvert images photos --out photos-256 --resize shorter:256

@@ -77,37 +77,21 @@ struct OutputKind {
     beginnings: &'static [&'static str],
 }
 
-const HTML: OutputKind = OutputKind {
-    name: "an HTML page",
-    extensions: ("HTML", &["htm", "html"]),
-    beginnings: &["<!doctype html", "<html"],
-};
-const PNG: OutputKind =
-    OutputKind { name: "a PNG image", extensions: ("PNG", &["png"]), beginnings: &["\u{fffd}png"] };
-const SVG: OutputKind =
-    OutputKind { name: "an SVG image", extensions: ("SVG", &["svg"]), beginnings: &["<svg"] };
-const RUN_REPORT: OutputKind = OutputKind {
-    name: "a run report",
-    extensions: ("", &[]),
-    beginnings: &["{\n  \"run_report\"", "{\"run_report\""],
-};
-const TRACE: OutputKind = OutputKind {
-    name: "a trace of load times",
-    extensions: ("", &[]),
-    // The second is that of traces from Python.
-    beginnings: &["# load times of", "# milliseconds to load each batch"],
-};
-
 /// Returns the kind of output that `option` names; `None` if it may be any.
 fn kind_of(option: &str) -> Option<OutputKind> {
-    Some(match option {
-        "html" => HTML,
-        "contact_sheet" => PNG,
-        "plot" | "svg" => SVG,
-        "report" => RUN_REPORT,
-        "trace" => TRACE,
+    let any_name = ("", &[][..]);
+    let (name, extensions, beginnings): (_, (_, &[&str]), &[&str]) = match option {
+        "html" => ("an HTML page", ("HTML", &["htm", "html"]), &["<!doctype html", "<html"]),
+        "contact_sheet" => ("a PNG image", ("PNG", &["png"]), &["\u{fffd}png"]),
+        "plot" | "svg" => ("an SVG image", ("SVG", &["svg"]), &["<svg"]),
+        "report" => ("a run report", any_name, &["{\n  \"run_report\"", "{\"run_report\""]),
+        // The second is that of traces from Python.
+        "trace" => {
+            ("a trace of load times", any_name, &["# load times of", "# milliseconds to load each batch"])
+        }
         _ => return None,
-    })
+    };
+    Some(OutputKind { name, extensions, beginnings })
 }
 
 impl OutputKind {

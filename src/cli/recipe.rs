@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, Resettable};
+use clap::builder::{PossibleValuesParser, Resettable};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches, value_parser};
 
 use super::flags::with_flags;
 use super::print;
+use super::values::possible_values;
 use crate::error::{Error, Result};
 use crate::manifest::{Manifest, TOKENIZER_NAME};
 use crate::options::{Definition, Input};
@@ -133,10 +134,8 @@ fn arg<R: 'static>(option: &Definition<R>, default: Option<String>) -> Arg {
         Input::Int32 => arg.value_parser(value_parser!(u32)),
         Input::Int64 => arg.value_parser(value_parser!(u64)),
         Input::Float => arg.value_parser(value_parser!(f64)),
-        Input::Words(words) => arg.value_parser(PossibleValuesParser::new(words)),
-        Input::DescribedWords(words) => {
-            let word = |(word, help): &(&'static str, &'static str)| PossibleValue::new(*word).help(*help);
-            arg.value_parser(PossibleValuesParser::new(words.iter().map(word)))
+        Input::Words(_) | Input::DescribedWords(_) => {
+            arg.value_parser(PossibleValuesParser::new(possible_values(option.input)))
         }
     };
     if let Some(default) = default {

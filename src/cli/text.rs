@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::common::{CommonArgs, RunArgs, STDIN, check_seed};
+use super::common::{CommonArgs, ListArgs, RunArgs, STDIN, check_seed, note_list};
 use super::conversion_command::ConversionCommand;
 use super::flags::with_flags;
 use super::recipe::{Given, LIKE, Like};
-use super::values::{FILES_FROM_HELP, check_not_folder, source};
+use super::values::source;
 use super::{Ending, print, signals};
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};
@@ -14,7 +14,6 @@ use crate::pipeline::{Stop, TextInput, TextJob, TextOptions};
 use crate::printable::printable_path;
 use crate::reader::batch::{BatchOptions, BatchSize, MAX_BATCH_RECORDS, MAX_BATCH_TOKENS};
 use crate::recipe::{Recorded, RecordedInput, TextRecipe};
-use crate::source::files_from::FilesFrom;
 use crate::source::read_file;
 use crate::storage::{ObjectUrl, stat};
 use crate::tokenizer_files::{self, chat_template};
@@ -41,7 +40,7 @@ pub(super) struct Args {
     common: CommonArgs,
 
     #[command(flatten)]
-    input: InputArgs,
+    list: ListArgs,
 
     /// Tokenizer: a tokenizer.json, SentencePiece .model or .tiktoken file, or a folder that contains one; a model in the local
     /// Hugging Face cache (org/model); a tiktoken encoding in its cache (cl100k_base); or `bytes`, UTF-8 bytes as ids
@@ -68,26 +67,10 @@ pub(super) struct Args {
     report_tokens: Option<u64>,
 }
 
-/// Where files come from.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Sources")]
-struct InputArgs {
-    /// Convert the files listed in FILE (or - for standard input), one path per line
-    ///
-    /// Records are in the order of the list. Paths are relative to SRC; without SRC, to the folder of FILE (for -, to the working
-    /// directory).
-    #[arg(long, value_name = "FILE|-")]
-    files_from: Option<PathBuf>,
-
-    /// Paths in --files-from end with a NUL byte, like the output of find -print0
-    #[arg(short = '0', long, requires = "files_from")]
-    null: bool,
-}
-
 /// Runs `dsconvert text`.
 pub(super) fn exec(args: Args) -> Result<Ending> {
     let stop = signals::watch()?;
-    let Args { common, input, tokenizer, chat_template, given, run, report_batch, report_tokens } = args;
+    let Args { common, list, tokenizer, chat_template, given, run, report_batch, report_tokens } = args;
     let (out, is_quiet) = (common.out.as_deref(), run.verbosity.is_quiet());
     let batches = report_tokens.map_or(BatchSize::BatchSize(report_batch), BatchSize::MaxTokens);
     BatchOptions::new(batches).check()?;
@@ -101,17 +84,13 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
         check_seed(&recipe.output, given.has("seed"))?;
     }
     recipe.check()?;
-    let (input, sources) = input.sources(common.sources()?)?;
+    let (input, sources) = input(list, common.sources()?)?;
     like.iter().filter(|_| !is_quiet).for_each(|like| common.note_exclude(like));
     if let (Some(like), false) = (&like, is_quiet)
         && like.recorded.input == RecordedInput::FilesFrom
         && input == TextInput::Walk
     {
-        print::note(format!(
-            "{} was made from a list of files, which it does not contain: the sources are walked; give a list with \
-             --files-from",
-            printable_path(like.path)
-        ));
+        note_list(&printable_path(like.path));
     }
     let LoadedTokenizer { tokenizer, path } = match (tokenizer, &like) {
         (Some(name), _) => load(&name, recipe.tokenization.clone())?,
@@ -184,26 +163,21 @@ fn check_shows_padding(run: &RunArgs, out: Option<&Path>, option: &str) -> Resul
         .help("dsconvert inspect --html shows the lengths and the padding of a dataset"))
 }
 
-impl InputArgs {
-    /// Returns how files are found, and the sources: by default, the folder that names are relative to.
-    fn sources(&self, mut sources: Vec<SourceSpec>) -> Result<(TextInput, Vec<SourceSpec>)> {
-        if let Some(list) = &self.files_from {
-            check_local("files_from", list)?;
-            check_not_folder("files_from", list, FILES_FROM_HELP)?;
-            let from = FilesFrom { list: list.clone(), null: self.null };
-            if sources.is_empty() {
-                sources.push(source(&from.folder())?);
-            }
-            return Ok((TextInput::FilesFrom(from), sources));
+/// Returns how files are found, and the sources: by default, the folder that names are relative to.
+fn input(list: ListArgs, mut sources: Vec<SourceSpec>) -> Result<(TextInput, Vec<SourceSpec>)> {
+    if let Some(from) = list.list()? {
+        if sources.is_empty() {
+            sources.push(source(&from.folder())?);
         }
-        let Some(stdin) = sources.iter_mut().find(|s| s.path == Path::new(STDIN)) else {
-            return Ok((TextInput::Walk, sources));
-        };
-        if stdin.label == STDIN {
-            STDIN_LABEL.clone_into(&mut stdin.label);
-        }
-        Ok((TextInput::Stdin, sources))
+        return Ok((TextInput::FilesFrom(from), sources));
     }
+    let Some(stdin) = sources.iter_mut().find(|s| s.path == Path::new(STDIN)) else {
+        return Ok((TextInput::Walk, sources));
+    };
+    if stdin.label == STDIN {
+        STDIN_LABEL.clone_into(&mut stdin.label);
+    }
+    Ok((TextInput::Stdin, sources))
 }
 
 /// A tokenizer, and the file that it was read from.

@@ -2,17 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::de::value::StrDeserializer;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde::de::{DeserializeOwned, IntoDeserializer};
 
 use crate::error::{Error, Result};
-use crate::options::{MAX_THREADS, SourceSpec, default_threads, parse_size};
+use crate::options::{Input, MAX_THREADS, OptionValue, SourceSpec, default_threads};
 use crate::source::{braces, globs};
 use crate::storage::{ObjectUrl, stat};
-
-/// Help for a folder given as the value of `--files-from`.
-pub(super) const FILES_FROM_HELP: &str =
-    "name a file with one path per line; to convert everything in a folder, name it as SRC";
 
 /// Rejects a folder as the value of `option`, which takes a file.
 pub(super) fn check_not_folder(option: &'static str, path: &Path, help: &str) -> Result<()> {
@@ -27,20 +23,32 @@ pub(super) fn parse<T: std::str::FromStr<Err = Error>>(option: &'static str, tex
     text.parse().map_err(|e: Error| e.of_option(option))
 }
 
-/// Parses the value of `option`, a name of the reader's options.
-pub(super) fn word<T: DeserializeOwned>(option: &'static str, text: &str) -> Result<T> {
-    let text: StrDeserializer<'_, serde::de::value::Error> = text.into_deserializer();
-    T::deserialize(text).map_err(|e| Error::usage(e.to_string()).of_option(option))
+/// Returns the words that an option takes, each with its help if it has one; none if it takes other values.
+pub(super) fn possible_values(input: Input) -> Vec<PossibleValue> {
+    match input {
+        Input::Words(words) => words.iter().map(PossibleValue::from).collect(),
+        Input::DescribedWords(words) => {
+            words.iter().map(|(word, help)| PossibleValue::new(*word).help(*help)).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
-/// Parses the value of `option`, a size of at least `min` bytes.
-pub(super) fn size(option: &'static str, text: &str, min: u64) -> Result<u64> {
-    let bytes = parse_size(text).map_err(|e| e.of_option(option))?;
-    if bytes < min {
-        let message = format!("{text} is below the minimum of {min} bytes");
-        return Err(Error::usage(message).of_option(option));
-    }
-    Ok(bytes)
+/// Returns the parser of an option that takes words.
+pub(super) fn words<T: OptionValue + Clone + Send + Sync + 'static>() -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(possible_values(T::INPUT)).try_map(|word| T::parse(&word))
+}
+
+/// Returns the parser of an option of the reader, whose values have these `names`.
+pub(super) fn names<T: DeserializeOwned + Clone + Send + Sync + 'static>(
+    names: &'static [&'static str],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(names).try_map(|name| named(&name))
+}
+
+/// Returns the value of an option of the reader with this name.
+pub(super) fn named<T: DeserializeOwned>(name: &str) -> Result<T, serde::de::value::Error> {
+    T::deserialize(name.into_deserializer())
 }
 
 /// Rejects options of a resize without one: whether images may be enlarged, and a filter.

@@ -1,69 +1,41 @@
 //! Options of an export.
 
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use crate::error::{Error, Result};
-use crate::options::Choice;
+use crate::error::Error;
+use crate::options::{Choice, word_choice};
 
-/// Format of an export.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExportFormat {
+word_choice! {
+    /// Format of an export.
+    ExportFormat, text => unknown("format", text, Self::WORDS);
     /// Flat files of token ids.
-    Tokens,
+    Tokens = "tokens",
     /// Megatron's `.bin` and `.idx`.
-    Megatron,
+    Megatron = "megatron",
     /// Megatron-Bridge's packed sequences with loss masks, in Parquet.
-    MegatronBridge,
+    MegatronBridge = "megatron-bridge",
     /// Tar files of samples.
-    Webdataset,
+    Webdataset = "webdataset",
     /// Parquet files and a card, for `datasets`.
-    Hf,
+    Hf = "hf",
 }
 
-/// Layout of flat files of token ids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Layout {
+word_choice! {
+    /// Layout of flat files of token ids.
+    #[derive(Default)]
+    Layout, text => unknown("layout", text, Self::WORDS);
     /// nanoGPT: ids only, the end token after each document.
     #[default]
-    Nanogpt,
+    Nanogpt = "nanogpt",
     /// llm.c: a header, the end token before each document.
-    Llmc,
+    Llmc = "llmc",
     /// OLMo: ids only, the end token after each document, and a list of the documents in a `.csv.gz`.
-    Olmo,
+    Olmo = "olmo",
 }
 
-/// Implements the text form of an enum.
-macro_rules! words {
-    ($ty:ty, $what:literal: $($variant:ident = $word:literal),+) => {
-        impl Choice for $ty {
-            const WORDS: &'static [&'static str] = &[$($word),+];
-        }
-
-        impl fmt::Display for $ty {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Self::$variant => $word),+ })
-            }
-        }
-
-        impl FromStr for $ty {
-            type Err = Error;
-
-            fn from_str(text: &str) -> Result<Self> {
-                match text {
-                    $($word => Ok(Self::$variant),)+
-                    _ => Err(Error::usage(format!("unknown {} {text:?}", $what))
-                        .help(format!("expected one of {}", Self::WORDS.join(", ")))),
-                }
-            }
-        }
-    };
+fn unknown(what: &str, text: &str, words: &[&str]) -> Error {
+    Error::usage(format!("unknown {what} {text:?}")).help(format!("expected one of {}", words.join(", ")))
 }
-
-words!(ExportFormat, "format": Tokens = "tokens", Megatron = "megatron", MegatronBridge = "megatron-bridge",
-    Webdataset = "webdataset", Hf = "hf");
-words!(Layout, "layout": Nanogpt = "nanogpt", Llmc = "llmc", Olmo = "olmo");
 
 /// The token that separates documents.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -58,7 +58,7 @@ pub enum Input {
 }
 
 /// Further properties of an option on the command line.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Extra {
     /// Short flag.
     pub short: Option<char>,
@@ -68,11 +68,6 @@ pub struct Extra {
     pub requires: Option<&'static str>,
     /// Options that exclude this one.
     pub conflicts: &'static [&'static str],
-}
-
-impl Extra {
-    /// No further properties.
-    pub const NONE: Self = Self { short: None, alias: None, requires: None, conflicts: &[] };
 }
 
 impl<R: 'static> Definition<R> {
@@ -299,6 +294,59 @@ macro_rules! word_values {
 }
 pub(crate) use word_values;
 
+/// Defines a choice among words: the enum, its parser and its printer. The last arm is the error for another word.
+macro_rules! word_choice {
+    (
+        $(#[$meta:meta])* $name:ident, $other:ident => $unknown:expr;
+        $($(#[$variant_meta:meta])* $variant:ident = $word:literal),+ $(,)?
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name { $($(#[$variant_meta])* $variant),+ }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::error::Error;
+
+            fn from_str(text: &str) -> $crate::error::Result<Self> {
+                match text {
+                    $($word => Ok(Self::$variant),)+
+                    $other => Err($unknown),
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self { $(Self::$variant => $word),+ })
+            }
+        }
+
+        impl $crate::options::Choice for $name {
+            const WORDS: &'static [&'static str] = &[$($word),+];
+        }
+    };
+}
+pub(crate) use word_choice;
+
+/// Implements serde for a type through its `Display` and `FromStr`.
+macro_rules! serde_as_text {
+    ($($ty:ty),+ $(,)?) => {$(
+        impl serde::Serialize for $ty {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $ty {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str> as serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )+};
+}
+pub(crate) use serde_as_text;
+
 /// A size in bytes of at least `MIN`, such as `256MiB`.
 pub struct Size<const MIN: u64>;
 
@@ -423,7 +471,7 @@ macro_rules! options {
                     $heading,
                     &[$($doc),+],
                     $value,
-                    $crate::options::Extra { $($key: $arg,)* ..$crate::options::Extra::NONE },
+                    $crate::options::Extra { $($key: $arg,)* ..Default::default() },
                     (|options: &Self| &options.$field, |options: &mut Self| &mut options.$field),
                 ),)+)+];
                 $(

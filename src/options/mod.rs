@@ -13,7 +13,10 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::storage::check_local;
 pub use definition::{Choice, Defined, Definition, Extra, Form, Input, OptionValue, Plain, Size};
-pub(crate) use definition::{as_text, form_of, is_default, not_a_value, option_values, options, word_values};
+pub(crate) use definition::{
+    as_text, form_of, is_default, not_a_value, option_values, options, serde_as_text, word_choice,
+    word_values,
+};
 pub use dsconvert_dataset::size::{Decimal, MaxRejects, parse_size};
 pub use dsconvert_writer::layout::{Existing, ResumeCheck};
 pub use split::SplitSpec;

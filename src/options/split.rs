@@ -6,9 +6,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::serde_as_text;
 use super::split_words::split_named;
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
@@ -101,17 +101,7 @@ impl fmt::Display for SplitSpec {
     }
 }
 
-impl<'de> Deserialize<'de> for SplitSpec {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl Serialize for SplitSpec {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.text)
-    }
-}
+serde_as_text!(SplitSpec);
 
 #[cfg(test)]
 mod tests {

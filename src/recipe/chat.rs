@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
-use crate::options::{Input, OptionValue, as_text, is_default, option_values, options, word_values};
+use crate::options::{
+    Defined, Definition, Input, OptionValue, as_text, is_default, option_values, options, word_values,
+};
 use crate::source::text::fields::{JsonMember, TextFields};
 use crate::transform::text::SpecialInText;
 
@@ -130,18 +132,6 @@ impl OptionValue for TemplateArgs {
     const INPUT: Input = Input::List;
 
     fn parse(text: &str) -> Result<Self> {
-        text.parse()
-    }
-
-    fn text(&self) -> Option<String> {
-        (!self.0.is_empty()).then(|| self.to_string())
-    }
-}
-
-impl FromStr for TemplateArgs {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
         let wrong = |rest: &str| {
             Error::usage(format!("{rest:?} is not NAME=JSON"))
                 .help("quote texts as JSON, as in reasoning_effort='\"high\"'")
@@ -162,6 +152,11 @@ impl FromStr for TemplateArgs {
         }
         Ok(Self(args))
     }
+
+    fn text(&self) -> Option<String> {
+        let args: Vec<_> = self.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        (!args.is_empty()).then(|| args.join(","))
+    }
 }
 
 /// Returns whether a template can read a variable of this name.
@@ -169,15 +164,6 @@ fn is_name(name: &str) -> bool {
     !name.starts_with(|first: char| first.is_ascii_digit())
         && !name.is_empty()
         && name.chars().all(|c| c == '_' || c.is_alphanumeric())
-}
-
-impl fmt::Display for TemplateArgs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (name, value)) in self.0.iter().enumerate() {
-            write!(f, "{}{name}={value}", if at > 0 { "," } else { "" })?;
-        }
-        Ok(())
-    }
 }
 
 /// Treatment of the strings of special tokens in what messages contain.
@@ -287,21 +273,11 @@ impl ChatRecipe {
             );
         }
         if !self.has_masks() {
-            let only = ChatRecipe::default();
-            let named = [
-                ("tools_field", self.tools_field != only.tools_field),
-                ("chat_template", self.chat_template.is_some()),
-                ("template_name", self.template_name.is_some()),
-                ("template_arg", self.template_arg != only.template_arg),
-                ("now", self.now.is_some()),
-                ("train_on", self.train_on != only.train_on),
-                ("final_stop", self.final_stop.is_some()),
-                ("special_in_content", self.special_in_content != only.special_in_content),
-                ("history_thinking", self.history_thinking != only.history_thinking),
-                ("not_rendered", self.not_rendered != only.not_rendered),
-                ("allow_unknown_markers", self.allow_unknown_markers),
-            ];
-            if let Some((name, _)) = named.into_iter().find(|(_, is_given)| *is_given) {
+            let defaults = Self::default();
+            let is_given = |option: &Definition<Self>| option.get(self) != option.get(&defaults);
+            let given = Self::definitions().into_iter().find(is_given).map(|option| option.name);
+            let template = self.chat_template.as_ref().map(|_| "chat_template");
+            if let Some(name) = given.filter(|name| *name == "tools_field").or(template).or(given) {
                 return refuse(
                     format!("`{name}` applies only to chats and pairs"),
                     "name their fields with `messages_field`, or with `prompt_field` and `completion_field`",
@@ -344,10 +320,10 @@ mod tests {
     #[test]
     fn values_are_written_as_they_are_read() {
         for text in ["a=1", "a={\"b\":[1,2],\"c\":\"x,y=z\"},enable_thinking=false", ""] {
-            assert_eq!(text.parse::<TemplateArgs>().unwrap().to_string(), text);
+            assert_eq!(TemplateArgs::parse(text).unwrap().text().unwrap_or_default(), text);
         }
         for wrong in ["a", "a=", "a=high", "1a=2", "a=1 b=2", "a=1,b", "=1"] {
-            assert!(wrong.parse::<TemplateArgs>().is_err(), "{wrong}");
+            assert!(TemplateArgs::parse(wrong).is_err(), "{wrong}");
         }
         for text in ["text", "parse", "text,assistant=error,tool=parse"] {
             assert_eq!(text.parse::<SpecialInContent>().unwrap().to_string(), text);

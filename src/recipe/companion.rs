@@ -3,16 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
 use super::images::is_reserved;
 use crate::error::{Error, Result};
-use crate::options::{Input, OptionValue};
+use crate::options::{Input, OptionValue, serde_as_text};
 use crate::schema::FieldType;
 
 /// A file that each image has, and that becomes a field: `mask=masks/{stem}.png`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Companion {
     /// Name of the field.
     pub name: String,
@@ -188,19 +185,7 @@ impl fmt::Display for Companion {
     }
 }
 
-impl TryFrom<String> for Companion {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-impl From<Companion> for String {
-    fn from(companion: Companion) -> Self {
-        companion.to_string()
-    }
-}
+serde_as_text!(Companion);
 
 impl OptionValue for Vec<Companion> {
     const INPUT: Input = Input::Text;

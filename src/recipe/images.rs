@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{Companion, Recipe, RecordedInput, unexpected_value};
 use crate::error::{Error, Result};
-use crate::options::{Choice, Input, OptionValue, OutputOptions, is_default, option_values, options};
+use crate::options::{Input, OptionValue, OutputOptions, is_default, option_values, options, word_choice};
 use crate::schema::{FieldType, IMAGE, Kind};
 use crate::source::archive::is_image_name;
 use crate::source::layout::FolderLayout;
@@ -315,35 +315,13 @@ impl ListItem for String {
     }
 }
 
-/// Criterion for duplicate items.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Dedup {
+word_choice! {
+    /// Criterion for duplicate items.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    Dedup, text => Error::usage(format!("unknown criterion for duplicates {text:?}")).help("use bytes");
     /// The file has the same bytes as another file.
-    Bytes,
-}
-
-impl fmt::Display for Dedup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Dedup::Bytes => "bytes",
-        })
-    }
-}
-
-impl Choice for Dedup {
-    const WORDS: &'static [&'static str] = &["bytes"];
-}
-
-impl FromStr for Dedup {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "bytes" => Ok(Dedup::Bytes),
-            _ => Err(Error::usage(format!("unknown criterion for duplicates {text:?}")).help("use bytes")),
-        }
-    }
+    Bytes = "bytes",
 }
 
 /// Field names of samples from tar files.

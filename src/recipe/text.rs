@@ -256,7 +256,7 @@ macro_rules! tokenizer_options {
                     "Tokens",
                     &[$($help),+],
                     $value,
-                    Extra { $($key: $arg,)* ..Extra::NONE },
+                    Extra { $($key: $arg,)* ..Extra::default() },
                     (|options: &Self| &options.$member, |options: &mut Self| &mut options.$member),
                 )),+]
             }

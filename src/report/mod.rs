@@ -24,7 +24,7 @@ pub use escape::escape;
 pub(crate) use gather::{BucketShare, LabelCounts};
 pub use gather::{
     BucketShares, ClassCounts, Classes, Curves, DatasetReport, DecodedSample, ImageStats, RejectExamples,
-    ReportOptions, ShownToken, SplitReport, TextStats, Thumbnail, TokenCount, TrainedStats,
+    ReportOptions, SplitReport, TextStats, Thumbnail, TokenCount, TrainedStats,
 };
 pub use histogram::{Bin, Histogram};
 pub use page::{page_html, summary_html};
@@ -34,4 +34,5 @@ pub use run::{
 };
 pub use svg::plots_svg;
 pub use thumbnail::contact_sheet;
+pub use vocabulary::ShownToken;
 pub(crate) use vocabulary::Vocabulary;

@@ -31,13 +31,13 @@ enum Scheme {
     Plain,
 }
 
-/// Text of a token.
+/// A token in the form in which it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TokenText {
+pub struct ShownToken {
     /// Bytes of the token's text, or the name of a special token.
-    pub(super) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// Whether it is a special token, which represents no text.
-    pub(super) special: bool,
+    pub special: bool,
 }
 
 /// The tokens of a tokenizer by id.
@@ -186,11 +186,11 @@ impl Vocabulary {
     }
 
     /// Returns the text of `id`, or `None` if it is not in the vocabulary.
-    pub(super) fn token(&self, id: u32) -> Option<TokenText> {
+    pub(super) fn token(&self, id: u32) -> Option<ShownToken> {
         if let Some((content, special)) = self.added.get(&id) {
-            return Some(TokenText { bytes: content.clone().into_bytes(), special: *special });
+            return Some(ShownToken { bytes: content.clone().into_bytes(), special: *special });
         }
-        let text = |bytes| Some(TokenText { bytes, special: false });
+        let text = |bytes| Some(ShownToken { bytes, special: false });
         if self.scheme == Scheme::Bytes {
             return text(vec![u8::try_from(id).ok()?]);
         }
@@ -285,7 +285,7 @@ mod tests {
             "decoder": {"type": "ByteLevel"},
         }));
         assert_eq!(text(&byte_level, &[0, 1, 2, 3, 4]), "Hi you\nä");
-        assert_eq!(byte_level.token(9), Some(TokenText { bytes: b"<|end|>".to_vec(), special: true }));
+        assert_eq!(byte_level.token(9), Some(ShownToken { bytes: b"<|end|>".to_vec(), special: true }));
         assert_eq!(byte_level.token(77), None);
         assert_eq!(byte_level.text([0, 9, 77, 1].into_iter()), "Hi<|end|><77> you");
 

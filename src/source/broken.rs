@@ -1,7 +1,7 @@
 //! Why bytes of a source could not be read.
 
-use crate::error::Error;
-use crate::sample::Reject;
+use crate::error::{Error, Result};
+use crate::sample::{Reject, RejectCode};
 
 /// The reason why bytes could not be read.
 #[derive(Debug)]
@@ -15,5 +15,20 @@ pub enum Broken {
 impl From<Error> for Broken {
     fn from(error: Error) -> Self {
         Self::Failed(error)
+    }
+}
+
+impl Broken {
+    /// Returns damage with this `code` and `message`.
+    pub(super) fn damaged(code: RejectCode, message: impl Into<String>) -> Self {
+        Self::Damaged(Reject::new(code, message))
+    }
+
+    /// Returns the damage. A failure is an error.
+    pub(super) fn damage(self) -> Result<Reject> {
+        match self {
+            Self::Failed(error) => Err(error),
+            Self::Damaged(reject) => Ok(reject),
+        }
     }
 }

@@ -9,10 +9,10 @@ use std::io::{self, ErrorKind, Read};
 use std::str::FromStr;
 
 use encoding_rs::{DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::compressed_members::MemberStarts;
 use crate::error::{Error, Result};
+use crate::options::serde_as_text;
 use crate::sample::{Reject, RejectCode};
 
 /// Replaces a malformed sequence.
@@ -59,17 +59,7 @@ impl fmt::Display for TextEncoding {
     }
 }
 
-impl<'de> Deserialize<'de> for TextEncoding {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl Serialize for TextEncoding {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+serde_as_text!(TextEncoding);
 
 /// A byte order mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,9 +146,11 @@ enum DecoderState {
     Start,
     /// The text is UTF-8.
     Unchanged,
-    Decoding(Box<encoding_rs::Decoder>),
-    /// All of the input was read, but not all of it decoded.
-    Ending(Box<encoding_rs::Decoder>),
+    /// `is_last`: all of the input was read, but not all of it decoded.
+    Decoding {
+        decoder: Box<encoding_rs::Decoder>,
+        is_last: bool,
+    },
     Ended,
 }
 
@@ -199,30 +191,21 @@ impl<R: Read> Utf8Reader<R> {
             }
         };
         self.members.ignore_more();
-        Ok(DecoderState::Decoding(Box::new(encoding.new_decoder_without_bom_handling())))
+        let decoder = Box::new(encoding.new_decoder_without_bom_handling());
+        Ok(DecoderState::Decoding { decoder, is_last: false })
     }
 
     /// Decodes more text. At the end, there may be none.
     fn decode(&mut self) -> io::Result<()> {
-        if let DecoderState::Decoding(_) = self.state
-            && self.decoded == self.encoded.len()
-        {
+        let DecoderState::Decoding { decoder, is_last } = &mut self.state else { return Ok(()) };
+        if !*is_last && self.decoded == self.encoded.len() {
             self.encoded.resize(BUFFER_BYTES, 0);
             self.decoded = 0;
             let read = self.input.read(&mut self.encoded);
             self.encoded.truncate(*read.as_ref().unwrap_or(&0));
-            if read? == 0 {
-                self.state = match std::mem::replace(&mut self.state, DecoderState::Ended) {
-                    DecoderState::Decoding(decoder) => DecoderState::Ending(decoder),
-                    other => other,
-                };
-            }
+            *is_last = read? == 0;
         }
-        let (decoder, is_last) = match &mut self.state {
-            DecoderState::Decoding(decoder) => (decoder, false),
-            DecoderState::Ending(decoder) => (decoder, true),
-            _ => return Ok(()),
-        };
+        let is_last = *is_last;
         self.text.resize(BUFFER_BYTES, 0);
         self.returned = 0;
         let encoded = &self.encoded[self.decoded..];
@@ -256,7 +239,7 @@ impl<R: Read> Read for Utf8Reader<R> {
                 DecoderState::Start => self.state = self.start()?,
                 DecoderState::Unchanged => return self.input.read(buffer),
                 DecoderState::Ended => return Ok(0),
-                DecoderState::Decoding(_) | DecoderState::Ending(_) => self.decode()?,
+                DecoderState::Decoding { .. } => self.decode()?,
             }
         }
     }

@@ -170,7 +170,7 @@ impl Folders {
 
     /// Warns about `classes` that may be unintended.
     fn warn(&mut self, classes: &BTreeMap<String, Option<usize>>, layout: FolderLayout) {
-        self.warn_of_one_split(classes, true);
+        self.warnings.extend(of_one_split(&self.splits.names, classes, true));
         let containers = || classes.keys().filter(|class| is_container(class));
         if layout == FolderLayout::Auto && classes.len() > 1 {
             let folders: Vec<String> = containers().cloned().collect();
@@ -196,12 +196,8 @@ impl Folders {
         if self.splits.names.len() > 1 {
             let mut found = BTreeMap::new();
             labeled.for_each(|(file, class)| add_class(&mut found, class.clone(), self.splits.of(&file)));
-            self.warn_of_one_split(&found, false);
+            self.warnings.extend(of_one_split(&self.splits.names, &found, false));
         }
-    }
-
-    fn warn_of_one_split(&mut self, classes: &BTreeMap<String, Option<usize>>, by_folder: bool) {
-        self.warnings.extend(of_one_split(&self.splits.names, classes, by_folder));
     }
 
     /// Warns if several `classes` hold the same folders, and no image of their own: `fold1/cat`, `fold2/cat`. More than
@@ -253,10 +249,7 @@ impl Folders {
             let mut folders = folders(&file);
             let level = self.splits.first_class_level(&folders).checked_sub(2);
             if let Some(level) = level.filter(|level| *level < folders.len()) {
-                let folder = folders.swap_remove(level);
-                if !above.contains(&folder) {
-                    above.insert(folder);
-                }
+                above.insert(folders.swap_remove(level));
             }
         }
         let is_class = |name: &&String| !is_mask(name, true) && !is_container(name);

@@ -69,30 +69,13 @@ impl<'a> Resolver<'a> {
     ///
     /// Returns an error if the folder does not exist.
     pub fn new(source: &'a SourceSpec, follow_symlinks: bool) -> Result<Self> {
-        if let Some(url) = ObjectUrl::parse(&source.path)? {
-            return Ok(Self {
-                source,
-                absolute: vec![source.path.clone()],
-                follow_symlinks,
-                is_link: HashMap::new(),
-                lookup: Some(Lookup::new(url)),
-                names: HashMap::new(),
-            });
-        }
-        let real = source.path.canonicalize().map_err(|e| match e.kind() {
-            ErrorKind::NotFound => Error::usage("there is no such folder").at_path(&source.path),
-            _ => Error::io("examine the folder", &source.path, e),
-        })?;
-        if !stat(&real)?.is_some_and(|meta| meta.is_dir()) {
-            return Err(Error::usage("this is not a folder, but the named files are relative to it")
-                .at_path(&source.path)
-                .help("name the folder that the paths of the list are relative to, or leave it out"));
-        }
-        // The path as given may go through symbolic links.
-        let given = std::path::absolute(&source.path).ok();
-        let absolute = std::iter::once(real).chain(given).collect();
+        let lookup = ObjectUrl::parse(&source.path)?.map(Lookup::new);
+        let absolute = match lookup {
+            Some(_) => vec![source.path.clone()],
+            None => spellings(&source.path)?,
+        };
         let (is_link, names) = (HashMap::new(), HashMap::new());
-        Ok(Self { source, absolute, follow_symlinks, is_link, lookup: None, names })
+        Ok(Self { source, absolute, follow_symlinks, is_link, lookup, names })
     }
 
     /// Returns the file that `name` refers to, or an empty entry and the reason why there is no file.
@@ -242,6 +225,21 @@ impl<'a> Resolver<'a> {
         }
         Ok(false)
     }
+}
+
+/// Returns the absolute paths of the folder `path`.
+fn spellings(path: &Path) -> Result<Vec<PathBuf>> {
+    let real = path.canonicalize().map_err(|e| match e.kind() {
+        ErrorKind::NotFound => Error::usage("there is no such folder").at_path(path),
+        _ => Error::io("examine the folder", path, e),
+    })?;
+    if !stat(&real)?.is_some_and(|meta| meta.is_dir()) {
+        return Err(Error::usage("this is not a folder, but the named files are relative to it")
+            .at_path(path)
+            .help("name the folder that the paths of the list are relative to, or leave it out"));
+    }
+    // The path as given may go through symbolic links.
+    Ok(std::iter::once(real).chain(std::path::absolute(path).ok()).collect())
 }
 
 /// Returns `name` without `.` components; `None` if it leads out of its folder or is empty.

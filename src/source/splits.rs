@@ -199,9 +199,7 @@ impl Splits {
         for file in files.iter() {
             match self.name_of(&file) {
                 Some(name) => {
-                    if !named.contains(&name) {
-                        named.insert(name);
-                    }
+                    named.insert(name);
                 }
                 None => {
                     unassigned += 1;

@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +18,7 @@ use super::compression::Compression;
 use super::encoding::{TextEncoding, Utf8Reader};
 use super::inflate::GzipMember;
 use super::json_array::ArrayLines;
-use super::opened::OpenedFile;
+use super::opened::{OpenedFile, RangeReader};
 use super::planned::PlannedFile;
 use super::retry::retried;
 use super::zip::ZipDamage;
@@ -29,8 +28,8 @@ use crate::sample::{Reject, RejectCode};
 
 /// Size of the read buffer, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Maximum number of bytes of a part of a file that are read at a time.
-const PART_BUFFER_BYTES: u64 = 32 << 10;
+/// The same for a part of a file, which is short.
+const PART_BUFFER_BYTES: usize = 32 << 10;
 /// Decompressed bytes allowed per stored byte, in addition to [`FREE_BYTES`].
 const MAX_RATIO: u64 = 1000;
 /// Decompressed bytes allowed for any file.
@@ -91,22 +90,6 @@ impl Read for SharedFile {
     }
 }
 
-/// Reader of a part of a file that it shares with the stream. It reads little at a time, because the part is short.
-struct SharedPart {
-    file: Arc<OpenedFile>,
-    rest: Range<u64>,
-}
-
-impl Read for SharedPart {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = (self.rest.end - self.rest.start).min(PART_BUFFER_BYTES) as usize;
-        let length = buffer.len().min(most);
-        let read = self.file.read_at(&mut buffer[..length], self.rest.start)?;
-        self.rest.start += read as u64;
-        Ok(read)
-    }
-}
-
 /// A stream of decompressed bytes.
 pub struct Stream {
     path: PathBuf,
@@ -144,7 +127,10 @@ impl Stream {
     pub fn of(opened: OpenedFile, compression: Option<Compression>) -> Result<Self> {
         let file = Arc::new(opened);
         let input = Box::new(SharedFile(Arc::clone(&file)));
-        Ok(Self { file: Some(Arc::clone(&file)), ..Self::over(file.path(), input, compression, None)? })
+        Ok(Self {
+            file: Some(Arc::clone(&file)),
+            ..Self::over(file.path(), input, BUFFER_BYTES, compression, None)?
+        })
     }
 
     /// Creates a stream of a file without compression from `start` on, which is its first position.
@@ -154,8 +140,8 @@ impl Stream {
     /// Returns an error if the file cannot be read.
     pub(super) fn from(opened: OpenedFile, start: u64) -> Result<Self> {
         let file = Arc::new(opened);
-        let input = SharedPart { file: Arc::clone(&file), rest: start..file.bytes().max(start) };
-        let stream = Self::over(file.path(), Box::new(input), None, None)?;
+        let input = RangeReader { opened: Arc::clone(&file), range: start..file.bytes().max(start) };
+        let stream = Self::over(file.path(), Box::new(input), PART_BUFFER_BYTES, None, None)?;
         // Only the start of a file says whether its name is right.
         let defect = stream.defect.filter(|_| start == 0);
         Ok(Self { file: Some(file), produced: start, defect, ..stream })
@@ -174,10 +160,9 @@ impl Stream {
         let file = Arc::new(opened);
         let (input, damage): (Box<dyn Read + Send>, _) = match member.open(&file) {
             Ok(input) => (input, None),
-            Err(Broken::Damaged(reject)) => (Box::new(io::empty()), Some(reject)),
-            Err(Broken::Failed(error)) => return Err(error),
+            Err(broken) => (Box::new(io::empty()), Some(broken.damage()?)),
         };
-        let stream = Self::over(file.path(), input, compression, None)?;
+        let stream = Self::over(file.path(), input, BUFFER_BYTES, compression, None)?;
         if compression.is_none() {
             stream.members.add(0);
         }
@@ -200,7 +185,7 @@ impl Stream {
     ///
     /// Never returns an error.
     pub fn of_bytes(bytes: Bytes) -> Result<Self> {
-        Self::over(Path::new("-"), Box::new(Cursor::new(bytes)), None, None)
+        Self::over(Path::new("-"), Box::new(Cursor::new(bytes)), BUFFER_BYTES, None, None)
     }
 
     /// Returns the file, if its bytes are those of the stream.
@@ -214,19 +199,20 @@ impl Stream {
     ///
     /// Returns an error if standard input cannot be read.
     pub fn stdin(format: &str, compression: Option<Compression>) -> Result<Self> {
-        Self::over(Path::new("-"), Box::new(io::stdin()), compression, Some(format))
+        Self::over(Path::new("-"), Box::new(io::stdin()), BUFFER_BYTES, compression, Some(format))
     }
 
     /// Creates a stream of `input`. Without a file name, `format` is its format without compression.
     fn over(
         path: &Path,
         input: Box<dyn Read + Send>,
+        buffer_bytes: usize,
         compression: Option<Compression>,
         format: Option<&str>,
     ) -> Result<Self> {
         let status = Arc::new(InputStatus::default());
         let fail = |e| Error::io("read", path, status.take().unwrap_or(e));
-        let input = BufReader::with_capacity(BUFFER_BYTES, input);
+        let input = BufReader::with_capacity(buffer_bytes, input);
         let mut raw = CountingReader { input, status: Arc::clone(&status) };
         let defect = match raw.fill_buf() {
             Ok(head) => misnamed(head, compression, format),
@@ -319,8 +305,7 @@ impl Stream {
             let mut bytes = vec![0; more];
             match self.read(&mut bytes) {
                 Ok(read) => self.ahead.extend(&bytes[..read]),
-                Err(Broken::Damaged(reject)) => self.defect = Some(reject),
-                Err(Broken::Failed(error)) => return Err(error),
+                Err(broken) => self.defect = Some(broken.damage()?),
             }
         }
         let bytes = self.ahead.make_contiguous();
@@ -366,7 +351,7 @@ impl Stream {
         let limit = self.raw_bytes().saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
         if self.compressed && self.produced > limit {
             let message = format!("the file decompresses to more than {MAX_RATIO} times its size");
-            return Err(Broken::Damaged(Reject::new(RejectCode::TooLarge, message)));
+            return Err(Broken::damaged(RejectCode::TooLarge, message));
         }
         Ok(filled)
     }
@@ -440,7 +425,8 @@ mod tests {
     use super::*;
 
     fn stream(bytes: Vec<u8>) -> Stream {
-        Stream::over(Path::new("-"), Box::new(io::Cursor::new(bytes)), Some(Compression::Zstd), None).unwrap()
+        let input = Box::new(io::Cursor::new(bytes));
+        Stream::over(Path::new("-"), input, BUFFER_BYTES, Some(Compression::Zstd), None).unwrap()
     }
 
     #[test]

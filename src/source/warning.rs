@@ -274,96 +274,67 @@ pub struct Remedy {
     pub effect: &'static str,
 }
 
+const fn remedy(option: &'static str, value: &'static str, effect: &'static str) -> Remedy {
+    Remedy { option, value, effect }
+}
+
 impl Warning {
     /// Returns the options that change the decision.
     pub fn remedies(&self) -> &'static [Remedy] {
-        const FLAT: Remedy = Remedy { option: "layout", value: "flat", effect: "puts everything into train" };
-        const SPLITS: Remedy =
-            Remedy { option: "layout", value: "splits", effect: "makes the folders splits" };
-        const LABELS: Remedy =
-            Remedy { option: "layout", value: "labels", effect: "makes the folders classes" };
-        const SPLITS_AND_LABELS: Remedy = Remedy {
-            option: "layout",
-            value: "splits",
-            effect: "makes the first-level folders splits and the folders in them classes",
-        };
-        const SKIPPED: [Remedy; 1] =
-            [Remedy { option: "metadata", value: "none", effect: "leaves it out without a warning" }];
+        const FLAT: Remedy = remedy("layout", "flat", "puts everything into train");
+        const SPLITS: Remedy = remedy("layout", "splits", "makes the folders splits");
+        const LABELS: Remedy = remedy("layout", "labels", "makes the folders classes");
+        const SPLITS_AND_LABELS: Remedy = remedy(
+            "layout",
+            "splits",
+            "makes the first-level folders splits and the folders in them classes",
+        );
+        const SKIPPED: [Remedy; 1] = [remedy("metadata", "none", "leaves it out without a warning")];
         const UNREAD: [Remedy; 2] = [
-            Remedy {
-                option: "sidecar",
-                value: "EXT,…",
-                effect: "reads those with these extensions as fields",
-            },
-            Remedy { option: "sidecar", value: "none", effect: "leaves them out without a warning" },
+            remedy("sidecar", "EXT,…", "reads those with these extensions as fields"),
+            remedy("sidecar", "none", "leaves them out without a warning"),
         ];
-        const ONLY_LABELS: [Remedy; 1] =
-            [Remedy { option: "layout", value: "labels", effect: "keeps the folders as classes only" }];
-        const ONLY_SPLITS: [Remedy; 1] = [Remedy {
-            option: "layout",
-            value: "splits",
-            effect: "keeps the folders in those of splits as classes only",
-        }];
-        const IGNORED: [Remedy; 1] = [Remedy {
-            option: "layout",
-            value: "flat",
-            effect: "puts everything into train without a warning",
-        }];
-        const CLASSES: Remedy = Remedy {
-            option: "classes",
-            value: "FILE",
-            effect: "makes it the label: a name or an ordinal in a list with one class per line",
-        };
-        const UNUSED: Remedy = Remedy {
-            option: "metadata",
-            value: "none",
-            effect: "converts all images, without the fields of the metadata",
-        };
+        const ONLY_LABELS: [Remedy; 1] = [remedy("layout", "labels", "keeps the folders as classes only")];
+        const ONLY_SPLITS: [Remedy; 1] =
+            [remedy("layout", "splits", "keeps the folders in those of splits as classes only")];
+        const IGNORED: [Remedy; 1] =
+            [remedy("layout", "flat", "puts everything into train without a warning")];
+        const CLASSES: Remedy = remedy(
+            "classes",
+            "FILE",
+            "makes it the label: a name or an ordinal in a list with one class per line",
+        );
+        const UNUSED: Remedy =
+            remedy("metadata", "none", "converts all images, without the fields of the metadata");
         const NO_CLASSES: [Remedy; 2] = [
-            Remedy {
-                option: "classes",
-                value: "FILE",
-                effect: "rejects images of other classes than those in a list",
-            },
-            Remedy {
-                option: "layout",
-                value: "flat",
-                effect: "ignores all folders: no labels, everything in train",
-            },
+            remedy("classes", "FILE", "rejects images of other classes than those in a list"),
+            remedy("layout", "flat", "ignores all folders: no labels, everything in train"),
         ];
-        const ONE_SPLIT: [Remedy; 2] = [
-            NO_CLASSES[0],
-            Remedy { option: "layout", value: "flat", effect: "ignores all folders: everything in train" },
-        ];
-        const FIRST_LEVEL: Remedy = Remedy {
-            option: "layout",
-            value: "labels",
-            effect: "makes the first-level folders classes, and puts everything into train",
-        };
-        const LISTED: Remedy =
-            Remedy { option: "files_from", value: "FILE", effect: "converts only the images in a list" };
-        const ORDER: Remedy = Remedy {
-            option: "classes",
-            value: "FILE",
-            effect: "sets the order: a list with one class per line",
-        };
-        const RENAMED: Remedy = Remedy {
-            option: "metadata",
-            value: "FILE",
-            effect: "reads a table in which the column has another name, so that it becomes a field",
-        };
-        const MAIN: Remedy = Remedy {
-            option: "image_fields",
-            value: "image=NAME,…",
-            effect: "chooses the main image, and lists the others that become fields",
-        };
-        const KEPT: Remedy = Remedy {
-            option: "keep_fields",
-            value: "NEW=NAME,…",
-            effect: "lists the columns that become fields, and gives them other names",
-        };
-        const IMAGE_COLUMN: Remedy =
-            Remedy { option: "image_fields", value: "NAME", effect: "reads the images of that column" };
+        const ONE_SPLIT: [Remedy; 2] =
+            [NO_CLASSES[0], remedy("layout", "flat", "ignores all folders: everything in train")];
+        const FIRST_LEVEL: Remedy = remedy(
+            "layout",
+            "labels",
+            "makes the first-level folders classes, and puts everything into train",
+        );
+        const LISTED: Remedy = remedy("files_from", "FILE", "converts only the images in a list");
+        const ORDER: Remedy = remedy("classes", "FILE", "sets the order: a list with one class per line");
+        const RENAMED: Remedy = remedy(
+            "metadata",
+            "FILE",
+            "reads a table in which the column has another name, so that it becomes a field",
+        );
+        const MAIN: Remedy = remedy(
+            "image_fields",
+            "image=NAME,…",
+            "chooses the main image, and lists the others that become fields",
+        );
+        const KEPT: Remedy = remedy(
+            "keep_fields",
+            "NEW=NAME,…",
+            "lists the columns that become fields, and gives them other names",
+        );
+        const IMAGE_COLUMN: Remedy = remedy("image_fields", "NAME", "reads the images of that column");
         match self {
             Self::MainImageChosen { .. } => &[MAIN],
             Self::ImageColumnUnsure { .. } => &[IMAGE_COLUMN],

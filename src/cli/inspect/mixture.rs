@@ -10,7 +10,7 @@ use super::{Args, Out, open_dataset, print_error, print_json, with_status};
 use crate::cli::mixture::mixed_split;
 use crate::cli::table::table;
 use crate::cli::text::DEFAULT_REPORT_BATCH;
-use crate::cli::values::word;
+use crate::cli::values::names;
 use crate::error::{Error, Result};
 use crate::numbers::{count, plural, share_of_whole};
 use crate::packing::Packing;
@@ -25,7 +25,12 @@ use crate::storage::Access;
 
 const MIXES: [&str; 2] = ["record", "batch"];
 const PACKINGS: [&str; 2] = ["concat", "best_fit"];
-const BUCKETS: [&str; 4] = ["none", "length", "geometric", "windows"];
+const BUCKETS: [(&str, BucketBy); 4] = [
+    ("none", BucketBy::None),
+    ("length", BucketBy::Length(Boundaries::AUTO)),
+    ("geometric", BucketBy::Length(Boundaries::GEOMETRIC)),
+    ("windows", BucketBy::WINDOWS),
+];
 const OVERSIZES: [&str; 4] = ["error", "drop", "alone", "truncate"];
 const LASTS: [&str; 4] = ["short", "drop", "pad", "wrap"];
 
@@ -50,8 +55,8 @@ pub(super) struct BatchArgs {
     seq_len: Option<u64>,
 
     /// How documents are packed [default: best_fit]
-    #[arg(long, value_name = "NAME", requires = "seq_len", value_parser = PossibleValuesParser::new(PACKINGS))]
-    packing: Option<String>,
+    #[arg(long, value_name = "NAME", requires = "seq_len", value_parser = names::<Packing>(&PACKINGS))]
+    packing: Option<Packing>,
 
     /// Records that share a micro-batch [default: length with a budget, else none]
     #[arg(
@@ -59,13 +64,13 @@ pub(super) struct BatchArgs {
         value_name = "NAME",
         requires = "mixture",
         conflicts_with = "seq_len",
-        value_parser = PossibleValuesParser::new(BUCKETS)
+        value_parser = PossibleValuesParser::new(BUCKETS.map(|(name, _)| name))
     )]
     bucket: Option<String>,
 
     /// What is drawn from a dataset at once [default: batch with buckets, else record]
-    #[arg(long, value_name = "NAME", requires = "mixture", value_parser = PossibleValuesParser::new(MIXES))]
-    mix: Option<String>,
+    #[arg(long, value_name = "NAME", requires = "mixture", value_parser = names::<Mix>(&MIXES))]
+    mix: Option<Mix>,
 
     /// What happens to records that exceed the budget [default: error]
     #[arg(
@@ -73,13 +78,13 @@ pub(super) struct BatchArgs {
         value_name = "NAME",
         requires = "mixture",
         conflicts_with_all = ["batch_size", "seq_len"],
-        value_parser = PossibleValuesParser::new(OVERSIZES)
+        value_parser = names::<Oversize>(&OVERSIZES)
     )]
-    oversize: Option<String>,
+    oversize: Option<Oversize>,
 
     /// What happens to the records that do not fill the last micro-batch of a pass [default: short]
-    #[arg(long, value_name = "NAME", requires = "mixture", value_parser = PossibleValuesParser::new(LASTS))]
-    last: Option<String>,
+    #[arg(long, value_name = "NAME", requires = "mixture", value_parser = names::<Last>(&LASTS))]
+    last: Option<Last>,
 
     /// Round the width of micro-batches up to a multiple of N [default: 1]
     #[arg(long, value_name = "N", requires = "mixture", conflicts_with = "seq_len")]
@@ -91,15 +96,15 @@ pub(super) struct BatchArgs {
 }
 
 impl BatchArgs {
-    fn batching(&self) -> Result<Batching> {
+    fn batching(&self) -> Batching {
         let batch_size = self.batch_size.unwrap_or(DEFAULT_REPORT_BATCH);
         if let Some(seq_len) = self.seq_len {
             let defaults = PackOptions::new(seq_len, batch_size);
-            return Ok(Batching::Packed(PackOptions {
-                packing: given::<Packing>("packing", self.packing.as_deref())?.unwrap_or(defaults.packing),
-                last: given::<Last>("last", self.last.as_deref())?.unwrap_or(defaults.last),
+            return Batching::Packed(PackOptions {
+                packing: self.packing.unwrap_or(defaults.packing),
+                last: self.last.unwrap_or(defaults.last),
                 ..defaults
-            }));
+            });
         }
         let size = match (self.max_tokens, self.max_tokens_unpadded) {
             (Some(tokens), _) => BatchSize::MaxTokens(tokens),
@@ -107,28 +112,15 @@ impl BatchArgs {
             (None, None) => BatchSize::BatchSize(batch_size),
         };
         let defaults = BatchOptions::new(size);
-        Ok(Batching::Records(BatchOptions {
-            bucket: match self.bucket.as_deref() {
-                None => defaults.bucket,
-                Some("none") => BucketBy::None,
-                Some("length") => BucketBy::Length(Boundaries::AUTO),
-                Some("geometric") => BucketBy::Length(Boundaries::GEOMETRIC),
-                Some("windows") => BucketBy::WINDOWS,
-                Some(other) => {
-                    return Err(Error::usage(format!("unknown buckets {other:?}")).of_option("bucket"));
-                }
-            },
-            oversize: given::<Oversize>("oversize", self.oversize.as_deref())?.unwrap_or(defaults.oversize),
-            last: given::<Last>("last", self.last.as_deref())?.unwrap_or(defaults.last),
+        let bucket = BUCKETS.into_iter().find(|(name, _)| self.bucket.as_deref() == Some(*name));
+        Batching::Records(BatchOptions {
+            bucket: bucket.map_or(defaults.bucket, |(_, bucket)| bucket),
+            oversize: self.oversize.unwrap_or(defaults.oversize),
+            last: self.last.unwrap_or(defaults.last),
             pad_to_multiple_of: self.pad_to_multiple_of.unwrap_or(defaults.pad_to_multiple_of),
             ..defaults
-        }))
+        })
     }
-}
-
-/// Parses the value of `option`, if it is given.
-fn given<T: serde::de::DeserializeOwned>(option: &'static str, text: Option<&str>) -> Result<Option<T>> {
-    text.map(|text| word(option, text)).transpose()
 }
 
 /// Predicts what an epoch holds, and prints it.
@@ -140,14 +132,13 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     });
     let splits = splits.collect::<Result<Vec<(&Path, Split)>>>()?;
     // Without a length of an epoch, the question is how far the datasets reach.
-    let exhausted = args.mixture.exhausted()?.unwrap_or(Exhausted::FirstExhausted);
-    let mix = given::<Mix>("mix", args.batches.mix.as_deref())?;
-    let mixture = args.mixture.mix(splits, mix, exhausted)?;
+    let exhausted = args.mixture.exhausted().unwrap_or(Exhausted::FirstExhausted);
+    let mixture = args.mixture.mix(splits, args.batches.mix, exhausted)?;
     let options = LoaderOptions {
         seed: args.report.seed(),
         micro_batches: args.batches.micro_batches,
         threads: 0,
-        ..LoaderOptions::new(args.batches.batching()?)
+        ..LoaderOptions::new(args.batches.batching())
     };
     let micro_batches = options.micro_batches.unwrap_or(1);
     let source = std::sync::Arc::new(mixture.clone()) as std::sync::Arc<dyn RecordSource>;
@@ -247,12 +238,13 @@ fn as_text(mixture: &Mixture, predicted: &MixturePrediction, micro_batches: u64)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::values::named;
 
     #[test]
     fn all_values_are_those_of_the_reader() {
-        assert!(MIXES.iter().all(|text| word::<Mix>("mix", text).is_ok()));
-        assert!(PACKINGS.iter().all(|text| word::<Packing>("packing", text).is_ok()));
-        assert!(OVERSIZES.iter().all(|text| word::<Oversize>("oversize", text).is_ok()));
-        assert!(LASTS.iter().all(|text| word::<Last>("last", text).is_ok()));
+        assert!(MIXES.iter().all(|text| named::<Mix>(text).is_ok()));
+        assert!(PACKINGS.iter().all(|text| named::<Packing>(text).is_ok()));
+        assert!(OVERSIZES.iter().all(|text| named::<Oversize>(text).is_ok()));
+        assert!(LASTS.iter().all(|text| named::<Last>(text).is_ok()));
     }
 }

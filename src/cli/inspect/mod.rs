@@ -18,6 +18,7 @@ use dsconvert_tokens::pattern_of_older_ids;
 use super::flags::shown;
 use super::mixture::MixtureArgs;
 use super::output_file::is_stdout;
+use super::print::failed as print_error;
 use super::{Ending, print, values};
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{MANIFEST_NAME, Manifest};
@@ -144,10 +145,6 @@ impl Args {
 /// Buffered standard output, or nothing if it is taken by a file; [`print_error`] wraps its errors.
 type Out = BufWriter<Box<dyn Write>>;
 
-fn print_error(e: io::Error) -> Error {
-    print::failed(e)
-}
-
 /// Prints `value` as indented JSON.
 fn print_json(out: &mut Out, value: &impl serde::Serialize) -> Result<()> {
     serde_json::to_writer_pretty(&mut *out, value).map_err(|e| print_error(e.into()))?;
@@ -187,25 +184,21 @@ fn inspect(args: &Args) -> Result<Ending> {
     let is_taken = args.report.takes_stdout() || args.extract.as_deref().is_some_and(is_stdout);
     let stdout: Box<dyn Write> = if is_taken { Box::new(io::sink()) } else { Box::new(io::stdout().lock()) };
     let mut out = BufWriter::new(stdout);
-    let ending = if args.verify {
-        verify_and_repair(args, access, &mut out)?
+    let mut ending = Ending::Success;
+    if args.verify {
+        ending = verify_and_repair(args, access, &mut out)?;
     } else if args.card {
         card::exec(args.path(), access, &mut out)?;
-        Ending::Success
     } else if args.recipe {
         let dataset = open_dataset(args.path(), access)?;
         let command = super::recipe::command_line(dir_of(args.path())?, dataset.manifest())?;
         out.write_all(command.as_bytes()).map_err(print_error)?;
-        Ending::Success
     } else if args.report.is_requested() {
         report::exec(args, access, &mut out)?;
-        Ending::Success
     } else if is_mixture {
         mixture::exec(args, access, &mut out)?;
-        Ending::Success
     } else if args.shows_records() {
         records::exec(args, access, &mut out)?;
-        Ending::Success
     } else {
         let description = describe_path(args.path(), access)?;
         if matches!(description, Description::Dataset(_)) {
@@ -220,8 +213,7 @@ fn inspect(args: &Args) -> Result<Ending> {
             let text = describe::text(args.path(), &description, &counted);
             out.write_all(text.as_bytes()).map_err(print_error)?;
         }
-        Ending::Success
-    };
+    }
     print::unless_closed(out.flush().map_err(print_error))?;
     Ok(ending)
 }

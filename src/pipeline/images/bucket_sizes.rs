@@ -157,7 +157,7 @@ impl ImagesJob {
                 }
                 ImageTask::Table(table) => {
                     if let TaskRows::Rows(batch) = table.found {
-                        let images = batch.rows().filter_map(|row| row.images.ok());
+                        let images = batch.images().filter_map(|row| row.images.ok());
                         images.for_each(|(bytes, _)| found.add(self.size_in(&bytes)));
                     }
                 }

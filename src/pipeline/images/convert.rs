@@ -595,10 +595,10 @@ impl ImagesJob {
                 out.list.push(ItemOutcome::Rejected { split, origin, reject });
             }
             TaskRows::Rows(batch) => {
-                for row in batch.rows() {
+                for row in batch.images() {
                     let origin = format!("{}#{}", file.origin, row.number);
                     let split = self.split_of(file).of(&origin);
-                    let converted = self.convert_row(&origin, row, batch.columns(), split, worker, out);
+                    let converted = self.convert_row(&origin, row, &batch.columns, split, worker, out);
                     let outcome =
                         converted.unwrap_or_else(|reject| ItemOutcome::Rejected { split, origin, reject });
                     out.list.push(outcome);

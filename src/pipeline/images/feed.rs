@@ -82,7 +82,7 @@ impl TableTask {
     /// Returns the bytes of the file attributed to the task.
     pub(super) fn source_bytes(&self) -> u64 {
         match &self.found {
-            TaskRows::Rows(batch) => batch.source_bytes(),
+            TaskRows::Rows(batch) => batch.source_bytes,
             TaskRows::Broken { .. } => 0,
         }
     }
@@ -90,7 +90,7 @@ impl TableTask {
     /// Returns the number of items.
     pub(super) fn len(&self) -> usize {
         match &self.found {
-            TaskRows::Rows(batch) => batch.len(),
+            TaskRows::Rows(batch) => batch.rows.len(),
             TaskRows::Broken { .. } => 1,
         }
     }
@@ -267,7 +267,7 @@ impl Feed<ImageTask> for TableFeed {
         if let Some(reject) = self.broken.take() {
             return Ok(self.task(TaskRows::Broken { row: None, reject }, 0));
         }
-        while self.pending.as_ref().is_none_or(ImageBatch::is_empty) {
+        while self.pending.as_ref().is_none_or(|batch| batch.rows.is_empty()) {
             let Some(rows) = &mut self.rows else { return Ok(None) };
             match rows.read()? {
                 None => return Ok(None),
@@ -278,10 +278,10 @@ impl Feed<ImageTask> for TableFeed {
             }
         }
         let Some(batch) = &mut self.pending else { return Ok(None) };
-        let each = batch.memory_bytes() / batch.len().max(1) as u64;
+        let each = batch.rows.allocated_bytes() / batch.rows.len().max(1) as u64;
         let count = (TASK_BYTES / each.max(1)).max(1);
         let taken = batch.take(usize::try_from(count).unwrap_or(usize::MAX));
-        let rows = taken.len() as u64;
+        let rows = taken.rows.len() as u64;
         Ok(self.task(TaskRows::Rows(taken), each * rows))
     }
 }

@@ -92,7 +92,7 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
         }
         let table = table.table(&chosen.images(), keep).map_err(at_path)?;
         let fits = match (&table, &first) {
-            (Some(table), Some((_, _, columns))) => table.columns().fits(columns),
+            (Some(table), Some((_, _, columns))) => table.columns.fits(columns),
             (Some(_), None) => true,
             (None, _) if !has_images => {
                 others.insert(ordinal);
@@ -107,14 +107,14 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
                 .help("convert files with different columns or classes separately"));
         }
         let Some(table) = table else { continue };
-        if table.columns().declared_classes.is_none() {
+        if table.columns.declared_classes.is_none() {
             for label in table.labels()? {
                 labels.entry(label).or_default().push(file.clone());
             }
         }
         first = Some(match first {
             Some((first, _, columns)) => (first, chosen, columns),
-            None => (file, chosen, Arc::clone(table.columns())),
+            None => (file, chosen, Arc::clone(&table.columns)),
         });
     }
     let Some((file, chosen, columns)) = first else {

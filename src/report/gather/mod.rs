@@ -17,7 +17,7 @@ pub(crate) use self::classes::LabelCounts;
 pub use self::classes::{ClassCounts, Classes};
 pub use self::images::{ImageStats, Thumbnail};
 pub use self::text::Curves;
-pub use self::text::{DecodedSample, ShownToken, TextStats, TokenCount, TrainedStats};
+pub use self::text::{DecodedSample, TextStats, TokenCount, TrainedStats};
 use super::histogram::Histogram;
 use super::vocabulary::Vocabulary;
 use crate::error::{Error, Result};

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::reader::batch::{BatchSize, Lengths, SIMULATED_RECORDS, packed_padding, padding};
 use crate::reader::{Split, TrainedSummary};
 use crate::report::histogram::Histogram;
-use crate::report::vocabulary::{TokenText, Vocabulary};
+use crate::report::vocabulary::{ShownToken, Vocabulary};
 use crate::sample::Value;
 use crate::sampling::{sample, seeded};
 
@@ -68,17 +68,8 @@ pub struct TokenCount {
     pub count: u64,
     /// 95% confidence interval of its share of all tokens; `None` if all tokens were counted.
     pub interval: Option<(f64, f64)>,
-    /// Text of the token.
-    pub shown: ShownToken,
-}
-
-/// Display form of a token.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ShownToken {
-    /// Bytes of the token's text; `None` if unknown.
-    pub bytes: Option<Vec<u8>>,
-    /// Whether it is a special token.
-    pub special: bool,
+    /// The token, if it is known.
+    pub shown: Option<ShownToken>,
 }
 
 /// The first tokens of a document.
@@ -90,17 +81,10 @@ pub struct DecodedSample {
     pub key: String,
     /// Number of tokens of the whole record.
     pub length: u64,
-    /// The first tokens.
-    pub tokens: Vec<(u32, ShownToken)>,
+    /// The first tokens, as far as they are known.
+    pub tokens: Vec<(u32, Option<ShownToken>)>,
     /// Which of these are trained on; empty if they are not marked.
     pub trained: Vec<bool>,
-}
-
-fn shown(vocabulary: Option<&Vocabulary>, id: u32) -> ShownToken {
-    match vocabulary.and_then(|vocabulary| vocabulary.token(id)) {
-        Some(TokenText { bytes, special }) => ShownToken { bytes: Some(bytes), special },
-        None => ShownToken::default(),
-    }
 }
 
 pub(super) fn gather(
@@ -110,6 +94,7 @@ pub(super) fn gather(
     problems: &mut Problems,
 ) -> TextStats {
     let mut stats = TextStats::default();
+    let shown = |id| vocabulary?.token(id);
     for ordinal in seeded(split.len(), options.documents as u64, options.seed) {
         match split.get(ordinal) {
             Ok(record) => {
@@ -124,7 +109,7 @@ pub(super) fn gather(
                     record: ordinal,
                     key: record.key().unwrap_or_default().to_owned(),
                     length: ids.map_or(0, |ids| ids.len() as u64),
-                    tokens: tokens.map(|id| (id, shown(vocabulary, id))).collect(),
+                    tokens: tokens.map(|id| (id, shown(id))).collect(),
                     trained: marks.iter().take(most).map(|mark| *mark != 0).collect(),
                 });
             }
@@ -214,13 +199,12 @@ fn count(split: &Split, vocabulary: Option<&Vocabulary>, stats: &mut TextStats, 
     stats.distinct = counts.len() as u64;
     let mut order: Vec<(u32, Occurrences)> = counts.into_iter().collect();
     order.sort_unstable_by_key(|(id, found)| (Reverse(found.count), *id));
-    if vocabulary.is_some() {
+    if let Some(vocabulary) = vocabulary {
         let (mut tokens, mut bytes) = (0u64, 0u64);
         for (id, Occurrences { count, .. }) in &order {
-            let token = shown(vocabulary, *id);
-            if let Some(text) = token.bytes.filter(|_| !token.special) {
+            if let Some(token) = vocabulary.token(*id).filter(|token| !token.special) {
                 tokens = tokens.saturating_add(*count);
-                bytes = bytes.saturating_add(count.saturating_mul(text.len() as u64));
+                bytes = bytes.saturating_add(count.saturating_mul(token.bytes.len() as u64));
             }
         }
         stats.bytes_per_token = (tokens > 0).then(|| bytes as f64 / tokens as f64);
@@ -235,7 +219,7 @@ fn count(split: &Split, vocabulary: Option<&Vocabulary>, stats: &mut TextStats, 
             id,
             count: found.count,
             interval: interval(&found),
-            shown: shown(vocabulary, id),
+            shown: vocabulary.and_then(|vocabulary| vocabulary.token(id)),
         })
         .collect();
 }

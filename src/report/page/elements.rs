@@ -1,9 +1,6 @@
 //! HTML building blocks that the sections share. Sections append markup, in which text of a dataset is escaped.
 
-use crate::numbers::{count, share_of_whole};
 use crate::report::escape::{clipped, escape};
-use crate::report::histogram::Histogram;
-use crate::report::svg::bar_range;
 
 /// Appends a heading with an anchor.
 pub(super) fn heading(out: &mut String, id: &str, title: &str) {
@@ -20,12 +17,12 @@ pub(super) fn numbers(out: &mut String, tiles: &[(&str, String)]) {
 }
 
 /// Appends a table of names and values.
-pub(super) fn pairs(out: &mut String, rows: impl IntoIterator<Item = (String, String)>) {
+pub(super) fn pairs<N: AsRef<str>>(out: &mut String, rows: impl IntoIterator<Item = (N, String)>) {
     out.push_str("<table class=\"wide\"><tbody>\n");
     for (name, value) in rows {
         out.push_str(&format!(
             "<tr><th scope=\"row\"><bdi>{}</bdi></th><td><bdi>{}</bdi></td></tr>\n",
-            breakable(&clipped(&name, 120)),
+            breakable(&clipped(name.as_ref(), 120)),
             clipped(&value, 600)
         ));
     }
@@ -44,23 +41,6 @@ pub(super) fn bar(share: f64) -> String {
         "<td class=\"bar\"><svg viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\
          <rect width=\"100\" height=\"10\"/><rect width=\"{width:.2}\" height=\"10\"/></svg></td>"
     )
-}
-
-/// Appends the numbers of a histogram as a collapsed table.
-pub(super) fn data(out: &mut String, histogram: &Histogram, unit: &str, things: &str, whole: bool) {
-    out.push_str("<details class=\"data\"><summary>Numbers</summary><div class=\"scroll\" tabindex=\"0\"><table><thead><tr>");
-    out.push_str(&format!(
-        "<th scope=\"col\">{unit}</th><th scope=\"col\" class=\"n\">{things}</th><th scope=\"col\" class=\"n\">share</th></tr></thead><tbody>\n"
-    ));
-    for bin in histogram.bins.iter().filter(|bin| bin.count > 0) {
-        out.push_str(&format!(
-            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
-            bar_range(bin, whole),
-            count(bin.count),
-            escape(&share_of_whole(bin.count as f64 / histogram.values.max(1) as f64))
-        ));
-    }
-    out.push_str("</tbody></table></div></details>\n");
 }
 
 /// Encodes Base64 with padding, as in `data:` URLs and policy hashes.
@@ -92,17 +72,9 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_bins_are_neither_rounded_to_all_nor_to_nothing() {
-        let mut out = String::new();
-        let histogram = Histogram::new(&[(1.0, 3000), (2.0, 1)], true);
-        data(&mut out, &histogram, "tokens", "records", true);
-        assert!(out.contains(">&gt;99.9%<") && out.contains(">&lt;0.1%<"), "{out}");
-    }
-
-    #[test]
     fn names_and_values_are_escaped_and_truncated() {
         let mut out = String::new();
-        pairs(&mut out, [("<b>".to_owned(), "x".repeat(10_000))]);
+        pairs(&mut out, [("<b>", "x".repeat(10_000))]);
         assert!(out.contains("&lt;b&gt;") && out.len() < 1000);
     }
 }

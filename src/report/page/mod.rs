@@ -108,7 +108,7 @@ pub fn summary_html(report: &DatasetReport) -> String {
         if let Some(images) = split.images.as_ref().filter(|images| !images.thumbnails.is_empty()) {
             contact_sheet(&mut out, &images.thumbnails);
         }
-        for plot in plots_of(split).iter().take(1) {
+        for plot in plots_of(split).iter().flatten().take(1) {
             out.push_str(&plot.finish(None));
         }
     }

@@ -203,11 +203,11 @@ pub(super) fn options(out: &mut String, report: &DatasetReport) {
     pairs(
         out,
         [
-            ("labels".to_owned(), labels),
-            ("files".to_owned(), count(manifest.sources.files)),
-            ("bytes".to_owned(), bytes(manifest.sources.bytes)),
-            ("other files skipped".to_owned(), count(manifest.sources.skipped)),
-            ("fingerprint".to_owned(), manifest.fingerprint.clone()),
+            ("labels", labels),
+            ("files", count(manifest.sources.files)),
+            ("bytes", bytes(manifest.sources.bytes)),
+            ("other files skipped", count(manifest.sources.skipped)),
+            ("fingerprint", manifest.fingerprint.clone()),
         ],
     );
     out.push_str("</section>\n");

@@ -36,15 +36,7 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, run: &RunReport)
     numbers(out, &tiles);
     out.push_str("<div class=\"pair\">\n<section class=\"card\">\n<h3>Where the time went</h3>\n");
     worker_times(out, &run.thread_seconds, &plural(run.threads as u64, "thread"));
-    let phases = &run.seconds;
-    let named = [
-        ("Listing and planning", phases.plan),
-        ("Checks and duplicates", phases.prepare),
-        ("Converting", phases.convert),
-        ("Indexes and commit", phases.commit),
-        ("Total", phases.total),
-    ];
-    pairs(out, named.map(|(name, time)| (name.to_owned(), seconds(time))));
+    phases(out, |of| of(run));
     out.push_str("</section>\n<section class=\"card\">\n<h3>Machine and run</h3>\n");
     let host = &run.host;
     let unknown = || "unknown".to_owned();
@@ -62,8 +54,7 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, run: &RunReport)
             ("Source bytes", bytes(run.bytes_in)),
             ("Shard bytes", bytes(run.bytes_out)),
             ("dsconvert", run.dsconvert.clone()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value)),
+        ],
     );
     let each = run.text_bytes.zip(run.tokens);
     let each = each.and_then(|(text, tokens)| bytes_per_token(&report.manifest, text, tokens));
@@ -106,6 +97,18 @@ pub(super) fn per_second(value: f64) -> String {
 /// Replaces times that are negative or not finite by 0.
 pub(super) fn non_negative(time: f64) -> f64 {
     if time.is_finite() { time.max(0.0) } else { 0.0 }
+}
+
+/// Appends the phases of runs. `time` sums what a function returns for each run.
+pub(super) fn phases(out: &mut String, time: impl Fn(fn(&RunReport) -> f64) -> f64) {
+    let phases = [
+        ("Listing and planning", time(|run| run.seconds.plan)),
+        ("Checks and duplicates", time(|run| run.seconds.prepare)),
+        ("Converting", time(|run| run.seconds.convert)),
+        ("Indexes and commit", time(|run| run.seconds.commit)),
+        ("Total", time(|run| run.seconds.total)),
+    ];
+    pairs(out, phases.map(|(name, time)| (name, seconds(time))));
 }
 
 /// Appends the shares of the workers' time as a bar with a legend.

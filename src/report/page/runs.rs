@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use super::elements::{heading, numbers, pairs};
-use super::run::{is_of_other_dataset, non_negative, per_second, retries, worker_times};
+use super::elements::{heading, numbers};
+use super::run::{is_of_other_dataset, non_negative, per_second, phases, retries, worker_times};
 use crate::numbers::{bytes, count, percent, plural, seconds, short};
 use crate::report::escape::clipped;
 use crate::report::gather::DatasetReport;
@@ -16,25 +16,22 @@ const MAX_ROWS: usize = 200;
 pub(super) fn section(out: &mut String, report: &DatasetReport, runs: &[RunReport]) {
     heading(out, "run", "Run");
     warnings(out, report, runs);
-    let sums = RunSums::of(runs);
-    tiles(out, &sums, runs);
+    let started_at = runs.iter().map(|run| non_negative(run.started_at)).fold(f64::INFINITY, f64::min);
+    tiles(out, runs, started_at);
     out.push_str("<div class=\"pair\">\n<section class=\"card\">\n<h3>Where the time went</h3>\n");
-    worker_times(out, &sums.times, &plural(runs.len() as u64, "run"));
+    let sum = |of: fn(&RunReport) -> f64| runs.iter().map(|run| non_negative(of(run))).sum::<f64>();
+    let times = ActivityTimes {
+        read: sum(|run| run.thread_seconds.read),
+        transform: sum(|run| run.thread_seconds.transform),
+        write: sum(|run| run.thread_seconds.write),
+        sync: sum(|run| run.thread_seconds.sync),
+        wait: sum(|run| run.thread_seconds.wait),
+    };
+    worker_times(out, &times, &plural(runs.len() as u64, "run"));
     out.push_str("</section>\n<section class=\"card\">\n<h3>Phases, summed over the runs</h3>\n");
-    let phase = |of: fn(&RunReport) -> f64| seconds(runs.iter().map(|run| non_negative(of(run))).sum());
-    pairs(
-        out,
-        [
-            ("Listing and planning", phase(|run| run.seconds.plan)),
-            ("Checks and duplicates", phase(|run| run.seconds.prepare)),
-            ("Converting", phase(|run| run.seconds.convert)),
-            ("Indexes and commit", phase(|run| run.seconds.commit)),
-            ("Total", phase(|run| run.seconds.total)),
-        ]
-        .map(|(name, value)| (name.to_owned(), value)),
-    );
+    phases(out, sum);
     out.push_str("</section>\n</div>\n");
-    table(out, runs, sums.started_at);
+    table(out, runs, started_at);
 }
 
 fn warnings(out: &mut String, report: &DatasetReport, runs: &[RunReport]) {
@@ -59,66 +56,28 @@ fn warnings(out: &mut String, report: &DatasetReport, runs: &[RunReport]) {
     }
 }
 
-/// Sums over all runs.
-struct RunSums {
-    times: ActivityTimes,
-    /// Start of the first run.
-    started_at: f64,
-    /// Time from the start of the first run to the end of the last one.
-    elapsed: f64,
-    items: u64,
-    bytes_in: u64,
-    bytes_out: u64,
-    peak_memory: Option<u64>,
-    machines: usize,
-}
-
-impl RunSums {
-    fn of(runs: &[RunReport]) -> Self {
-        let mut times = ActivityTimes::default();
-        for run in runs {
-            let of = &run.thread_seconds;
-            times.read += non_negative(of.read);
-            times.transform += non_negative(of.transform);
-            times.write += non_negative(of.write);
-            times.sync += non_negative(of.sync);
-            times.wait += non_negative(of.wait);
-        }
-        let started_at = runs.iter().map(|run| non_negative(run.started_at)).fold(f64::INFINITY, f64::min);
-        let ended = runs
-            .iter()
-            .map(|run| non_negative(run.started_at) + non_negative(run.seconds.total))
-            .fold(0.0, f64::max);
-        // A merge reports the totals of all parts, so it would count them twice.
-        let sum = |of: fn(&RunReport) -> u64| {
-            let converting = runs.iter().filter(|run| !run.was_complete && run.command != "merge");
-            converting.fold(0u64, |sum, run| sum.saturating_add(of(run)))
-        };
-        let machines: BTreeSet<Option<&str>> = runs.iter().map(|run| run.host.name.as_deref()).collect();
-        Self {
-            times,
-            started_at,
-            elapsed: (ended - started_at).max(0.0),
-            items: sum(|run| run.counts.found),
-            bytes_in: sum(|run| run.bytes_in),
-            bytes_out: sum(|run| run.bytes_out),
-            peak_memory: runs.iter().filter_map(|run| run.peak_memory_bytes).max(),
-            machines: machines.len(),
-        }
-    }
-}
-
-fn tiles(out: &mut String, sums: &RunSums, runs: &[RunReport]) {
-    let rate = |amount: u64| if sums.elapsed > 0.0 { amount as f64 / sums.elapsed } else { 0.0 };
+fn tiles(out: &mut String, runs: &[RunReport], started_at: f64) {
+    let ended = runs
+        .iter()
+        .map(|run| non_negative(run.started_at) + non_negative(run.seconds.total))
+        .fold(0.0, f64::max);
+    let elapsed = (ended - started_at).max(0.0);
+    // A merge reports the totals of all parts, so it would count them twice.
+    let rate = |of: fn(&RunReport) -> u64| {
+        let converting = runs.iter().filter(|run| !run.was_complete && run.command != "merge");
+        let amount = converting.fold(0u64, |sum, run| sum.saturating_add(of(run)));
+        if elapsed > 0.0 { amount as f64 / elapsed } else { 0.0 }
+    };
+    let machines: BTreeSet<Option<&str>> = runs.iter().map(|run| run.host.name.as_deref()).collect();
     let mut tiles = vec![
         ("Runs", count(runs.len() as u64)),
-        ("Machines", count(sums.machines as u64)),
-        ("First start to last end", seconds(sums.elapsed)),
-        ("Items", format!("{}/s", short(rate(sums.items)))),
-        ("Source", per_second(rate(sums.bytes_in))),
-        ("Shards", per_second(rate(sums.bytes_out))),
+        ("Machines", count(machines.len() as u64)),
+        ("First start to last end", seconds(elapsed)),
+        ("Items", format!("{}/s", short(rate(|run| run.counts.found)))),
+        ("Source", per_second(rate(|run| run.bytes_in))),
+        ("Shards", per_second(rate(|run| run.bytes_out))),
     ];
-    if let Some(peak) = sums.peak_memory {
+    if let Some(peak) = runs.iter().filter_map(|run| run.peak_memory_bytes).max() {
         tiles.push(("Largest peak memory", bytes(peak)));
     }
     tiles.push(("Retries", count(runs.iter().fold(0, |sum, run| retries(run).saturating_add(sum)))));

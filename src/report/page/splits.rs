@@ -1,11 +1,11 @@
 //! Page section for a split.
 
-use super::elements::{data, heading};
+use super::elements::heading;
 use super::{images, text};
 use crate::numbers::{count, mean, percent, plural, share_of_whole};
 use crate::report::escape::escape;
 use crate::report::gather::{DatasetReport, SplitReport};
-use crate::report::svg::{TRAINED_TITLE, TRAINED_UNIT, histogram, padding_curves, sizes};
+use crate::report::svg::{Plot, plots_of};
 
 pub(super) fn section(out: &mut String, report: &DatasetReport, split: &SplitReport, number: usize) {
     out.push_str("<section>\n");
@@ -54,49 +54,27 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, split: &SplitRep
 
 fn plots(out: &mut String, split: &SplitReport) {
     out.push_str("<div class=\"plots\">\n");
-    let mut note = None;
-    if let Some(found) = split.images.as_ref().filter(|found| !found.sizes.is_empty()) {
-        out.push_str(&format!(
-            "<div class=\"card\">{}</div>\n",
-            sizes(&found.sizes, "Width and height").finish(None)
-        ));
-        card(out, &found.aspect, "Aspect ratio", ("width ÷ height", "image"), false);
-        card(out, &found.bytes, "Record size", ("bytes", "record"), true);
-        if (found.sizes.len() as u64) < split.info.records {
-            note = Some(format!(
-                "Width, height, aspect ratio and record size are those of a sample of {} records of {}.",
-                count(found.sizes.len() as u64),
-                count(split.info.records)
-            ));
-        }
-    }
-    match &split.lengths {
-        Some(lengths) => {
-            let (title, thing) = if split.images.is_some() { ("Pixels", "image") } else { ("Record length", "record") };
-            card(out, lengths, title, (split.info.length.unit.name(), thing), true);
-        }
-        None => out.push_str(
+    let [of_sizes, of_lengths, of_text] = plots_of(split);
+    let card = |out: &mut String, plot: &Plot| {
+        out.push_str(&format!("<div class=\"card\">{}{}</div>\n", plot.finish(None), plot.numbers));
+    };
+    of_sizes.iter().chain(&of_lengths).for_each(|plot| card(out, plot));
+    if of_lengths.is_empty() {
+        out.push_str(
             "<div class=\"card soft\"><p>Lengths and padding are left out: the length index cannot be read.</p></div>\n",
-        ),
+        );
     }
-    if let Some(trained) = split.text.as_ref().and_then(|found| found.trained.as_ref()) {
-        card(out, &trained.shares, TRAINED_TITLE, (TRAINED_UNIT, "record"), false);
-    }
+    of_text.iter().for_each(|plot| card(out, plot));
+    let sampled = split.images.as_ref().map_or(0, |found| found.sizes.len() as u64);
+    let mut note = (sampled > 0 && sampled < split.info.records).then(|| {
+        format!(
+            "Width, height, aspect ratio and record size are those of a sample of {} records of {}.",
+            count(sampled),
+            count(split.info.records)
+        )
+    });
     if let Some(padding) = split.text.as_ref().and_then(|found| found.padding.as_ref()) {
-        let curves = [
-            (&padding.by_records, "Padding by batch size", "records in a batch"),
-            (&padding.by_tokens, "Padding by budget", "tokens in a batch"),
-        ];
-        let is_drawn = |points: &[(u64, [f64; 3])]| points.len() > 1;
-        let has_plot = curves.iter().any(|(points, ..)| is_drawn(points));
-        for (points, title, unit) in curves.into_iter().filter(|(points, ..)| is_drawn(points)) {
-            out.push_str(&format!(
-                "<div class=\"card\">{}",
-                padding_curves(points, title, unit).finish(None)
-            ));
-            text::padding_data(out, points, unit);
-            out.push_str("</div>\n");
-        }
+        let has_plot = padding.by_records.len().max(padding.by_tokens.len()) > 1;
         let simulated = padding
             .simulated
             .map(|n| format!(" Random batches with a budget are simulated with {} records.", count(n)));
@@ -111,20 +89,5 @@ fn plots(out: &mut String, split: &SplitReport) {
     if let Some(note) = note {
         out.push_str(&format!("<div class=\"card about\"><p class=\"note\">{note}</p></div>\n"));
     }
-    out.push_str("</div>\n");
-}
-
-fn card(
-    out: &mut String,
-    found: &crate::report::histogram::Histogram,
-    title: &str,
-    (unit, thing): (&str, &str),
-    whole: bool,
-) {
-    out.push_str(&format!(
-        "<div class=\"card\">{}",
-        histogram(found, title, unit, thing, whole).finish(None)
-    ));
-    data(out, found, unit, &format!("{thing}s"), whole);
     out.push_str("</div>\n");
 }

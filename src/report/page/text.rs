@@ -3,9 +3,10 @@
 use unicode_normalization_alignments::char::is_combining_mark;
 
 use super::elements::bar;
-use crate::numbers::{count, percent, plural, share_of_whole, up_to_three_digits};
+use crate::numbers::{count, plural, share_of_whole, up_to_three_digits};
+use crate::report::ShownToken;
 use crate::report::escape::{clipped, escape, push_escaped};
-use crate::report::gather::{Curves, DatasetReport, ShownToken, TextStats};
+use crate::report::gather::{DatasetReport, TextStats};
 
 /// CSS classes that alternate between adjacent tokens.
 const TINTS: [char; 5] = ['a', 'b', 'c', 'd', 'e'];
@@ -30,11 +31,11 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, text: &TextStats
         ));
         let trained = document.trained.iter().copied().chain(std::iter::repeat(false));
         for (((id, token), tint), trained) in document.tokens.iter().zip(TINTS.iter().cycle()).zip(trained) {
-            let special = if token.special { " special" } else { "" };
+            let special = if token.as_ref().is_some_and(|token| token.special) { " special" } else { "" };
             let (element, title) = if trained { ("mark", ", trained on") } else { ("span", "") };
             out.push_str(&format!("<{element} class=\"{tint}{special}\" title=\"{id}{title}\">"));
-            match &token.bytes {
-                Some(bytes) => push_bytes(out, bytes, true),
+            match token {
+                Some(token) => push_bytes(out, &token.bytes, true),
                 None => out.push_str(&format!("{id} ")),
             }
             out.push_str(&format!("</{element}>"));
@@ -88,7 +89,7 @@ fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
         }
         out.push_str(&format!(
             "<tr><th scope=\"row\">{}</th><td class=\"n\">{}</td>{}<td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
-            shown(&token.shown),
+            token.shown.as_ref().map_or_else(|| "–".to_owned(), shown),
             token.id,
             bar(token.count as f64 / most as f64),
             count(token.count),
@@ -99,12 +100,11 @@ fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
 }
 
 fn shown(token: &ShownToken) -> String {
-    let Some(bytes) = &token.bytes else { return "–".to_owned() };
     let special = if token.special { " special" } else { "" };
     let mut out = format!("<bdi class=\"token{special}\">");
-    let start = clipped_token(bytes, TOKEN_CHARACTERS);
+    let start = clipped_token(&token.bytes, TOKEN_CHARACTERS);
     push_bytes(&mut out, start, false);
-    if start.len() < bytes.len() {
+    if start.len() < token.bytes.len() {
         out.push('…');
     }
     out.push_str("</bdi>");
@@ -151,25 +151,6 @@ fn push_bytes(out: &mut String, bytes: &[u8], breaks: bool) {
     }
 }
 
-/// Appends the numbers of a padding plot as a collapsed table.
-pub(super) fn padding_data(out: &mut String, points: &[(u64, [f64; 3])], unit: &str) {
-    out.push_str(&format!(
-        "<details class=\"data\"><summary>Numbers</summary><div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">{unit}</th>"
-    ));
-    for name in Curves::NAMES {
-        out.push_str(&format!("<th scope=\"col\" class=\"n\">{name}</th>"));
-    }
-    out.push_str("</tr></thead><tbody>\n");
-    for (size, shares) in points {
-        out.push_str(&format!("<tr><td>{}</td>", count(*size)));
-        for share in shares {
-            out.push_str(&format!("<td class=\"n\">{}</td>", percent(*share)));
-        }
-        out.push_str("</tr>\n");
-    }
-    out.push_str("</tbody></table></div></details>\n");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,7 +164,7 @@ mod tests {
         assert_eq!(clip("ae\u{301}o", 3), "ae\u{301}".as_bytes());
         assert_eq!(clip("e\u{301}\u{302}\u{303}", 2), "e\u{301}".as_bytes());
         assert_eq!(clipped_token(b"a\xff\xe2\x82b", 3), b"a\xff\xe2");
-        let token = |text: &str| ShownToken { bytes: Some(text.as_bytes().into()), special: false };
+        let token = |text: &str| ShownToken { bytes: text.as_bytes().into(), special: false };
         assert_eq!(shown(&token(&"x".repeat(40))), format!("<bdi class=\"token\">{}</bdi>", "x".repeat(40)));
         // The cut counts characters, not bytes.
         let long = format!("a{}", "日".repeat(100));

@@ -25,7 +25,7 @@ use crate::storage::{Access, Blob, list_dir, stat};
 pub const RUN_REPORT_VERSION: u32 = 1;
 
 /// Time, memory and counts of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunReport {
     /// Format version: [`RUN_REPORT_VERSION`].
@@ -142,39 +142,6 @@ pub struct Rates {
     /// Tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<f64>,
-}
-
-impl Default for RunReport {
-    fn default() -> Self {
-        Self {
-            run_report: RUN_REPORT_VERSION,
-            dsconvert: String::new(),
-            command: String::new(),
-            started_at: 0.0,
-            kind: String::new(),
-            fingerprint: String::new(),
-            was_complete: false,
-            part: None,
-            seconds: Phases::default(),
-            thread_seconds: ActivityTimes::default(),
-            rates: Rates::default(),
-            counts: Counts::default(),
-            reject_codes: BTreeMap::new(),
-            records: 0,
-            items: 0,
-            bytes_in: 0,
-            bytes_out: 0,
-            text_bytes: None,
-            tokens: None,
-            peak_memory_bytes: None,
-            retries: 0,
-            request_retries: 0,
-            threads: 0,
-            memory_bytes: 0,
-            host: Host::default(),
-            options: serde_json::Value::Null,
-        }
-    }
 }
 
 impl Rates {

@@ -7,10 +7,8 @@ mod plots;
 
 use std::fmt::{self, Write};
 
+pub(super) use self::plots::plots_of;
 pub use self::plots::plots_svg;
-pub(super) use self::plots::{
-    TRAINED_TITLE, TRAINED_UNIT, histogram, padding_curves, plots_of, range as bar_range, sizes,
-};
 use super::escape::escape;
 use super::histogram::nice_step;
 use crate::numbers::short;
@@ -98,6 +96,8 @@ pub(super) struct Plot {
     x: PlotAxis,
     y: PlotAxis,
     body: String,
+    /// The numbers as a collapsed table, for a page.
+    pub(super) numbers: String,
 }
 
 impl Plot {
@@ -108,6 +108,7 @@ impl Plot {
             x: x.0,
             y: y.0,
             body: String::new(),
+            numbers: String::new(),
         };
         plot.frame(x.1, y.1);
         plot

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::{BOTTOM, HEIGHT, LEFT, Plot, PlotAxis, RIGHT, STYLE, TOP, WIDTH};
-use crate::numbers::{count, percent, plural, short};
+use crate::numbers::{count, percent, plural, share_of_whole, short};
 use crate::report::escape::{clipped, escape};
 use crate::report::gather::{Curves, DatasetReport, SplitReport};
 use crate::report::histogram::{Bin, Histogram};
@@ -27,7 +27,7 @@ struct SizeCell {
 }
 
 /// Draws the sizes of images in pixels. Images of similar size share a dot, whose area grows with their number.
-pub(in crate::report) fn sizes(sizes: &[(u32, u32)], title: &str) -> Plot {
+fn sizes(sizes: &[(u32, u32)], title: &str) -> Plot {
     let sides = |side: fn(&(u32, u32)) -> u32| {
         let all = || sizes.iter().map(side);
         (f64::from(all().min().unwrap_or(0).max(1)), f64::from(all().max().unwrap_or(1).max(1)))
@@ -101,7 +101,7 @@ fn draw_diagonal(plot: &mut Plot) {
 const LEGEND: [f64; 3] = [244.0, 318.0, 402.0];
 
 /// Draws the padding of random, bucketed and packed batches.
-pub(in crate::report) fn padding_curves(points: &[(u64, [f64; 3])], title: &str, unit: &str) -> Plot {
+fn padding_curves(points: &[(u64, [f64; 3])], title: &str, unit: &str) -> Plot {
     let values: Vec<u64> = points.iter().map(|point| point.0).collect();
     let highest = points.iter().flat_map(|point| point.1).fold(0.0, f64::max);
     let mut y = PlotAxis::linear(0.0, (highest * 100.0 * 1.1).clamp(1.0, 100.0));
@@ -132,7 +132,27 @@ pub(in crate::report) fn padding_curves(points: &[(u64, [f64; 3])], title: &str,
         plot.add(format_args!("<path class=\"dsc-line dsc-s{series}\" d=\"M{x:.1} 18h14\"/>"));
         plot.text(x + 18.0, 22.0, "dsc-tick", name);
     }
+    padding_data(&mut plot.numbers, points, unit);
     plot
+}
+
+/// Appends the numbers of a padding plot as a collapsed table.
+fn padding_data(out: &mut String, points: &[(u64, [f64; 3])], unit: &str) {
+    out.push_str(&format!(
+        "<details class=\"data\"><summary>Numbers</summary><div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">{unit}</th>"
+    ));
+    for name in Curves::NAMES {
+        out.push_str(&format!("<th scope=\"col\" class=\"n\">{name}</th>"));
+    }
+    out.push_str("</tr></thead><tbody>\n");
+    for (size, shares) in points {
+        out.push_str(&format!("<tr><td>{}</td>", count(*size)));
+        for share in shares {
+            out.push_str(&format!("<td class=\"n\">{}</td>", percent(*share)));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table></div></details>\n");
 }
 
 /// Formats a value as `64` or `4Ki`.
@@ -144,13 +164,7 @@ fn binary(value: u64) -> String {
 }
 
 /// Draws a histogram of `things` by value. `unit` is the title of the horizontal axis; `whole` values are integers.
-pub(in crate::report) fn histogram(
-    histogram: &Histogram,
-    title: &str,
-    unit: &str,
-    things: &str,
-    whole: bool,
-) -> Plot {
+fn histogram(histogram: &Histogram, title: &str, unit: &str, things: &str, whole: bool) -> Plot {
     let first = histogram.bins.first().map_or(0.0, |bin| bin.from);
     let last = histogram.bins.last().map_or(1.0, |bin| bin.to);
     // On a logarithmic axis, a first bin that starts at 0 is drawn as wide as the next one.
@@ -203,11 +217,29 @@ pub(in crate::report) fn histogram(
         };
         plot.text(x, TOP + 4.0, class, &format!("median {}", value(histogram.median, whole)));
     }
+    data(&mut plot.numbers, histogram, unit, &format!("{things}s"), whole);
     plot
 }
 
+/// Appends the numbers of a histogram as a collapsed table.
+fn data(out: &mut String, histogram: &Histogram, unit: &str, things: &str, whole: bool) {
+    out.push_str("<details class=\"data\"><summary>Numbers</summary><div class=\"scroll\" tabindex=\"0\"><table><thead><tr>");
+    out.push_str(&format!(
+        "<th scope=\"col\">{unit}</th><th scope=\"col\" class=\"n\">{things}</th><th scope=\"col\" class=\"n\">share</th></tr></thead><tbody>\n"
+    ));
+    for bin in histogram.bins.iter().filter(|bin| bin.count > 0) {
+        out.push_str(&format!(
+            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
+            range(bin, whole),
+            count(bin.count),
+            escape(&share_of_whole(bin.count as f64 / histogram.values.max(1) as f64))
+        ));
+    }
+    out.push_str("</tbody></table></div></details>\n");
+}
+
 /// Formats the range of a bin as `64–127`, `0.5–0.6` or `7`.
-pub(in crate::report) fn range(bin: &Bin, whole: bool) -> String {
+fn range(bin: &Bin, whole: bool) -> String {
     if whole {
         let (from, to) = (bin.from as u64, (bin.to as u64).saturating_sub(1));
         return if from >= to { count(from) } else { format!("{}–{}", count(from), count(to)) };
@@ -226,37 +258,30 @@ const HEADING: f64 = 44.0;
 /// Maximum number of characters of a name in a heading.
 const NAME_CHARACTERS: usize = 60;
 
-/// Returns the plots of a split, in the order of the page.
-/// Title and unit of the histogram of shares of tokens to train on.
-pub(in crate::report) const TRAINED_TITLE: &str = "Trained on";
-pub(in crate::report) const TRAINED_UNIT: &str = "% of the tokens of a record";
-
-pub(in crate::report) fn plots_of(split: &SplitReport) -> Vec<Plot> {
-    let mut plots = Vec::new();
-    if let Some(images) = &split.images {
-        if !images.sizes.is_empty() {
-            plots.push(sizes(&images.sizes, "Width and height"));
-            plots.push(histogram(&images.aspect, "Aspect ratio", "width ÷ height", "image", false));
-            plots.push(histogram(&images.bytes, "Record size", "bytes", "record", true));
-        }
-        if let Some(lengths) = &split.lengths {
-            plots.push(histogram(lengths, "Pixels", "pixels", "image", true));
-        }
-    } else if let Some(lengths) = &split.lengths {
-        plots.push(histogram(lengths, "Record length", split.info.length.unit.name(), "record", true));
+/// Returns the plots of a split, in the order of the page: those of the sizes of images, of lengths, and of text.
+pub(in crate::report) fn plots_of(split: &SplitReport) -> [Vec<Plot>; 3] {
+    let (mut of_sizes, mut of_text) = (Vec::new(), Vec::new());
+    if let Some(images) = split.images.as_ref().filter(|images| !images.sizes.is_empty()) {
+        of_sizes.push(sizes(&images.sizes, "Width and height"));
+        of_sizes.push(histogram(&images.aspect, "Aspect ratio", "width ÷ height", "image", false));
+        of_sizes.push(histogram(&images.bytes, "Record size", "bytes", "record", true));
     }
+    let (title, thing) =
+        if split.images.is_some() { ("Pixels", "image") } else { ("Record length", "record") };
+    let of_lengths = |lengths| histogram(lengths, title, split.info.length.unit.name(), thing, true);
     if let Some(trained) = split.text.as_ref().and_then(|text| text.trained.as_ref()) {
-        plots.push(histogram(&trained.shares, TRAINED_TITLE, TRAINED_UNIT, "record", false));
+        let unit = "% of the tokens of a record";
+        of_text.push(histogram(&trained.shares, "Trained on", unit, "record", false));
     }
     if let Some(padding) = split.text.as_ref().and_then(|text| text.padding.as_ref()) {
         if padding.by_records.len() > 1 {
-            plots.push(padding_curves(&padding.by_records, "Padding by batch size", "records in a batch"));
+            of_text.push(padding_curves(&padding.by_records, "Padding by batch size", "records in a batch"));
         }
         if padding.by_tokens.len() > 1 {
-            plots.push(padding_curves(&padding.by_tokens, "Padding by budget", "tokens in a batch"));
+            of_text.push(padding_curves(&padding.by_tokens, "Padding by budget", "tokens in a batch"));
         }
     }
-    plots
+    [of_sizes, split.lengths.iter().map(of_lengths).collect(), of_text]
 }
 
 /// Returns an SVG with the plots of all gathered splits: sizes and histograms of images, lengths and padding of text.
@@ -275,7 +300,7 @@ pub fn plots_svg(report: &DatasetReport) -> String {
             plural(split.info.records, things)
         );
         y += HEADING;
-        let plots = plots_of(split);
+        let plots = plots_of(split).into_iter().flatten().collect::<Vec<_>>();
         for (i, plot) in plots.iter().enumerate() {
             let place = ((i % COLUMNS) as f64 * WIDTH, y + (i / COLUMNS) as f64 * HEIGHT);
             body.push_str(&plot.finish(Some(place)));
@@ -338,5 +363,13 @@ mod bars_tests {
         assert!(svg.contains("tokens, logarithmic") && svg.contains("median 2"));
         let empty = histogram(&Histogram::default(), "Lengths", "tokens", "record", true).finish(None);
         assert_eq!(empty.matches("dsc-bar").count(), 0);
+    }
+
+    #[test]
+    fn shares_of_bins_are_neither_rounded_to_all_nor_to_nothing() {
+        let mut out = String::new();
+        let histogram = Histogram::new(&[(1.0, 3000), (2.0, 1)], true);
+        data(&mut out, &histogram, "tokens", "records", true);
+        assert!(out.contains(">&gt;99.9%<") && out.contains(">&lt;0.1%<"), "{out}");
     }
 }

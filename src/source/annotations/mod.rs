@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use self::coco::{CocoBox, CocoFile, CocoId};
-use self::names::EntryNames;
+use self::names::images_named;
 use super::file_list::FileList;
 use super::labels::class_ordinals;
 use super::named_files::Detail;
@@ -172,7 +172,7 @@ pub fn annotate(
         (has_crowds, has_captions) = (has_crowds || file.has_boxes(), has_captions || file.has_captions());
         let entries = coco_entries(file, path, &class_names, &mut warnings)?;
         let names = entries.iter().map(|entry| entry.name.as_str());
-        let matches = EntryNames::new(names, path).matches(images, sources)?;
+        let matches = images_named(names, path, images, sources)?;
         let mut missing = None;
         for (entry, image) in entries.into_iter().zip(matches) {
             match image {

@@ -11,13 +11,6 @@ use crate::printable::printable;
 use crate::source::file_list::FileList;
 use crate::storage::folder_of;
 
-/// Names of images in a file of annotations.
-pub(super) struct EntryNames<'a> {
-    names: Vec<String>,
-    /// The file of annotations.
-    path: &'a Path,
-}
-
 /// How well a name fits an image, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
@@ -32,72 +25,70 @@ enum Fit {
 /// The best image for a name, and another one that fits as well.
 type BestImage = Option<(Fit, u32, Option<u32>)>;
 
-impl<'a> EntryNames<'a> {
-    pub(super) fn new<'n>(names: impl Iterator<Item = &'n str>, path: &'a Path) -> Self {
-        // Programs on Windows write backslashes.
-        let clean = |name: &str| name.replace('\\', "/").trim_start_matches("./").to_owned();
-        Self { names: names.map(clean).collect(), path }
+/// Returns the ordinal of the image of each of `names` in the file of annotations at `path`, if there is one.
+///
+/// # Errors
+///
+/// Fails if a name fits several images equally well.
+pub(super) fn images_named<'n>(
+    names: impl Iterator<Item = &'n str>,
+    path: &Path,
+    images: &FileList,
+    sources: &[SourceSpec],
+) -> Result<Vec<Option<u32>>> {
+    // Programs on Windows write backslashes.
+    let clean = |name: &str| name.replace('\\', "/").trim_start_matches("./").to_owned();
+    let names: Vec<String> = names.map(clean).collect();
+    let mut by_last: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, name) in names.iter().enumerate() {
+        by_last.entry(last(name)).or_default().push(at);
     }
-
-    /// Returns the ordinal of the image of each name, if there is one.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a name fits several images equally well.
-    pub(super) fn matches(&self, images: &FileList, sources: &[SourceSpec]) -> Result<Vec<Option<u32>>> {
-        let mut by_last: HashMap<&str, Vec<usize>> = HashMap::new();
-        for (at, name) in self.names.iter().enumerate() {
-            by_last.entry(last(name)).or_default().push(at);
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let folder = absolute(folder_of(path));
+    let roots: Vec<PathBuf> = sources.iter().map(|source| absolute(&source.path)).collect();
+    let mut best: Vec<BestImage> = vec![None; names.len()];
+    for (image, ordinal) in images.iter().zip(0..) {
+        let name = image.name(sources);
+        let Some(candidates) = by_last.get(last(&name)) else { continue };
+        let root = &roots[image.source as usize];
+        let whole = if image.is_named() { root.clone() } else { root.join(&image.relative) };
+        let relative = if image.is_named() { Path::new(&name) } else { &image.relative };
+        for &at in candidates {
+            let wanted = Path::new(&names[at]);
+            let fit = match () {
+                () if folder.join(wanted) == whole => Fit::FromAnnotations,
+                () if relative == wanted => Fit::FromSource,
+                () if is_end(relative, wanted) => Fit::End,
+                () => continue,
+            };
+            best[at] = match best[at] {
+                Some((known, ..)) if known < fit => best[at],
+                Some((known, first, _)) if known == fit => Some((known, first, Some(ordinal))),
+                _ => Some((fit, ordinal, None)),
+            };
         }
-        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let folder = absolute(folder_of(self.path));
-        let roots: Vec<PathBuf> = sources.iter().map(|source| absolute(&source.path)).collect();
-        let mut best: Vec<BestImage> = vec![None; self.names.len()];
-        for (image, ordinal) in images.iter().zip(0..) {
-            let name = image.name(sources);
-            let Some(candidates) = by_last.get(last(&name)) else { continue };
-            let root = &roots[image.source as usize];
-            let whole = if image.is_named() { root.clone() } else { root.join(&image.relative) };
-            let path = if image.is_named() { Path::new(&name) } else { &image.relative };
-            for &at in candidates {
-                let wanted = Path::new(&self.names[at]);
-                let fit = match () {
-                    () if folder.join(wanted) == whole => Fit::FromAnnotations,
-                    () if path == wanted => Fit::FromSource,
-                    () if is_end(path, wanted) => Fit::End,
-                    () => continue,
-                };
-                best[at] = Some(match best[at] {
-                    Some((known, first, _)) if known < fit => {
-                        (known, first, best[at].and_then(|(_, _, other)| other))
-                    }
-                    Some((known, first, _)) if known == fit => (known, first, Some(ordinal)),
-                    _ => (fit, ordinal, None),
-                });
-            }
-        }
-        let image = |(at, best): (usize, BestImage)| match best {
-            Some((_, first, Some(other))) => Err(self.ambiguous(at, images, [first, other])),
-            Some((_, ordinal, None)) => Ok(Some(ordinal)),
-            None => Ok(None),
-        };
-        best.into_iter().enumerate().map(image).collect()
     }
+    let image = |(at, best): (usize, BestImage)| match best {
+        Some((_, first, Some(other))) => Err(ambiguous(&names[at], path, images, [first, other])),
+        Some((_, ordinal, None)) => Ok(Some(ordinal)),
+        None => Ok(None),
+    };
+    best.into_iter().enumerate().map(image).collect()
+}
 
-    fn ambiguous(&self, at: usize, images: &FileList, found: [u32; 2]) -> Error {
-        let [first, other] =
-            found.map(|ordinal| images.get(ordinal as usize).map(|image| image.origin).unwrap_or_default());
-        let what = format!(
-            "the name {:?} fits several images: {:?} and {:?}",
-            printable(&self.names[at]),
-            printable(&first),
-            printable(&other)
-        );
-        Error::usage(what).of_option(OPTION).at_path(self.path).help(
-            "names are relative to the folder of the annotations, or to a source; convert the folders separately, or move the \
-             annotations beside their images",
+fn ambiguous(name: &str, path: &Path, images: &FileList, found: [u32; 2]) -> Error {
+    let [first, other] =
+        found.map(|ordinal| images.get(ordinal as usize).map(|image| image.origin).unwrap_or_default());
+    let what = format!(
+        "the name {:?} fits several images: {:?} and {:?}",
+        printable(name),
+        printable(&first),
+        printable(&other)
+    );
+    Error::usage(what).of_option(OPTION).at_path(path).help(
+        "names are relative to the folder of the annotations, or to a source; convert the folders separately, or move the \
+         annotations beside their images",
         )
-    }
 }
 
 /// Returns the last part of a path.
@@ -122,7 +113,7 @@ mod tests {
         let file = |name: &&str| SourceFile::for_test(name, &format!("s/{name}"), 1);
         let images: FileList = files.iter().map(file).collect();
         let sources = [SourceSpec { label: "s".into(), path: "/data/s".into() }];
-        EntryNames::new(names.iter().copied(), Path::new(json)).matches(&images, &sources)
+        images_named(names.iter().copied(), Path::new(json), &images, &sources)
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::sample::{Reject, RejectCode};
+use crate::sample::RejectCode;
 use crate::source::PlannedFile;
 use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
@@ -48,7 +48,7 @@ impl ArchiveMember {
     /// Returns an error if the archive cannot be read or has changed, or if this part of it is damaged.
     pub fn read(&self, planned: &PlannedFile) -> Result<Vec<u8>, Broken> {
         if let MemberData::Zip(member) = &self.data {
-            return member.read(planned);
+            member.check()?;
         }
         self.read_opened(&planned.open()?)
     }
@@ -90,6 +90,5 @@ impl ArchiveMember {
 }
 
 fn damaged(why: &str) -> Broken {
-    let message = format!("the tar file is broken: {why}");
-    Broken::Damaged(Reject::new(RejectCode::Truncated, message))
+    Broken::damaged(RejectCode::Truncated, format!("the tar file is broken: {why}"))
 }

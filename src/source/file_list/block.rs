@@ -76,7 +76,8 @@ impl OpenBlock {
         self.modified_ns = file.modified_ns;
     }
 
-    pub(super) fn seal(&mut self) -> CompressedBlock {
+    /// Returns the files as a compressed block, and starts anew.
+    pub(super) fn seal(&mut self) -> Box<[u8]> {
         let mut bytes = Vec::new();
         put_part(&mut bytes, &self.names);
         put_part(&mut bytes, &self.numbers);
@@ -84,7 +85,7 @@ impl OpenBlock {
         self.numbers.clear();
         self.origin.clear();
         self.modified_ns = 0;
-        CompressedBlock(bytes.into_boxed_slice())
+        bytes.into_boxed_slice()
     }
 
     /// Resets `reader` to the first of these files.
@@ -92,30 +93,6 @@ impl OpenBlock {
         reader.start();
         reader.names.extend_from_slice(&self.names);
         reader.numbers.extend_from_slice(&self.numbers);
-    }
-}
-
-/// A compressed block of files.
-#[derive(Debug, Clone)]
-pub(super) struct CompressedBlock(Box<[u8]>);
-
-impl CompressedBlock {
-    /// Creates a block from its bytes. [`CompressedBlock::read`] returns `None` if they are not a valid block.
-    pub(super) fn of(bytes: Vec<u8>) -> Self {
-        Self(bytes.into_boxed_slice())
-    }
-
-    pub(super) fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// Resets `reader` to the first of these files.
-    pub(super) fn read(&self, reader: &mut BlockReader) -> Option<()> {
-        reader.start();
-        let mut bytes = &self.0[..];
-        take_part(&mut bytes, &mut reader.unpacker, &mut reader.names)?;
-        take_part(&mut bytes, &mut reader.unpacker, &mut reader.numbers)?;
-        bytes.is_empty().then_some(())
     }
 }
 
@@ -134,7 +111,7 @@ pub(super) struct BlockReader {
     /// Where the relative path starts in the origin; `None`: it is in `relative`.
     relative_at: Option<usize>,
     relative: PathBuf,
-    bytes: u64,
+    pub(super) bytes: u64,
     etag: Option<String>,
     member: Option<Box<ArchiveMember>>,
     of_field: Option<u32>,
@@ -146,6 +123,14 @@ impl BlockReader {
         self.numbers.clear();
         self.origin.clear();
         (self.at_name, self.at_number, self.modified_ns) = (0, 0, 0);
+    }
+
+    /// Starts at the first file of the compressed block `bytes`. Returns `None` if they are not a valid block.
+    pub(super) fn open(&mut self, mut bytes: &[u8]) -> Option<()> {
+        self.start();
+        take_part(&mut bytes, &mut self.unpacker, &mut self.names)?;
+        take_part(&mut bytes, &mut self.unpacker, &mut self.numbers)?;
+        bytes.is_empty().then_some(())
     }
 
     /// Reads the next file into `self`. Returns `None` at the end, and if the bytes are invalid.
@@ -202,11 +187,6 @@ impl BlockReader {
             member: self.member.clone(),
             of_field: self.of_field,
         }
-    }
-
-    /// Returns the size of the last file that was read.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     pub(super) fn is_at_end(&self) -> bool {

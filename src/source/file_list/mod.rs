@@ -12,7 +12,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use self::block::{BlockReader, CompressedBlock, OpenBlock};
+use self::block::{BlockReader, OpenBlock};
 use super::source_file::SourceFile;
 use crate::error::{Error, Result};
 
@@ -23,8 +23,8 @@ const BLOCK_FILES: usize = 512;
 /// Source files in a fixed order.
 #[derive(Clone, Default)]
 pub struct FileList {
-    /// [`BLOCK_FILES`] files each.
-    blocks: Vec<CompressedBlock>,
+    /// Compressed, [`BLOCK_FILES`] files each.
+    blocks: Vec<Box<[u8]>>,
     /// The files after the last block.
     open: OpenBlock,
     len: usize,
@@ -77,32 +77,31 @@ impl FileList {
     pub fn blocks(&self) -> impl Iterator<Item = Cow<'_, [u8]>> {
         let mut rest = self.open.clone();
         let is_open = !self.len.is_multiple_of(BLOCK_FILES);
-        let last = is_open.then(|| Cow::Owned(rest.seal().as_bytes().to_vec()));
-        self.blocks.iter().map(|block| Cow::Borrowed(block.as_bytes())).chain(last)
+        let last = is_open.then(|| Cow::Owned(rest.seal().into_vec()));
+        self.blocks.iter().map(|block| Cow::Borrowed(&**block)).chain(last)
     }
 
     /// Appends the files of one of the [`FileList::blocks`] of another list. Returns false if the bytes are not a valid
     /// block, or if the block before it was not full.
     #[must_use]
     pub fn add_block(&mut self, bytes: Vec<u8>) -> bool {
-        let block = CompressedBlock::of(bytes);
         let mut files = BlockReader::default();
-        if block.read(&mut files).is_none() {
+        if files.open(&bytes).is_none() {
             return false;
         }
         let (mut count, mut sum) = (0, 0u64);
         while files.advance().is_some() {
             count += 1;
-            sum = sum.saturating_add(files.bytes());
+            sum = sum.saturating_add(files.bytes);
         }
         if !self.len.is_multiple_of(BLOCK_FILES) || count > BLOCK_FILES || !files.is_at_end() {
             return false;
         }
         if count == BLOCK_FILES {
-            self.blocks.push(block);
+            self.blocks.push(bytes.into_boxed_slice());
             self.len += count;
             self.bytes = self.bytes.saturating_add(sum);
-        } else if block.read(&mut files).is_some() {
+        } else if files.open(&bytes).is_some() {
             while files.advance().is_some() {
                 self.push(&files.file());
             }
@@ -113,7 +112,7 @@ impl FileList {
     /// Resets `reader` to the first file of a block.
     fn read_block(&self, ordinal: usize, reader: &mut BlockReader) -> Option<()> {
         match self.blocks.get(ordinal) {
-            Some(block) => block.read(reader),
+            Some(block) => reader.open(block),
             None => {
                 self.open.read(reader);
                 Some(())

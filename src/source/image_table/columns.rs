@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::schema::{Field, LABEL};
 use crate::source::metadata::{KeptField, is_built_in};
 use crate::source::missing_field::no_column;
-use crate::source::table::columns::{ColumnNames, ReadColumns, kept_type};
+use crate::source::table::columns::{ColumnNames, kept_type, position, read_columns};
 use crate::source::table::{field_type, is_bytes, is_text};
 
 /// Names of binary columns that are treated as images without being declared as such.
@@ -218,14 +218,14 @@ impl ImageColumns {
     /// Returns the ordinals of the columns to read, ascending, and these columns as positions in a batch of only those.
     pub(super) fn alone(&self) -> (Vec<usize>, Self) {
         let images = self.images.iter().map(|(at, _)| *at);
-        let read = ReadColumns::new(images.chain(self.label).chain(self.kept.iter().copied()));
+        let read = read_columns(images.chain(self.label).chain(self.kept.iter().copied()));
         let alone = Self {
-            images: self.images.iter().map(|(at, item)| (read.position(*at), *item)).collect(),
-            label: self.label.map(|at| read.position(at)),
-            kept: self.kept.iter().map(|&at| read.position(at)).collect(),
+            images: self.images.iter().map(|(at, item)| (position(&read, *at), *item)).collect(),
+            label: self.label.map(|at| position(&read, at)),
+            kept: self.kept.iter().map(|&at| position(&read, at)).collect(),
             ..self.clone()
         };
-        (read.ordinals(), alone)
+        (read, alone)
     }
 }
 

@@ -20,6 +20,7 @@ use super::planned::changed;
 use super::source_file::SourceFile;
 use super::stream::Stream;
 use super::table::arrow::Batches;
+use super::table::columns::{position, read_columns};
 use super::table::parquet::{Groups, ParquetFile};
 use super::table::{NextRows, RowBatch, bytes, checked_cell, json};
 use super::{PlannedFile, portable_name};
@@ -132,15 +133,14 @@ impl TableFile {
     ///
     /// Returns operating-system errors, never damage to the file.
     pub fn first_images(&self, columns: &[&ImageColumn]) -> Result<Vec<Vec<Vec<Bytes>>>> {
-        let mut roots: Vec<usize> = columns.iter().map(|column| column.at).collect();
-        roots.sort_unstable();
+        let roots = read_columns(columns.iter().map(|column| column.at));
         let mut table = self.rows(roots.clone(), None)?;
         let mut found = Vec::new();
         while let Some(next) = table.read()? {
             let NextRows::Rows(rows) = next else { continue };
             for row in 0..rows.len() {
                 let images = columns.iter().map(|column| {
-                    let array = rows.batch().column(roots.partition_point(|&at| at < column.at));
+                    let array = rows.batch().column(position(&roots, column.at));
                     let items = if column.is_list { list_length(array, row) } else { 1 };
                     let image = |item| image(array, row, column.is_list.then_some(item)).ok().flatten();
                     (0..items).filter_map(image).collect::<Vec<_>>()
@@ -236,15 +236,11 @@ impl TableRows {
 /// A Parquet or Arrow file with images.
 pub struct ImageTable {
     file: TableFile,
-    columns: Arc<ImageColumns>,
+    /// The columns.
+    pub columns: Arc<ImageColumns>,
 }
 
 impl ImageTable {
-    /// Returns the columns.
-    pub fn columns(&self) -> &Arc<ImageColumns> {
-        &self.columns
-    }
-
     /// Returns the labels of all readable rows.
     ///
     /// # Errors
@@ -310,9 +306,12 @@ impl ImageRows {
 
 /// Consecutive rows.
 pub struct ImageBatch {
-    rows: RowBatch,
-    columns: Arc<ImageColumns>,
-    source_bytes: u64,
+    /// The rows with all columns that are read.
+    pub rows: RowBatch,
+    /// The columns.
+    pub columns: Arc<ImageColumns>,
+    /// Bytes of the file that the rows stand for.
+    pub source_bytes: u64,
 }
 
 /// An image and the other values of its row.
@@ -330,44 +329,19 @@ pub struct ImageRow {
 }
 
 impl ImageBatch {
-    /// Returns the number of rows.
-    pub fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// Returns whether there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// Returns the size of the columns in memory, in bytes.
-    pub fn memory_bytes(&self) -> u64 {
-        self.rows.allocated_bytes()
-    }
-
-    /// Returns the bytes of the file that the rows stand for.
-    pub fn source_bytes(&self) -> u64 {
-        self.source_bytes
-    }
-
     /// Removes and returns the first `count` rows.
     pub fn take(&mut self, count: usize) -> Self {
-        let all = self.len().max(1) as u128;
+        let all = self.rows.len().max(1) as u128;
         let rows = self.rows.take_first(count);
         let source_bytes = (u128::from(self.source_bytes) * rows.len() as u128 / all) as u64;
         self.source_bytes -= source_bytes;
         Self { rows, columns: Arc::clone(&self.columns), source_bytes }
     }
 
-    /// Returns the columns.
-    pub fn columns(&self) -> &ImageColumns {
-        &self.columns
-    }
-
-    /// Returns the rows, in order.
-    pub fn rows(&self) -> impl Iterator<Item = ImageRow> {
+    /// Returns the images with the other values of their rows, in order.
+    pub fn images(&self) -> impl Iterator<Item = ImageRow> {
         let (columns, batch) = (&self.columns, self.rows.batch());
-        (0..self.len()).map(move |row| {
+        (0..self.rows.len()).map(move |row| {
             let kept = columns.kept.iter().zip(&columns.fields);
             let values: Result<Vec<Value>, Reject> =
                 kept.map(|(&at, field)| checked_cell(batch.column(at), row, field)).collect();

@@ -108,7 +108,7 @@ impl Batches {
     pub fn open(mut stream: Stream) -> Result<Self, Broken> {
         let head = stream.peek(FILE_MAGIC.len())?;
         if head.starts_with(FEATHER_MAGIC) {
-            return Err(Broken::Damaged(Reject::new(RejectCode::Unsupported, FEATHER_HELP)));
+            return Err(Broken::damaged(RejectCode::Unsupported, FEATHER_HELP));
         }
         let is_file = head.starts_with(&FILE_MAGIC[..END_MAGIC.len()]);
         if let Some(file) = stream.plain_file().filter(|_| is_file)
@@ -220,12 +220,8 @@ impl Batches {
                 Ok(ArrowMessage::Dictionary | ArrowMessage::Schema(_)) => {}
                 Ok(ArrowMessage::End) => {
                     self.ended = true;
-                    match self.check_rest() {
-                        Ok(()) => {}
-                        Err(Broken::Damaged(reject)) => {
-                            return Ok(Some(NextRows::Broken { row: self.row, reject }));
-                        }
-                        Err(Broken::Failed(error)) => return Err(error),
+                    if let Err(broken) = self.check_rest() {
+                        return Ok(Some(NextRows::Broken { row: self.row, reject: broken.damage()? }));
                     }
                 }
                 Ok(ArrowMessage::Batch(batch)) => {
@@ -238,11 +234,11 @@ impl Batches {
                     self.row = row.saturating_add(rows);
                     return Ok(Some(NextRows::Broken { row, reject }));
                 }
-                Err(Broken::Damaged(reject)) => {
+                Err(broken) => {
+                    let reject = broken.damage()?;
                     self.ended = true;
                     return Ok(Some(NextRows::Broken { row: self.row, reject }));
                 }
-                Err(Broken::Failed(error)) => return Err(error),
             }
         }
         Ok(None)
@@ -546,5 +542,5 @@ fn too_large(bytes: u64) -> Reject {
 }
 
 fn damaged(code: RejectCode, what: &str) -> Broken {
-    Broken::Damaged(Reject::new(code, format!("the Arrow data is damaged: {what}")))
+    Broken::damaged(code, format!("the Arrow data is damaged: {what}"))
 }

@@ -4,11 +4,10 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Float32Type,
-    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    Float64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType,
 };
-use arrow_array::{Array, ArrayRef, downcast_dictionary_array};
+use arrow_array::{Array, ArrayRef, downcast_dictionary_array, downcast_integer_array};
 use arrow_schema::{DataType, TimeUnit};
 use bytes::Bytes;
 use serde_json::Value as Json;
@@ -169,14 +168,9 @@ pub fn json(column: &ArrayRef, row: usize) -> Json {
     }
     match column.data_type() {
         DataType::Boolean => column.as_boolean().value(row).into(),
-        DataType::Int8 => column.as_primitive::<Int8Type>().value(row).into(),
-        DataType::Int16 => column.as_primitive::<Int16Type>().value(row).into(),
-        DataType::Int32 => column.as_primitive::<Int32Type>().value(row).into(),
-        DataType::Int64 => column.as_primitive::<Int64Type>().value(row).into(),
-        DataType::UInt8 => column.as_primitive::<UInt8Type>().value(row).into(),
-        DataType::UInt16 => column.as_primitive::<UInt16Type>().value(row).into(),
-        DataType::UInt32 => column.as_primitive::<UInt32Type>().value(row).into(),
-        DataType::UInt64 => column.as_primitive::<UInt64Type>().value(row).into(),
+        ty if ty.is_integer() => {
+            downcast_integer_array!(column => column.value(row).into(), _ => Json::Null)
+        }
         DataType::Float32 => shortest(column.as_primitive::<Float32Type>().value(row)).into(),
         DataType::Float64 => column.as_primitive::<Float64Type>().value(row).into(),
         DataType::List(_) => list(column.as_list::<i32>().value(row)),

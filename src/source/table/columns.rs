@@ -1,6 +1,8 @@
 //! The columns of a table that are read: their ordinals by name, their types as fields, and their positions in batches of
 //! only these columns. Documents, metadata and images in tables all find their columns here.
 
+use std::collections::BTreeSet;
+
 use arrow_schema::{DataType, Schema};
 
 use super::{field_type, fits};
@@ -77,26 +79,12 @@ pub fn kept_type(name: &str, column: &DataType, declared: Option<FieldType>) -> 
     }
 }
 
-/// Columns that are read alone: their ordinals in the table, ascending.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReadColumns(Vec<usize>);
+/// Returns the ordinals of columns that are read alone: ascending, each once.
+pub fn read_columns(columns: impl IntoIterator<Item = usize>) -> Vec<usize> {
+    columns.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
+}
 
-impl ReadColumns {
-    /// Returns the columns with these ordinals, each once.
-    pub fn new(columns: impl IntoIterator<Item = usize>) -> Self {
-        let mut all: Vec<usize> = columns.into_iter().collect();
-        all.sort_unstable();
-        all.dedup();
-        Self(all)
-    }
-
-    /// Returns the ordinals, ascending.
-    pub fn ordinals(self) -> Vec<usize> {
-        self.0
-    }
-
-    /// Returns the position of the column with the ordinal `at` in a batch of these columns.
-    pub fn position(&self, at: usize) -> usize {
-        self.0.partition_point(|&other| other < at)
-    }
+/// Returns the position of the column with the ordinal `at` in a batch of the columns `read`.
+pub fn position(read: &[usize], at: usize) -> usize {
+    read.partition_point(|&other| other < at)
 }

@@ -285,18 +285,16 @@ impl Groups {
                         );
                         return Ok(Some(NextRows::Broken { row: open.row, reject }));
                     }
-                    Err(Broken::Damaged(reject)) => {
-                        return Ok(Some(NextRows::Broken { row: open.row, reject }));
+                    Err(broken) => {
+                        return Ok(Some(NextRows::Broken { row: open.row, reject: broken.damage()? }));
                     }
-                    Err(Broken::Failed(error)) => return Err(error),
                 }
             }
             let Some(group) = self.pending.next() else { return Ok(None) };
             let row = self.next_row;
             match self.open_group(group) {
                 Ok(open) => self.open = Some(open),
-                Err(Broken::Damaged(reject)) => return Ok(Some(NextRows::Broken { row, reject })),
-                Err(Broken::Failed(error)) => return Err(error),
+                Err(broken) => return Ok(Some(NextRows::Broken { row, reject: broken.damage()? })),
             }
         }
     }
@@ -374,7 +372,7 @@ fn has_wrong_flags(created_by: &str) -> bool {
 }
 
 fn damaged(code: RejectCode, what: &str) -> Broken {
-    Broken::Damaged(Reject::new(code, format!("the Parquet file is damaged or too large: {what}")))
+    Broken::damaged(code, format!("the Parquet file is damaged or too large: {what}"))
 }
 
 /// A file in the form in which the Parquet library reads it.

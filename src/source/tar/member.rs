@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::sample::{Reject, RejectCode};
+use crate::sample::RejectCode;
 use crate::source::archive::MAX_MEMBER_BYTES;
 use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
@@ -28,7 +28,7 @@ impl TarMember {
     /// Returns the range of the content in a tar file of `archive_bytes` bytes.
     fn range(&self, archive_bytes: u64) -> Result<Range<u64>, Broken> {
         if self.is_cut_off(archive_bytes) {
-            return Err(rejected(RejectCode::Truncated, "the tar file ends before the file does"));
+            return Err(Broken::damaged(RejectCode::Truncated, "the tar file ends before the file does"));
         }
         Ok(self.offset..self.offset + self.size)
     }
@@ -38,7 +38,7 @@ impl TarMember {
         if self.size > MAX_MEMBER_BYTES {
             let message =
                 format!("the file has {} bytes, more than the limit of {MAX_MEMBER_BYTES}", self.size);
-            return Err(rejected(RejectCode::TooLarge, message));
+            return Err(Broken::damaged(RejectCode::TooLarge, message));
         }
         self.range(archive_bytes)
     }
@@ -67,8 +67,4 @@ impl TarMember {
         opened.will_read(range.clone())?;
         Ok(MemberReader::new(Arc::clone(opened), range, false, self.size, None))
     }
-}
-
-fn rejected(code: RejectCode, message: impl Into<String>) -> Broken {
-    Broken::Damaged(Reject::new(code, message))
 }

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
 use crate::source::metadata::Keep;
-use crate::source::table::columns::{ColumnNames, ReadColumns, kept_type};
+use crate::source::table::columns::{ColumnNames, kept_type, position, read_columns};
 use crate::source::table::{
     RowBatch, can_be_json, can_be_text, checked_cell, json, memory_bytes, text_or_bytes, utf8,
 };
@@ -31,34 +31,10 @@ pub struct WantedColumns {
 /// Positions of the columns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextColumns {
-    text: TextAt,
+    /// Those of the text, or of the members of [`TextFields::Json`]; `None`: the table does not have the column.
+    text: Vec<Option<usize>>,
     key: Option<usize>,
     kept: Vec<usize>,
-}
-
-/// Positions of the columns of the text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-enum TextAt {
-    Text(usize),
-    /// Those of the members of [`TextFields::Json`]; `None`: the table does not have the column.
-    Json(Vec<Option<usize>>),
-}
-
-impl TextAt {
-    fn columns(&self) -> impl Iterator<Item = usize> {
-        let (text, json) = match self {
-            Self::Text(at) => (Some(*at), &[][..]),
-            Self::Json(columns) => (None, &columns[..]),
-        };
-        text.into_iter().chain(json.iter().copied().flatten())
-    }
-
-    fn moved(&self, to: impl Fn(usize) -> usize) -> Self {
-        match self {
-            Self::Text(at) => Self::Text(to(*at)),
-            Self::Json(columns) => Self::Json(columns.iter().map(|at| at.map(&to)).collect()),
-        }
-    }
 }
 
 impl WantedColumns {
@@ -82,7 +58,7 @@ impl WantedColumns {
                 if !can_be_text(ty(at)) {
                     return Err(wrong(name, at, "strings", "text_field"));
                 }
-                TextAt::Text(at)
+                vec![Some(at)]
             }
             TextFields::Json(members) => {
                 let mut found = Vec::new();
@@ -96,7 +72,7 @@ impl WantedColumns {
                     }
                     found.push(at);
                 }
-                TextAt::Json(found)
+                found
             }
         };
         let key = self.key.as_deref().map(|name| names.required(name, "key_field")).transpose()?;
@@ -119,13 +95,14 @@ impl WantedColumns {
 impl TextColumns {
     /// Returns the ordinals of the columns to read, ascending, and these columns as positions in a batch of only those.
     pub fn alone(&self) -> (Vec<usize>, Self) {
-        let read = ReadColumns::new(self.text.columns().chain(self.key).chain(self.kept.iter().copied()));
+        let all = self.text.iter().flatten().chain(&self.key).chain(&self.kept);
+        let read = read_columns(all.copied());
         let alone = Self {
-            text: self.text.moved(|at| read.position(at)),
-            key: self.key.map(|at| read.position(at)),
-            kept: self.kept.iter().map(|&at| read.position(at)).collect(),
+            text: self.text.iter().map(|at| at.map(|at| position(&read, at))).collect(),
+            key: self.key.map(|at| position(&read, at)),
+            kept: self.kept.iter().map(|&at| position(&read, at)).collect(),
         };
-        (read.ordinals(), alone)
+        (read, alone)
     }
 
     fn row<'a>(
@@ -146,21 +123,19 @@ impl TextColumns {
                 _ => return Err(null(&name(at))),
             },
         };
-        let text = match (&self.text, wanted) {
-            (TextAt::Text(at), _) => {
-                let bytes = text_or_bytes(batch.column(*at), row).ok_or_else(|| null(&name(*at)))?;
+        let column = |at: usize| self.text.get(at).copied().flatten();
+        let text = match wanted {
+            TextFields::Text(field) => {
+                let bytes = column(0).and_then(|at| text_or_bytes(batch.column(at), row));
+                let bytes = bytes.ok_or_else(|| null(field))?;
                 match lossy {
                     true => String::from_utf8_lossy(bytes),
-                    false => Cow::Borrowed(utf8(bytes, &name(*at))?),
+                    false => Cow::Borrowed(utf8(bytes, field)?),
                 }
             }
-            (TextAt::Json(columns), TextFields::Json(members)) => {
-                Cow::Owned(object(members, |member, _| {
-                    let column = columns.get(member).copied().flatten();
-                    Ok(column.map(|at| json(batch.column(at), row).to_string()))
-                })?)
-            }
-            (TextAt::Json(_), TextFields::Text(field)) => return Err(null(field)),
+            TextFields::Json(members) => Cow::Owned(object(members, |member, _| {
+                Ok(column(member).map(|at| json(batch.column(at), row).to_string()))
+            })?),
         };
         let kept = self.kept.iter().zip(fields);
         let kept = kept.map(|(&at, field)| checked_cell(batch.column(at), row, field));
@@ -172,18 +147,16 @@ impl TextColumns {
     pub fn take(&self, rows: &mut RowBatch, target_bytes: u64, max_rows: usize) -> (RowBatch, u64) {
         let (mut count, mut bytes) = (0, 0u64);
         let batch = rows.batch();
-        // Nested values count as their mean.
-        let nested: u64 = match &self.text {
-            TextAt::Text(_) => 0,
-            TextAt::Json(_) => self.text.columns().map(|at| memory_bytes(batch.column(at))).sum(),
+        // The values of several columns may be nested, and count as their mean.
+        let nested = || self.text.iter().flatten().map(|&at| memory_bytes(batch.column(at))).sum::<u64>();
+        let (text, mean) = match self.text[..] {
+            [Some(at)] => (Some(batch.column(at)), 0),
+            _ => (None, nested() / (rows.len() as u64).max(1)),
         };
-        let mean = nested / (rows.len() as u64).max(1);
         while count < rows.len().min(max_rows) && bytes < target_bytes {
-            let row = match &self.text {
-                TextAt::Text(at) => {
-                    text_or_bytes(batch.column(*at), count).map_or(0, |text| text.len() as u64)
-                }
-                TextAt::Json(_) => mean,
+            let row = match text {
+                Some(text) => text_or_bytes(text, count).map_or(0, |text| text.len() as u64),
+                None => mean,
             };
             bytes = bytes.saturating_add(row);
             count += 1;

@@ -4,7 +4,6 @@ use super::scan::Scanner;
 pub use super::scan::{Rule, lines};
 use crate::error::Result;
 use crate::sample::Reject;
-use crate::source::broken::Broken;
 use crate::source::lines::LinePiece;
 use crate::source::stream::Stream;
 
@@ -155,9 +154,8 @@ impl DocumentCutter {
         self.buffer.resize(have + READ_BYTES, 0);
         let filled = match self.stream.fill(&mut self.buffer[have..]) {
             Ok(filled) => filled,
-            Err(Broken::Failed(error)) => return Err(error),
-            Err(Broken::Damaged(reject)) => {
-                self.damage = Some(reject);
+            Err(broken) => {
+                self.damage = Some(broken.damage()?);
                 0
             }
         };

@@ -73,11 +73,11 @@ pub(super) fn find_header(stream: &mut Stream, end: u64) -> Result<bool> {
         match stream.peek(BLOCK)? {
             found if found.len() < BLOCK => return Ok(false),
             found if is_header(found) => return Ok(true),
-            _ => match stream.fill(&mut block) {
-                Ok(_) => {}
-                Err(Broken::Damaged(_)) => return Ok(false),
-                Err(Broken::Failed(error)) => return Err(error),
-            },
+            _ => {
+                if let Err(broken) = stream.fill(&mut block) {
+                    return broken.damage().map(|_| false);
+                }
+            }
         }
     }
     Ok(false)

@@ -9,8 +9,7 @@ use flate2::read::DeflateDecoder;
 
 use super::reader::MemberReader;
 use crate::error::Error;
-use crate::sample::{Reject, RejectCode};
-use crate::source::PlannedFile;
+use crate::sample::RejectCode;
 use crate::source::archive::MAX_MEMBER_BYTES;
 use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
@@ -49,16 +48,6 @@ pub struct ZipMember {
 }
 
 impl ZipMember {
-    /// Reads the file from the archive `planned`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the archive cannot be read or has changed, or if this part of it is damaged.
-    pub fn read(&self, planned: &PlannedFile) -> Result<Vec<u8>, Broken> {
-        self.check()?;
-        self.read_opened(&planned.open()?)
-    }
-
     /// Returns the range of the file in an archive of `archive_bytes` bytes, including the header before its bytes.
     pub(in crate::source) fn range(&self, archive_bytes: u64) -> Range<u64> {
         let before = LOCAL_HEADER_BYTES as u64 + USUAL_NAME_BYTES;
@@ -66,11 +55,11 @@ impl ZipMember {
         self.offset..end.min(archive_bytes)
     }
 
-    /// As [`Self::read`], from an archive that is already open.
+    /// Reads the file from the archive `opened`.
     ///
     /// # Errors
     ///
-    /// As [`Self::read`].
+    /// Returns an error if the archive cannot be read or has changed, or if this part of it is damaged.
     pub fn read_opened(&self, opened: &OpenedFile) -> Result<Vec<u8>, Broken> {
         self.check()?;
         opened.will_read(self.range(opened.bytes()))?;
@@ -87,12 +76,12 @@ impl ZipMember {
     ///
     /// # Errors
     ///
-    /// As [`Self::read`]. Damage to the compressed data is reported when it is read.
+    /// As [`Self::read_opened`]. Damage to the compressed data is reported when it is read.
     pub(in crate::source) fn open(&self, opened: &Arc<OpenedFile>) -> Result<MemberReader, Broken> {
         self.check_method()?;
         if self.size > self.compressed.saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES) {
             let message = format!("the file decompresses to more than {MAX_RATIO} times its size");
-            return Err(rejected(RejectCode::TooLarge, message));
+            return Err(Broken::damaged(RejectCode::TooLarge, message));
         }
         let data = self.data(opened)?;
         opened.will_read(data.clone())?;
@@ -102,7 +91,8 @@ impl ZipMember {
     /// Returns the range of the bytes of the file in the archive.
     fn data(&self, opened: &OpenedFile) -> Result<Range<u64>, Broken> {
         let failed = |e| Error::io("read", opened.path(), e);
-        let truncated = || rejected(RejectCode::Truncated, "the zip archive ends before the file does");
+        let truncated =
+            || Broken::damaged(RejectCode::Truncated, "the zip archive ends before the file does");
         let mut header = [0; LOCAL_HEADER_BYTES];
         let header_end = self.offset.checked_add(LOCAL_HEADER_BYTES as u64).ok_or_else(truncated)?;
         if header_end > opened.bytes() {
@@ -113,7 +103,7 @@ impl ZipMember {
             // Apparent damage may also be a file that was written to.
             opened.check_unchanged()?;
             let message = "the zip archive has no header where the file should start";
-            return Err(rejected(RejectCode::Corrupt, message));
+            return Err(Broken::damaged(RejectCode::Corrupt, message));
         }
         let length = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
         let start = header_end + length(26) + length(28);
@@ -129,7 +119,7 @@ impl ZipMember {
                 "the file has {} bytes, more than the limit of {MAX_MEMBER_BYTES}",
                 self.size.max(self.compressed)
             );
-            return Err(rejected(RejectCode::TooLarge, message));
+            return Err(Broken::damaged(RejectCode::TooLarge, message));
         }
         let is_possible = match self.method {
             STORED => self.size == self.compressed,
@@ -140,14 +130,14 @@ impl ZipMember {
 
     fn check_method(&self) -> Result<(), Broken> {
         if self.is_encrypted {
-            return Err(rejected(RejectCode::Unsupported, "the file is encrypted in the zip archive"));
+            return Err(Broken::damaged(RejectCode::Unsupported, "the file is encrypted in the zip archive"));
         }
         if !matches!(self.method, STORED | DEFLATED) {
             let message = format!(
                 "the file uses zip compression method {}; only stored and deflated files can be read",
                 self.method
             );
-            return Err(rejected(RejectCode::Unsupported, message));
+            return Err(Broken::damaged(RejectCode::Unsupported, message));
         }
         Ok(())
     }
@@ -163,7 +153,7 @@ impl ZipMember {
         let mut crc = Crc::new();
         crc.update(&bytes);
         if crc.sum() != self.crc {
-            return Err(rejected(
+            return Err(Broken::damaged(
                 RejectCode::Corrupt,
                 "the checksum of the file in the zip archive is wrong",
             ));
@@ -183,7 +173,7 @@ impl ZipMember {
             let step = left.min(out.len().max(first) as u64);
             out.reserve_exact(step as usize);
             let read = decoder.by_ref().take(step).read_to_end(&mut out).map_err(|e| {
-                rejected(
+                Broken::damaged(
                     RejectCode::Corrupt,
                     format!("the compressed data in the zip archive is damaged ({e})"),
                 )
@@ -196,11 +186,7 @@ impl ZipMember {
 }
 
 fn wrong_size() -> Broken {
-    rejected(RejectCode::Corrupt, "the file does not have the size that the zip archive declares")
-}
-
-fn rejected(code: RejectCode, message: impl Into<String>) -> Broken {
-    Broken::Damaged(Reject::new(code, message))
+    Broken::damaged(RejectCode::Corrupt, "the file does not have the size that the zip archive declares")
 }
 
 #[cfg(test)]
@@ -212,6 +198,8 @@ mod tests {
     use flate2::write::DeflateEncoder;
 
     use super::*;
+    use crate::source::PlannedFile;
+    use crate::source::archive::{ArchiveMember, MemberData};
 
     fn deflated(content: &[u8]) -> Vec<u8> {
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
@@ -232,15 +220,20 @@ mod tests {
             etag: None,
             follow_symlinks: true,
         };
+        let read = |method, compressed, size| {
+            let data = MemberData::Zip(member(method, compressed, size));
+            let (archive_parts, root_parts, archive_bytes) = (0, 0, archive.bytes);
+            ArchiveMember { archive_parts, root_parts, archive_bytes, data }.read(&archive)
+        };
         for (method, compressed, size) in [(DEFLATED, 1000, 200 << 20), (STORED, 1000, 1001), (STORED, 9, 0)]
         {
-            match member(method, compressed, size).read(&archive) {
+            match read(method, compressed, size) {
                 Err(Broken::Damaged(reject)) => assert!(reject.message.contains("does not have the size")),
                 other => panic!("{other:?}"),
             }
         }
         for (method, compressed, size) in [(DEFLATED, 1000, 1 << 20), (DEFLATED, 2, 0), (STORED, 9, 9)] {
-            assert!(matches!(member(method, compressed, size).read(&archive), Err(Broken::Failed(_))));
+            assert!(matches!(read(method, compressed, size), Err(Broken::Failed(_))));
         }
     }
 

@@ -5,8 +5,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::geometry::{Size, scaled};
-use super::option_values::{dimensions, not_accepted, positive, serde_as_text};
+use super::option_values::{dimensions, not_accepted, positive};
 use crate::error::{Error, Result};
+use crate::options::serde_as_text;
 
 /// Maximum side of a bucket, in pixels.
 const MAX_SIDE: u32 = 1 << 16;

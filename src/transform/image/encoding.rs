@@ -3,9 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::option_values::{did_you_mean, not_accepted, serde_as_text};
+use super::option_values::{did_you_mean, not_accepted};
 use crate::decode::{ImageType, PlanesChroma};
 use crate::error::{Error, Result};
+use crate::options::serde_as_text;
 
 /// Default JPEG quality.
 pub const DEFAULT_JPEG_QUALITY: u8 = 90;

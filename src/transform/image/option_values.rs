@@ -5,25 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
-
-/// Implements serde for a type through its `Display` and `FromStr`.
-macro_rules! serde_as_text {
-    ($($ty:ty),+ $(,)?) => {$(
-        impl serde::Serialize for $ty {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> serde::Deserialize<'de> for $ty {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = <std::borrow::Cow<'de, str> as serde::Deserialize>::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
-            }
-        }
-    )+};
-}
-pub(super) use serde_as_text;
+use crate::options::{serde_as_text, word_choice};
 
 /// Creates the usage error for an invalid value of the option `what`, with the accepted values.
 pub(super) fn not_accepted(what: &str, given: &str, accepted: &str) -> Error {
@@ -218,44 +200,10 @@ impl fmt::Display for Pad {
     }
 }
 
-/// Defines a choice among words: enum, parser, printer and serde implementation.
-macro_rules! word_choice {
-    (
-        $(#[$meta:meta])* $name:ident, $what:literal, $accepted:literal:
-        $($(#[$variant_meta:meta])* $variant:ident = $word:literal),+ $(,)?
-    ) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-        pub enum $name { $($(#[$variant_meta])* $variant),+ }
-
-        impl FromStr for $name {
-            type Err = Error;
-
-            fn from_str(text: &str) -> Result<Self> {
-                match text {
-                    $($word => Ok(Self::$variant),)+
-                    _ => Err(not_accepted($what, text, $accepted)),
-                }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Self::$variant => $word),+ })
-            }
-        }
-
-        impl crate::options::Choice for $name {
-            const WORDS: &'static [&'static str] = &[$($word),+];
-        }
-
-        serde_as_text!($name);
-    };
-}
-
 word_choice! {
     /// The filter kernel of the resize.
-    Filter, "filter", "lanczos3, catmullrom, bilinear or box":
+    #[derive(Default)]
+    Filter, text => not_accepted("filter", text, "lanczos3, catmullrom, bilinear or box");
     /// Lanczos with a radius of 3: the sharpest.
     #[default]
     Lanczos3 = "lanczos3",
@@ -269,7 +217,8 @@ word_choice! {
 
 word_choice! {
     /// The color channels of the output.
-    Color, "color mode", "rgb, gray or rgba":
+    #[derive(Default)]
+    Color, text => not_accepted("color mode", text, "rgb, gray or rgba");
     /// Red, green and blue; transparency is blended with the background color.
     #[default]
     Rgb = "rgb",
@@ -281,7 +230,8 @@ word_choice! {
 
 word_choice! {
     /// The handling of an embedded color profile.
-    Icc, "profile policy", "convert or drop":
+    #[derive(Default)]
+    Icc, text => not_accepted("profile policy", text, "convert or drop");
     /// Pixels are converted to sRGB.
     #[default]
     Convert = "convert",
@@ -291,7 +241,8 @@ word_choice! {
 
 word_choice! {
     /// The handling of animated files.
-    Animated, "animation policy", "first or reject":
+    #[derive(Default)]
+    Animated, text => not_accepted("animation policy", text, "first or reject");
     /// The first frame is used.
     #[default]
     First = "first",
@@ -299,7 +250,7 @@ word_choice! {
     Reject = "reject",
 }
 
-serde_as_text!(Resize, Crop, Rgb, Pad);
+serde_as_text!(Resize, Crop, Rgb, Pad, Filter, Color, Icc, Animated);
 
 #[cfg(test)]
 mod tests {
