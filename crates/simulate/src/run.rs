@@ -77,37 +77,16 @@ impl fmt::Display for Event {
 
 /// A finished simulation.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Run {
-    pub(crate) options: Options,
-    pub(crate) end_ns: u64,
-    pub(crate) finished: u64,
-    pub(crate) batches: Vec<Batch>,
-    pub(crate) events: Vec<Event>,
-}
-
-impl Run {
-    /// Returns the options of the run.
-    pub fn options(&self) -> &Options {
-        &self.options
-    }
-
-    /// Returns the simulated time at the end of the run.
-    pub fn end_ns(&self) -> u64 {
-        self.end_ns
-    }
-
-    /// Returns the number of batches whose step ended.
-    pub fn finished(&self) -> u64 {
-        self.finished
-    }
-
-    /// Returns all batches assigned to workers, in order of assignment.
-    pub fn batches(&self) -> &[Batch] {
-        &self.batches
-    }
-
-    /// Returns all events in order; see [ties](crate#ties).
-    pub fn events(&self) -> &[Event] {
-        &self.events
-    }
+    /// Options of the run.
+    pub options: Options,
+    /// Simulated time at the end of the run.
+    pub end_ns: u64,
+    /// Number of batches whose step ended.
+    pub finished: u64,
+    /// All batches assigned to workers, in order of assignment.
+    pub batches: Vec<Batch>,
+    /// All events in order; see [ties](crate#ties).
+    pub events: Vec<Event>,
 }

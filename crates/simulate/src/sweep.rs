@@ -181,8 +181,8 @@ mod tests {
             "workers=1..1024",
         ] {
             let error = values(text).unwrap_err();
-            assert_eq!(error.option(), "sweep");
-            assert!(error.remedy().is_some(), "{text}");
+            assert_eq!(error.option, "sweep");
+            assert!(error.help.is_some(), "{text}");
         }
     }
 }

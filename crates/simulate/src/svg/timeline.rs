@@ -37,12 +37,12 @@ struct Timeline<'a> {
 /// # Ok::<(), dsconvert_simulate::Error>(())
 /// ```
 pub fn timeline_svg(run: &Run, title: &str) -> String {
-    let cut = run.batches().get(MAX_DRAWN_BATCHES).and_then(|b| b.start_ns);
-    let rows = run.options().workers.min(MAX_DRAWN_WORKERS);
+    let cut = run.batches.get(MAX_DRAWN_BATCHES).and_then(|b| b.start_ns);
+    let rows = run.options.workers.min(MAX_DRAWN_WORKERS);
     let timeline = Timeline {
         run,
-        shown_ns: cut.unwrap_or(run.end_ns()).max(1),
-        batches: &run.batches()[..run.batches().len().min(MAX_DRAWN_BATCHES)],
+        shown_ns: cut.unwrap_or(run.end_ns).max(1),
+        batches: &run.batches[..run.batches.len().min(MAX_DRAWN_BATCHES)],
         rows,
         row_height: (280.0 / f64::from(rows)).clamp(8.0, 26.0),
     };
@@ -78,11 +78,11 @@ impl Timeline<'_> {
             duration(report.duration_ns),
             percent(report.idle_share)
         );
-        if self.shown_ns < self.run.end_ns() {
+        if self.shown_ns < self.run.end_ns {
             text.push_str(&format!("; the first {} are shown", duration(self.shown_ns)));
         }
-        if self.rows < self.run.options().workers {
-            text.push_str(&format!("; {} of {} workers are shown", self.rows, self.run.options().workers));
+        if self.rows < self.run.options.workers {
+            text.push_str(&format!("; {} of {} workers are shown", self.rows, self.run.options.workers));
         }
         text
     }
@@ -208,14 +208,14 @@ impl Timeline<'_> {
         for (at, i) in taken {
             let batch = &self.batches[i];
             rect("class=\"wait\"", free, at, "the model waits for data");
-            let step = batch.step_ns.unwrap_or(self.run.end_ns());
-            let end = batch.end_ns.unwrap_or(self.run.end_ns());
+            let step = batch.step_ns.unwrap_or(self.run.end_ns);
+            let end = batch.end_ns.unwrap_or(self.run.end_ns);
             rect("class=\"copy\"", at, step, "transfer");
             let fill = format!("fill=\"{}\"", worker_fill(batch.worker));
             rect(&fill, step, end, &format!("batch {}", i + 1));
             free = end;
         }
-        rect("class=\"wait\"", free, self.run.end_ns(), "the model waits for data");
+        rect("class=\"wait\"", free, self.run.end_ns, "the model waits for data");
     }
 
     fn legend(&self, canvas: &mut Canvas, y: f64) {
