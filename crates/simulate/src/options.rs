@@ -1,9 +1,8 @@
 //! Simulation options: the loader, its times, the model, and the end of the run.
 
-use crate::distribution::TimeDistribution;
+use crate::distribution::{MAX_TIME_NS, TimeDistribution, ns_from_ms};
 use crate::error::Error;
 use crate::load::{LoadTimes, SlowRuns};
-use crate::time::{MAX_TIME_NS, ns_from_ms};
 
 /// Maximum number of workers.
 pub const MAX_WORKERS: u32 = 1024;

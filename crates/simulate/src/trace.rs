@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::distribution::round_ns;
+use crate::distribution::{MAX_TIME_NS, ns_from_ms, round_ns};
 use crate::error::Error;
-use crate::time::{MAX_TIME_NS, ns_from_ms};
 
 /// Maximum number of load times in a trace.
 const MAX_TRACE: usize = 10_000_000;
