@@ -300,23 +300,9 @@ impl ShardColumns {
         let truncated =
             || Error::corrupt(format!("record batch {index} is truncated")).at_path(ipc.blob.path());
         let buffers: [Range<u64>; BUFFERS] = batch.buffers.try_into().map_err(|_| truncated())?;
-        let [
-            _,
-            name_offsets,
-            names,
-            _,
-            split_offsets,
-            splits,
-            _,
-            records,
-            _,
-            bytes,
-            _,
-            sha256,
-            _,
-            first_records,
-        ] = buffers;
-        let column = |range: Range<u64>, width: u64, count: u64| {
+        // The first buffer of each column, its validity, is not used.
+        let column = |buffer: usize, width: u64, count: u64| {
+            let range = buffers[buffer].clone();
             // A product that overflows u64 exceeds the file as well.
             let enough = width.checked_mul(count).is_some_and(|need| range.end - range.start >= need);
             if enough { ipc.bytes(range) } else { Err(truncated()) }
@@ -324,12 +310,12 @@ impl ShardColumns {
         let rows = batch.rows;
         Ok(Self {
             rows,
-            names: Strings { offsets: column(name_offsets, 4, rows + 1)?, text: column(names, 1, 0)? },
-            splits: Strings { offsets: column(split_offsets, 4, rows + 1)?, text: column(splits, 1, 0)? },
-            records: column(records, 8, rows)?,
-            bytes: column(bytes, 8, rows)?,
-            sha256: column(sha256, SHA256_BYTES as u64, rows)?,
-            first_records: column(first_records, 8, rows)?,
+            names: Strings { offsets: column(1, 4, rows + 1)?, text: column(2, 1, 0)? },
+            splits: Strings { offsets: column(4, 4, rows + 1)?, text: column(5, 1, 0)? },
+            records: column(7, 8, rows)?,
+            bytes: column(9, 8, rows)?,
+            sha256: column(11, SHA256_BYTES as u64, rows)?,
+            first_records: column(13, 8, rows)?,
         })
     }
 
