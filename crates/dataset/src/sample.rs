@@ -29,7 +29,7 @@ mod ids;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-pub use aligned::{Aligned, Tokens, trained};
+pub use aligned::{Tokens, trained};
 pub(crate) use aligned::{from_runs, to_runs};
 pub use boxes::{Int32Pair, PixelBox, box_numbers, boxes, pack_box_numbers, pack_boxes, pack_pair, pair};
 pub(crate) use boxes::{PAIR_BYTES, are_boxes, check_per_box};

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::packing::{Document, Packing, Row, Window};
 use crate::pipeline::outcome::ConvertedRecord;
 use crate::pipeline::stage::{Finished, NextStage, Stage};
-use crate::sample::{Aligned, Ids, Tokens, Value};
+use crate::sample::{Ids, Tokens, Value};
 use crate::schema::IdWidth;
 
 /// Number of documents that fills a window.
