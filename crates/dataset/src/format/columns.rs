@@ -26,11 +26,14 @@ use crate::schema::{Field, FieldType, Schema};
 /// The caller limits their size: offsets are 32-bit, so it must call [`ColumnBuilders::take`] before 2 GiB are
 /// buffered.
 pub(super) struct ColumnBuilders {
-    arrow: SchemaRef,
+    /// Schema of the batches.
+    pub(super) arrow: SchemaRef,
     /// Columns with the index of their field in the schema.
     columns: Vec<(usize, ColumnBuilder)>,
-    rows: usize,
-    bytes: u64,
+    /// Number of buffered rows.
+    pub(super) rows: usize,
+    /// Canonical size of the buffered rows in bytes.
+    pub(super) bytes: u64,
 }
 
 impl ColumnBuilders {
@@ -47,22 +50,6 @@ impl ColumnBuilders {
         let indices: Vec<usize> = columns.iter().map(|(index, _)| *index).collect();
         let arrow = to_arrow(schema)?.project(&indices).map_err(internal)?;
         Ok(Self { arrow: Arc::new(arrow), columns, rows: 0, bytes: 0 })
-    }
-
-    /// Returns the schema of the batches.
-    #[cfg(any(feature = "arrow", test))]
-    pub(super) fn arrow(&self) -> &SchemaRef {
-        &self.arrow
-    }
-
-    /// Returns the number of buffered rows.
-    pub(super) fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Returns the canonical size of the buffered rows in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// Appends `record`, which fits the schema and has a canonical size of `bytes`.

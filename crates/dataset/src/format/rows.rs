@@ -17,7 +17,8 @@ use crate::schema::{Field, FieldType, Schema};
 /// Decoded rows. Text, bytes and ids are returned as views into the decoded columns.
 pub(super) struct DecodedRows {
     columns: Vec<(Field, Column)>,
-    len: usize,
+    /// Number of rows.
+    pub(super) len: usize,
 }
 
 enum Column {
@@ -47,12 +48,7 @@ impl DecodedRows {
         Ok(Self { columns, len: batch.num_rows() })
     }
 
-    /// Returns the number of rows.
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Returns the record in `row`, which must be less than [`DecodedRows::len`].
+    /// Returns the record in `row`, which must be less than their number.
     pub(super) fn record(&self, schema: &Schema, row: usize) -> Result<Record, String> {
         let mut values = Vec::with_capacity(self.columns.len());
         for (field, column) in &self.columns {

@@ -269,7 +269,8 @@ pub(super) struct IndexTable {
     spec: Spec,
     geometry: Geometry,
     files: Vec<TableFile>,
-    rows: u64,
+    /// Number of rows.
+    pub(super) rows: u64,
 }
 
 #[derive(Debug)]
@@ -319,11 +320,6 @@ impl IndexTable {
             files.push(TableFile { ipc, rows: records, batches });
         }
         Ok(Self { spec, geometry, files, rows })
-    }
-
-    /// Returns the number of rows.
-    pub(super) fn rows(&self) -> u64 {
-        self.rows
     }
 
     /// Returns the files in order.

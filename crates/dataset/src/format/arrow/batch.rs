@@ -18,7 +18,7 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 
 /// Buffers of a batch. Each was checked to be long enough and to lie within the batch body.
 pub(super) struct ArrowBatch {
-    rows: u64,
+    pub(super) rows: u64,
     columns: Vec<ArrowColumn>,
     /// Schema of the shard, for field types and error messages.
     schema: Arc<Schema>,
@@ -49,11 +49,6 @@ enum Values {
 }
 
 impl ArrowBatch {
-    /// Returns the number of rows.
-    pub(super) fn rows(&self) -> u64 {
-        self.rows
-    }
-
     /// Parses the header of a batch whose body has `body_bytes` bytes. The error is one sentence.
     pub(super) fn parse(schema: &Arc<Schema>, header: &Bytes, body_bytes: u64) -> Result<Self, String> {
         let (mark, rest) = header.split_first_chunk::<4>().ok_or("the record batch has no header")?;
@@ -88,7 +83,7 @@ impl ArrowBatch {
     }
 
     /// Returns the value in `row` of the field with schema index `index`, or null if there is no such field. `row` must
-    /// be less than [`ArrowBatch::rows`]. The body starts at `base` in `blob`; `read` returns bytes given an offset in
+    /// be less than the number of rows. The body starts at `base` in `blob`; `read` returns bytes given an offset in
     /// `blob` and a length.
     pub(super) fn value<B: AsRef<[u8]>>(
         &self,

@@ -112,7 +112,7 @@ impl Writer {
 
     /// Encodes the buffered rows.
     fn encode(&mut self) -> Result<()> {
-        if self.columns.rows() == 0 {
+        if self.columns.rows == 0 {
             return Ok(());
         }
         let rows = self.columns.take()?;
@@ -177,7 +177,7 @@ impl ShardWriter for Writer {
         let bytes = check::record(&self.schema, record)?;
         if self.rows == GROUP_ROWS || (self.rows > 0 && self.bytes + bytes > GROUP_BYTES) {
             self.end_group()?;
-        } else if self.columns.rows() == CHUNK_ROWS || self.columns.bytes() + bytes > CHUNK_BYTES {
+        } else if self.columns.rows == CHUNK_ROWS || self.columns.bytes + bytes > CHUNK_BYTES {
             self.encode()?;
         }
         let placed = Placed::in_group(self.group, self.rows as u32, bytes);
@@ -192,7 +192,7 @@ impl ShardWriter for Writer {
         // The next record would trigger this anyway. Doing it now avoids holding a large record until then.
         if self.bytes >= GROUP_BYTES {
             self.end_group()?;
-        } else if self.columns.bytes() >= CHUNK_BYTES {
+        } else if self.columns.bytes >= CHUNK_BYTES {
             self.encode()?;
         }
         Ok(placed)

@@ -175,7 +175,7 @@ impl Reader {
         let expected = self.group_rows(group).unwrap_or_default();
         let mut records = chain_until_error(self.batches(group, None, &self.all)?.map(move |rows| {
             let rows = rows?;
-            Ok((0..rows.len())
+            Ok((0..rows.len)
                 .map(move |i| rows.record(&self.schema, i).map_err(|why| self.corrupt(group, why))))
         }));
         let mut row = 0;
@@ -213,7 +213,7 @@ impl Reader {
             let mut wanted = rows.into_iter().peekable();
             for decoded in self.batches(g, Some(ranges.clone()), columns)? {
                 let decoded = decoded?;
-                for (i, row) in (0..decoded.len()).zip(decoded_rows.by_ref()) {
+                for (i, row) in (0..decoded.len).zip(decoded_rows.by_ref()) {
                     if let Some(row) = wanted.next_if(|&wanted| wanted as usize == row) {
                         let record =
                             decoded.record(&columns.schema, i).map_err(|why| self.corrupt(g, why))?;
