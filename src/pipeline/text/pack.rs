@@ -146,7 +146,7 @@ impl Packer {
             self.counts.cut += row.pieces.iter().filter(|p| p.start == 0 && !p.ends).count() as u64;
             rows.push(self.record(&row)?);
         }
-        let carry = window.carry();
+        let carry = window.carry;
         self.documents.drain(..carry.documents);
         self.skipped = carry.tokens;
         self.tokens = self.documents.iter().map(|d| d.tokens.len() as u64).sum::<u64>() - self.skipped;
