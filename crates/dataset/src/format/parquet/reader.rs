@@ -5,7 +5,6 @@
 //! and the page index. It can be used from many threads and after a fork.
 
 use std::collections::BTreeMap;
-use std::io::{BufReader, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +16,7 @@ use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 use ::parquet::file::reader::{ChunkReader, Length};
 use ::parquet::schema::types::SchemaDescriptor;
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use super::guard;
 use super::lists::Lists;
@@ -36,8 +35,6 @@ const BATCH_ROWS: usize = 1024;
 const USUAL_BATCH_BYTES: u64 = 256 << 10;
 /// Maximum bytes of the values in a batch if every value were the largest entry of a dictionary.
 const BATCH_BYTES: u64 = 64 << 20;
-/// Read size where the length of the data is unknown (page headers).
-const HEADER_BYTES: usize = 512;
 
 /// Reads one Parquet shard.
 pub(in crate::format) struct Reader {
@@ -367,35 +364,16 @@ impl Length for BlobChunks {
 }
 
 impl ChunkReader for BlobChunks {
-    type T = BufReader<BlobReader>;
+    type T = bytes::buf::Reader<Bytes>;
 
+    /// Reads all bytes from `start` on. The library needs only the end of the footer: pages are located by the page index.
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        let (blob, failure) = (self.blob.clone(), Arc::clone(&self.failure));
-        Ok(BufReader::with_capacity(HEADER_BYTES, BlobReader { blob, failure, at: start }))
+        let rest = self.blob.len().saturating_sub(start);
+        Ok(self.get_bytes(start, rest as usize)?.reader())
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
         self.blob.read(start, length as u64).map_err(|e| self.failure.keep(e))
-    }
-}
-
-/// Reader of a blob from a given offset on.
-struct BlobReader {
-    blob: Blob,
-    failure: Arc<ReadFailure>,
-    at: u64,
-}
-
-impl Read for BlobReader {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let len = self.blob.len().saturating_sub(self.at).min(buffer.len() as u64);
-        let bytes = self.blob.read(self.at, len).map_err(|e| std::io::Error::other(self.failure.keep(e)))?;
-        // `len` is at most the length of `buffer`.
-        for (to, from) in buffer.iter_mut().zip(bytes.iter()) {
-            *to = *from;
-        }
-        self.at += len;
-        Ok(bytes.len())
     }
 }
 
@@ -438,7 +416,7 @@ mod tests {
         assert_eq!((apart.len(), apart[0].start, apart[1].end), (2, 0, 60));
 
         let batches = reader.batches(0, None, &reader.all).unwrap();
-        let rows: Vec<usize> = batches.map(|batch| batch.unwrap().len()).collect();
+        let rows: Vec<usize> = batches.map(|batch| batch.unwrap().len).collect();
         assert_eq!(rows.iter().sum::<usize>(), 60);
         // 80 kB per row.
         assert!(rows.iter().all(|&rows| rows <= 3), "{rows:?}");
