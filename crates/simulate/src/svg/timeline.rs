@@ -1,6 +1,6 @@
 //! SVG timeline of a run: one row per worker, the queue, and the model.
 
-use super::{Canvas, nice_step, worker_fill};
+use super::{Canvas, SMALL, SMALL_END, SMALL_MIDDLE, nice_step, worker_fill};
 use crate::format::{batches, duration, number, percent};
 use crate::run::{Batch, Run};
 
@@ -61,7 +61,7 @@ impl Timeline<'_> {
         let bottom = model_top + MODEL_HEIGHT;
         let summary = self.summary();
         canvas.text(LEFT, 26.0, "class=\"title\"", title);
-        canvas.text(LEFT, 46.0, "class=\"small\"", &summary);
+        canvas.text(LEFT, 46.0, SMALL, &summary);
         self.axis(&mut canvas, bottom);
         self.workers(&mut canvas);
         self.queue(&mut canvas, queue_top);
@@ -101,22 +101,13 @@ impl Timeline<'_> {
         while i * step <= seconds * scale * (1.0 + 1e-9) {
             let value = i * step;
             let x = LEFT + (WIDTH - LEFT - RIGHT) * (value / (seconds * scale)).min(1.0);
-            canvas.add(format_args!("<path class=\"grid\" d=\"M{x:.1} {TOP}V{:.1}\"/>", bottom + 4.0));
-            canvas.text(x, bottom + 18.0, "class=\"small\" text-anchor=\"middle\"", &number(value));
+            canvas.path("grid", format_args!("M{x:.1} {TOP}V{:.1}", bottom + 4.0));
+            canvas.text(x, bottom + 18.0, SMALL_MIDDLE, &number(value));
             i += 1.0;
         }
-        canvas.add(format_args!(
-            "<path class=\"axis\" d=\"M{LEFT} {:.1}H{:.1}\"/>",
-            bottom + 4.0,
-            WIDTH - RIGHT
-        ));
+        canvas.path("axis", format_args!("M{LEFT} {:.1}H{:.1}", bottom + 4.0, WIDTH - RIGHT));
         let middle = (LEFT + WIDTH - RIGHT) / 2.0;
-        canvas.text(
-            middle,
-            bottom + 36.0,
-            "class=\"small\" text-anchor=\"middle\"",
-            &format!("simulated time ({unit})"),
-        );
+        canvas.text(middle, bottom + 36.0, SMALL_MIDDLE, &format!("simulated time ({unit})"));
     }
 
     fn workers(&self, canvas: &mut Canvas) {
@@ -170,14 +161,9 @@ impl Timeline<'_> {
         }
         let y = |count: i64| top + QUEUE_HEIGHT * (1.0 - count as f64 / most as f64);
         canvas.text(LEFT - 8.0, top + QUEUE_HEIGHT / 2.0, "text-anchor=\"end\"", "queue");
-        canvas.text(
-            LEFT - 8.0,
-            top + QUEUE_HEIGHT / 2.0 + 13.0,
-            "class=\"small\" text-anchor=\"end\"",
-            "(batches)",
-        );
-        canvas.text(LEFT - 8.0, top + 9.0, "class=\"small\" text-anchor=\"end\"", &most.to_string());
-        canvas.text(LEFT - 8.0, top + QUEUE_HEIGHT, "class=\"small\" text-anchor=\"end\"", "0");
+        canvas.text(LEFT - 8.0, top + QUEUE_HEIGHT / 2.0 + 13.0, SMALL_END, "(batches)");
+        canvas.text(LEFT - 8.0, top + 9.0, SMALL_END, &most.to_string());
+        canvas.text(LEFT - 8.0, top + QUEUE_HEIGHT, SMALL_END, "0");
         let mut path = format!("M{LEFT} {:.1}", y(0));
         count = 0;
         for (at, change) in changes.into_iter().filter(|&(at, _)| at <= self.shown_ns) {
@@ -185,8 +171,8 @@ impl Timeline<'_> {
             path.push_str(&format!("H{:.2}V{:.1}", self.x(at), y(count)));
         }
         path.push_str(&format!("H{:.1}V{:.1}Z", WIDTH - RIGHT, y(0)));
-        canvas.add(format_args!("<path class=\"queue\" d=\"{path}\"/>"));
-        canvas.add(format_args!("<path class=\"axis\" d=\"M{LEFT} {:.1}H{:.1}\"/>", y(0), WIDTH - RIGHT));
+        canvas.path("queue", format_args!("{path}"));
+        canvas.path("axis", format_args!("M{LEFT} {:.1}H{:.1}", y(0), WIDTH - RIGHT));
     }
 
     fn model(&self, canvas: &mut Canvas, top: f64) {
@@ -230,7 +216,7 @@ impl Timeline<'_> {
                 "<rect {attributes} x=\"{x:.1}\" y=\"{:.1}\" width=\"14\" height=\"10\"/>",
                 y - 9.0
             ));
-            canvas.text(x + 20.0, y, "class=\"small\"", text);
+            canvas.text(x + 20.0, y, SMALL, text);
             x += 42.0 + text.len() as f64 * 6.0;
         }
     }
