@@ -428,14 +428,8 @@ impl DatasetWorker<'_> {
                 out.stages.collate += lap.ns();
                 Ok(())
             });
-            match loaded {
-                Ok(()) => {
-                    out.delivered += 1;
-                    out.bytes += self.source.record_bytes;
-                    out.item_ns.push(own.ns());
-                }
-                Err(why) => out.failed.push((item, why)),
-            }
+            out.bytes += if loaded.is_ok() { self.source.record_bytes } else { 0.0 };
+            out.add(item, own.ns(), loaded);
         }
     }
 
@@ -471,14 +465,8 @@ impl DatasetWorker<'_> {
         out.stages.read += read;
         out.shared_ns += read;
         for (found, &item) in found.into_iter().zip(items) {
-            match found {
-                Ok(()) => {
-                    out.delivered += 1;
-                    out.bytes += self.source.record_bytes;
-                    out.item_ns.push(0);
-                }
-                Err(why) => out.failed.push((item, why)),
-            }
+            out.bytes += if found.is_ok() { self.source.record_bytes } else { 0.0 };
+            out.add(item, 0, found);
         }
     }
 }
