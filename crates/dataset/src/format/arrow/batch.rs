@@ -154,25 +154,6 @@ impl Parts {
                 Values::Fixed(self.items(rows, 8)?, 8)
             }
             FieldType::String | FieldType::Json | FieldType::Binary => self.slices(rows)?,
-            FieldType::IdsU16
-            | FieldType::IdsU32
-            | FieldType::Flags
-            | FieldType::Boxes
-            | FieldType::BoxLabels
-            | FieldType::BoxInts
-            | FieldType::Int32Pair => {
-                let item_bytes = field.ty.item_bytes()? as u64;
-                let offsets = self.offsets(rows)?;
-                let items = self.peek_length()?;
-                // Items are never null.
-                self.valid(items)?.is_none().then_some(())?;
-                if field.ty == FieldType::Boxes {
-                    let numbers = items.checked_mul(BOX_NUMBERS.unsigned_abs().into())?;
-                    self.valid(numbers)?.is_none().then_some(())?;
-                }
-                let data = self.items(items, item_bytes)?;
-                Values::Slices { offsets, data: Range { len: items * item_bytes, ..data }, item_bytes }
-            }
             FieldType::Image | FieldType::Mask => {
                 // The children are null exactly where the image is, so the validity bits of the image suffice.
                 self.valid(rows)?;
@@ -180,6 +161,20 @@ impl Parts {
                 self.valid(rows)?;
                 self.slices(rows)?;
                 values
+            }
+            // The remaining types are lists.
+            list => {
+                let item_bytes = list.item_bytes()? as u64;
+                let offsets = self.offsets(rows)?;
+                let items = self.peek_length()?;
+                // Items are never null.
+                self.valid(items)?.is_none().then_some(())?;
+                if list == FieldType::Boxes {
+                    let numbers = items.checked_mul(BOX_NUMBERS.unsigned_abs().into())?;
+                    self.valid(numbers)?.is_none().then_some(())?;
+                }
+                let data = self.items(items, item_bytes)?;
+                Values::Slices { offsets, data: Range { len: items * item_bytes, ..data }, item_bytes }
             }
         };
         Some(ArrowColumn { valid, values })

@@ -267,7 +267,7 @@ impl Bucket {
     /// [`ErrorKind::Io`] if the store refuses it.
     pub fn upload(&self, url: &ObjectUrl) -> Result<Upload> {
         let (client, key) = (self.client()?, key(url)?);
-        Upload::start(url.clone(), client, key)
+        Ok(Upload::start(url.clone(), client, key))
     }
 
     /// Deletes an object if it exists.
