@@ -161,7 +161,7 @@ pub fn length_of<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result
     };
     check_aligned(schema, values)?;
     check_per_box(schema, values)?;
-    let fields = schema.layout().length.fields;
+    let fields = schema.layout().length_fields;
     let mut numbers = fields.iter().map(|name| uint(schema, values, name));
     let length = numbers.try_fold(1u64, |product, number| product.checked_mul(number?));
     let length = length.ok_or_else(|| format!("the record has no {}", fields.join(" and ")))?;
