@@ -37,14 +37,8 @@ pub(super) struct ColumnBuilders {
 }
 
 impl ColumnBuilders {
-    /// Creates empty builders for all columns.
-    #[cfg(any(feature = "arrow", test))]
-    pub(super) fn new(schema: &Schema) -> Result<Self> {
-        Self::for_fields(schema, |_| true)
-    }
-
     /// Creates empty builders for the fields selected by `include`.
-    pub(super) fn for_fields(schema: &Schema, include: impl Fn(&Field) -> bool) -> Result<Self> {
+    pub(super) fn new(schema: &Schema, include: impl Fn(&Field) -> bool) -> Result<Self> {
         let fields = schema.fields.iter().enumerate().filter(|(_, field)| include(field));
         let columns: Vec<_> = fields.map(|(index, field)| (index, ColumnBuilder::new(field))).collect();
         let indices: Vec<usize> = columns.iter().map(|(index, _)| *index).collect();

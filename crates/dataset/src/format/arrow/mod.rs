@@ -42,7 +42,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(schema: Arc<Schema>, file: NewFile) -> Result<Self> {
-        let columns = ColumnBuilders::new(&schema)?;
+        let columns = ColumnBuilders::new(&schema, |_| true)?;
         let path = file.path().to_owned();
         let writer = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)
             .and_then(|options| FileWriter::try_new_with_options(file, &columns.arrow, options))

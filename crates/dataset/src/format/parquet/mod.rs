@@ -98,7 +98,7 @@ impl Writer {
                 }
             });
         }
-        let columns = ColumnBuilders::for_fields(&schema, |field| !Payload::holds(field.ty))?;
+        let columns = ColumnBuilders::new(&schema, |field| !Payload::holds(field.ty))?;
         let (file, failure) = WatchedFile::new(file, "the records cannot be written as parquet");
         let file = SerializedFileWriter::new(file, descriptor.root_schema_ptr(), properties)
             .map_err(|e| failure.explain(e))?;

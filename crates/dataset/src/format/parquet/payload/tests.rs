@@ -33,7 +33,7 @@ impl Reference {
     }
 
     fn with(properties: WriterProperties, schema: &Schema, file: NewFile) -> Self {
-        let columns = ColumnBuilders::new(schema).unwrap();
+        let columns = ColumnBuilders::new(schema, |_| true).unwrap();
         let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
         let writer = ArrowWriter::try_new_with_options(file, columns.arrow.clone(), options).unwrap();
         Self { columns, writer, group: 0, rows: 0, bytes: 0 }
