@@ -109,7 +109,7 @@ impl Reader {
         let batch_rows = batch_rows.clamp(1, BATCH_ROWS as u64) as usize;
         let chunks = BlobChunks::new(self.blob.clone());
         let failure = Arc::clone(&chunks.failure);
-        let damaged = move |e| failure.take().unwrap_or_else(|| self.damaged(group, e));
+        let damaged = move |e| taken(&failure).unwrap_or_else(|| self.damaged(group, e));
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(chunks, self.metadata.clone())
             .with_row_groups(vec![group])
             .with_projection(columns.arrays.clone())
@@ -296,7 +296,7 @@ fn load_footer(blob: &Blob, chunks: &BlobChunks) -> Result<ParquetMetaData> {
 fn unread(blob: &Blob, chunks: &BlobChunks, error: ParquetError) -> Error {
     let damaged =
         || Error::corrupt("the Parquet footer cannot be read").at_path(blob.path()).caused_by(error);
-    chunks.failure.take().unwrap_or_else(damaged)
+    taken(&chunks.failure).unwrap_or_else(damaged)
 }
 
 /// Loads the footer and the page index. Both are checked before they are parsed.
@@ -325,30 +325,17 @@ fn is_damage(error: &Error) -> bool {
     error.kind() == ErrorKind::Corrupt
 }
 
-/// The first failed read. The Parquet library turns errors into text, but callers need to know whether reading again
-/// may help.
-#[derive(Default)]
-struct ReadFailure(Mutex<Option<Error>>);
-
-impl ReadFailure {
-    /// Keeps `error`, unless it reports damage, and returns its replacement.
-    fn keep(&self, error: Error) -> ParquetError {
-        let text = error.to_string();
-        if let Some(mut first) = briefly(&self.0).filter(|first| first.is_none() && !is_damage(&error)) {
-            *first = Some(error);
-        }
-        ParquetError::General(text)
-    }
-
-    fn take(&self) -> Option<Error> {
-        briefly(&self.0)?.take()
-    }
-}
-
 /// Adapter from [`Blob`] to the traits of the Parquet library.
 struct BlobChunks {
     blob: Blob,
-    failure: Arc<ReadFailure>,
+    /// The first failed read, unless it reported damage. The library turns errors into text, but callers need to know whether
+    /// reading again may help.
+    failure: Arc<Mutex<Option<Error>>>,
+}
+
+/// Takes the failed read of a [`BlobChunks`].
+fn taken(failure: &Mutex<Option<Error>>) -> Option<Error> {
+    briefly(failure)?.take()
 }
 
 impl BlobChunks {
@@ -373,7 +360,14 @@ impl ChunkReader for BlobChunks {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        self.blob.read(start, length as u64).map_err(|e| self.failure.keep(e))
+        self.blob.read(start, length as u64).map_err(|error| {
+            let text = error.to_string();
+            let kept = briefly(&self.failure).filter(|first| first.is_none() && !is_damage(&error));
+            if let Some(mut first) = kept {
+                *first = Some(error);
+            }
+            ParquetError::General(text)
+        })
     }
 }
 
