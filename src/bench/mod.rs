@@ -32,7 +32,9 @@ use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 /// [`ErrorKind::Io`](crate::error::ErrorKind) for a dataset that is not finished.
 pub fn find_target(path: &Path, options: &TargetOptions) -> Result<BenchTarget> {
     let start = Instant::now();
-    Ok(find_any(path, options)?.found_in(start.elapsed()))
+    let mut target = find_any(path, options)?;
+    target.found_in = start.elapsed();
+    Ok(target)
 }
 
 fn find_any(path: &Path, options: &TargetOptions) -> Result<BenchTarget> {

@@ -90,13 +90,8 @@ impl BatchWorker for RawImageWorker<'_> {
         self.batch.clear();
         for &item in items {
             let mut lap = Stopwatch::start();
-            match self.image(item, decode, out) {
-                Ok(()) => {
-                    out.delivered += 1;
-                    out.item_ns.push(lap.ns());
-                }
-                Err(why) => out.failed.push((item, why)),
-            }
+            let loaded = self.image(item, decode, out);
+            out.add(item, lap.ns(), loaded);
         }
         std::hint::black_box(&self.batch);
     }

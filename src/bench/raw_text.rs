@@ -317,13 +317,8 @@ impl BatchWorker for RawTextWorker<'_> {
         self.rows.clear();
         for &item in items {
             let mut lap = Stopwatch::start();
-            match self.document(item, decode, out) {
-                Ok(()) => {
-                    out.delivered += 1;
-                    out.item_ns.push(lap.ns());
-                }
-                Err(why) => out.failed.push((item, why)),
-            }
+            let loaded = self.document(item, decode, out);
+            out.add(item, lap.ns(), loaded);
         }
         if decode && self.scratch.is_some() {
             let mut lap = Stopwatch::start();

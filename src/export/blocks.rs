@@ -21,17 +21,9 @@ const LOOKED_UP: u64 = 1 << 16;
 /// Interval at which a thread that waits for blocks checks for a stop request.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
-/// Consecutive records that go to the files of one part.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PartRange {
-    /// Ordinals in the source.
-    pub(super) records: Range<u64>,
-    /// Sum of their lengths.
-    pub(super) length: u64,
-}
-
-/// Divides the records of `source` into `parts` ranges of about the same total length, each of at least one record.
-pub(super) fn divide(source: &dyn RecordSource, parts: u64) -> Result<Vec<PartRange>> {
+/// Divides the records of `source` into `parts` ranges of about the same total length, each of at least one record. Returns
+/// the ranges with their total lengths.
+pub(super) fn divide(source: &dyn RecordSource, parts: u64) -> Result<Vec<(Range<u64>, u64)>> {
     let lengths = source.lengths();
     let records = lengths.records();
     if parts > records {
@@ -51,7 +43,7 @@ pub(super) fn divide(source: &dyn RecordSource, parts: u64) -> Result<Vec<PartRa
         total = total.saturating_add(run.length.saturating_mul(run.count));
     }
     if parts == 1 {
-        return Ok(vec![PartRange { records: 0..records, length: total }]);
+        return Ok(vec![(0..records, total)]);
     }
     let target = |part: u64| (u128::from(total) * u128::from(part) / u128::from(parts)) as u64;
     let mut ranges = Vec::new();
@@ -67,12 +59,12 @@ pub(super) fn divide(source: &dyn RecordSource, parts: u64) -> Result<Vec<PartRa
             // Every later part needs a record.
             let must_end = records - end == parts - number;
             if number < parts && (must_end || sum >= target(number)) {
-                ranges.push(PartRange { records: start..end, length: sum - before });
+                ranges.push((start..end, sum - before));
                 (start, before) = (end, sum);
             }
         }
     }
-    ranges.push(PartRange { records: start..records, length: sum - before });
+    ranges.push((start..records, sum - before));
     Ok(ranges)
 }
 

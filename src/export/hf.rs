@@ -24,12 +24,6 @@ pub(super) struct HuggingFace {
     schema: Arc<Schema>,
 }
 
-/// The file of a part.
-pub(super) struct HuggingFaceFile {
-    name: String,
-    writer: Box<dyn ShardWriter>,
-}
-
 impl HuggingFace {
     pub(super) fn new(input: &ExportInput, _: &ExportOptions) -> Result<Self> {
         encoded_images(input)?;
@@ -45,7 +39,8 @@ impl HuggingFace {
 
 impl Exporter for HuggingFace {
     type Block = Vec<sample::Record>;
-    type Files = HuggingFaceFile;
+    /// The name and the writer of the file.
+    type Files = (String, Box<dyn ShardWriter>);
 
     fn default_parts(&self, split: &ExportSplit) -> u64 {
         split.bytes.div_ceil(PART_BYTES)
@@ -64,18 +59,18 @@ impl Exporter for HuggingFace {
         Ok(records.into_iter().map(Record::into_inner).collect())
     }
 
-    fn create(&self, part: &Part<'_>, staged: &StagedFiles) -> Result<HuggingFaceFile> {
+    fn create(&self, part: &Part<'_>, staged: &StagedFiles) -> Result<Self::Files> {
         let name = format!("data/{}-{:05}-of-{:05}.parquet", part.split.name, part.number, part.count);
         let writer = writer(Format::Parquet, Arc::clone(&self.schema), staged.create(&name)?)?;
-        Ok(HuggingFaceFile { name, writer })
+        Ok((name, writer))
     }
 
-    fn append(&self, file: &mut HuggingFaceFile, block: Vec<sample::Record>) -> Result<()> {
-        block.iter().try_for_each(|record| file.writer.push(record).map(drop))
+    fn append(&self, (_, writer): &mut Self::Files, block: Vec<sample::Record>) -> Result<()> {
+        block.iter().try_for_each(|record| writer.push(record).map(drop))
     }
 
-    fn close(&self, file: HuggingFaceFile, _: &StagedFiles) -> Result<Vec<FileEntry>> {
-        Ok(vec![entry(file.name, file.writer.finish()?.commit()?)])
+    fn close(&self, (name, writer): Self::Files, _: &StagedFiles) -> Result<Vec<FileEntry>> {
+        Ok(vec![entry(name, writer.finish()?.commit()?)])
     }
 
     /// Writes the card.

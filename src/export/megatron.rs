@@ -46,13 +46,6 @@ impl Megatron {
         };
         Ok(Self { documents: Documents::new(input, options, EndPlace::After, false, width)? })
     }
-
-    fn type_name(&self) -> &'static str {
-        match self.documents.width {
-            IdWidth::U16 => "uint16",
-            IdWidth::U32 => "int32",
-        }
-    }
 }
 
 impl Exporter for Megatron {
@@ -76,7 +69,8 @@ impl Exporter for Megatron {
     }
 
     fn described(&self) -> Value {
-        json!({ "dtype": self.type_name(), "eod": self.documents.end.as_ref().map(|(id, _)| id) })
+        let dtype = if self.documents.width == IdWidth::U16 { "uint16" } else { "int32" };
+        json!({ "dtype": dtype, "eod": self.documents.end.as_ref().map(|(id, _)| id) })
     }
 
     fn encode(&self, split: &ExportSplit, records: Range<u64>) -> Result<DocumentBlock> {

@@ -1,7 +1,6 @@
 //! Megatron-Bridge's packed sequences in Parquet: ids, loss masks and the starts of documents, one row per pack.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::builder::{Int8Builder, Int32Builder, ListBuilder};
@@ -9,7 +8,6 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
-use parquet::errors::ParquetError;
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use serde_json::{Value as Json, json};
 
@@ -38,7 +36,6 @@ pub(super) struct MegatronBridge {
 /// The file of a part.
 pub(super) struct BridgeFile {
     name: String,
-    path: PathBuf,
     writer: ArrowWriter<WatchedFile>,
     failure: WriteFailure,
 }
@@ -144,29 +141,20 @@ impl Exporter for MegatronBridge {
             .set_created_by("dsconvert".to_owned())
             .set_max_row_group_row_count(Some(GROUP_ROWS))
             .build();
-        let file = staged.create(&name)?;
-        let path = file.path().to_owned();
-        let (file, failure) = WatchedFile::new(file);
+        let (file, failure) =
+            WatchedFile::new(staged.create(&name)?, "the rows cannot be written as parquet");
         let writer = ArrowWriter::try_new(file, Arc::clone(&self.schema), Some(properties));
-        let writer = writer.map_err(|e| failed(e, &failure, &path))?;
-        Ok(BridgeFile { name, path, writer, failure })
+        let writer = writer.map_err(|e| failure.explain(e))?;
+        Ok(BridgeFile { name, writer, failure })
     }
 
     fn append(&self, file: &mut BridgeFile, block: RecordBatch) -> Result<()> {
-        file.writer.write(&block).map_err(|e| failed(e, &file.failure, &file.path))
+        file.writer.write(&block).map_err(|e| file.failure.explain(e))
     }
 
     fn close(&self, file: BridgeFile, _: &StagedFiles) -> Result<Vec<FileEntry>> {
-        let BridgeFile { name, path, writer, failure } = file;
-        let inner = writer.into_inner().map_err(|e| failed(e, &failure, &path))?;
+        let BridgeFile { name, writer, failure } = file;
+        let inner = writer.into_inner().map_err(|e| failure.explain(e))?;
         Ok(vec![entry(name, inner.into_file().commit()?)])
-    }
-}
-
-/// Returns the error of a Parquet file at `path`, whose writes fail with `failure`.
-fn failed(error: ParquetError, failure: &WriteFailure, path: &Path) -> Error {
-    match failure.take() {
-        Some(cause) => Error::io("write", path, cause),
-        None => Error::internal("the rows cannot be written as parquet").at_path(path).caused_by(error),
     }
 }

@@ -220,8 +220,8 @@ impl Run<'_> {
                 Some(count) => count,
                 None => exporter.default_parts(split).clamp(1, records.max(1)),
             };
-            for (number, range) in (0..).zip(divide(&*split.source, count)?) {
-                parts.push(Part { split, number, count, records: range.records, length: range.length });
+            for (number, (records, length)) in (0..).zip(divide(&*split.source, count)?) {
+                parts.push(Part { split, number, count, records, length });
             }
         }
         Ok(parts)

@@ -29,7 +29,7 @@ mod ids;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-pub use aligned::{Aligned, Tokens, trained};
+pub use aligned::{Tokens, trained};
 pub(crate) use aligned::{from_runs, to_runs};
 pub use boxes::{Int32Pair, PixelBox, box_numbers, boxes, pack_box_numbers, pack_boxes, pack_pair, pair};
 pub(crate) use boxes::{PAIR_BYTES, are_boxes, check_per_box};
@@ -161,7 +161,7 @@ pub fn length_of<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result
     };
     check_aligned(schema, values)?;
     check_per_box(schema, values)?;
-    let fields = schema.layout().length.fields;
+    let fields = schema.layout().length_fields;
     let mut numbers = fields.iter().map(|name| uint(schema, values, name));
     let length = numbers.try_fold(1u64, |product, number| product.checked_mul(number?));
     let length = length.ok_or_else(|| format!("the record has no {}", fields.join(" and ")))?;

@@ -64,7 +64,7 @@ impl Kind {
 
     /// Returns the unit for lengths of this kind.
     pub fn length_unit(self) -> LengthUnit {
-        self.layout().length.unit
+        self.layout().length_unit
     }
 
     /// Returns what follows from the kind. Other code asks for one of these facts instead of the kind.
@@ -73,13 +73,15 @@ impl Kind {
             Kind::Images => &RecordLayout {
                 items: "images",
                 payload: IMAGE,
-                length: LengthRule { unit: LengthUnit::Pixels, fields: &[WIDTH, HEIGHT] },
+                length_unit: LengthUnit::Pixels,
+                length_fields: &[WIDTH, HEIGHT],
                 index_columns: &[WIDTH, HEIGHT],
             },
             Kind::Text => &RecordLayout {
                 items: "documents",
                 payload: INPUT_IDS,
-                length: LengthRule { unit: LengthUnit::Tokens, fields: &[LENGTH] },
+                length_unit: LengthUnit::Tokens,
+                length_fields: &[LENGTH],
                 index_columns: &[],
             },
         }
@@ -99,8 +101,10 @@ pub struct RecordLayout {
     pub items: &'static str,
     /// Field that holds the image or the token ids.
     pub payload: &'static str,
-    /// How the length of a record follows from its fields.
-    pub length: LengthRule,
+    /// Unit of the length of a record.
+    pub length_unit: LengthUnit,
+    /// Fields whose product is the length.
+    pub length_fields: &'static [&'static str],
     /// Fields that the record index stores, too, each in 32 bits: at most [`MAX_INDEX_COLUMNS`]. A dataset may have others
     /// ([`Schema::index_columns`]).
     pub index_columns: &'static [&'static str],
@@ -109,21 +113,12 @@ pub struct RecordLayout {
 impl RecordLayout {
     /// Returns the names of the built-in fields that every record has.
     pub fn built_in(&self) -> impl Iterator<Item = &'static str> {
-        [KEY, self.payload].into_iter().chain(self.length.fields.iter().copied()).chain([ORIGIN])
+        [KEY, self.payload].into_iter().chain(self.length_fields.iter().copied()).chain([ORIGIN])
     }
 }
 
 /// Maximum number of columns of the record index that follow from fields.
 pub const MAX_INDEX_COLUMNS: usize = 2;
-
-/// How the length of a record follows from its fields.
-#[derive(Debug, PartialEq, Eq)]
-pub struct LengthRule {
-    /// Unit of the length.
-    pub unit: LengthUnit,
-    /// Fields whose product is the length.
-    pub fields: &'static [&'static str],
-}
 
 /// Unit of a length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -391,7 +386,7 @@ impl Schema {
 
     /// Returns whether records are lists of token ids, which can be cut, padded and packed.
     pub fn holds_token_ids(&self) -> bool {
-        self.layout().length.unit == LengthUnit::Tokens
+        self.layout().length_unit == LengthUnit::Tokens
     }
 
     /// Returns whether records are images.
@@ -401,7 +396,7 @@ impl Schema {
 
     /// Returns the unit of the lengths of records.
     pub fn length_unit(&self) -> LengthUnit {
-        self.layout().length.unit
+        self.layout().length_unit
     }
 
     /// Returns the position of the field with the image or the token ids, unless a selection leaves it out.

@@ -30,7 +30,7 @@ pub fn parse_size(text: &str) -> Result<u64> {
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(scale).ok_or_else(bad);
     }
-    let Decimal { units, decimals } = number.parse().map_err(|NotDecimal| bad())?;
+    let Decimal { units, decimals } = Decimal::parse(number).ok_or_else(bad)?;
     u64::try_from(u128::from(units) * u128::from(scale) / 10u128.pow(decimals)).map_err(|_| bad())
 }
 
@@ -45,25 +45,17 @@ pub struct Decimal {
 /// With more decimals, comparisons could overflow.
 const MAX_DECIMALS: usize = 15;
 
-/// The text is not a number, or has too many digits.
-#[derive(Debug)]
-pub struct NotDecimal;
-
-impl FromStr for Decimal {
-    type Err = NotDecimal;
-
-    fn from_str(text: &str) -> Result<Self, NotDecimal> {
+impl Decimal {
+    /// Parses a number; `None` for other text, and if it has too many digits.
+    fn parse(text: &str) -> Option<Self> {
         let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
         let digits = || whole.bytes().chain(decimals.bytes());
         if digits().next().is_none() || !digits().all(|byte| byte.is_ascii_digit()) {
-            return Err(NotDecimal);
+            return None;
         }
         let decimals = decimals.trim_end_matches('0');
-        if decimals.len() > MAX_DECIMALS {
-            return Err(NotDecimal);
-        }
-        let units = format!("0{whole}{decimals}").parse().map_err(|_| NotDecimal)?;
-        Ok(Self { units, decimals: decimals.len() as u32 })
+        let units = format!("0{whole}{decimals}").parse().ok()?;
+        (decimals.len() <= MAX_DECIMALS).then_some(Self { units, decimals: decimals.len() as u32 })
     }
 }
 
@@ -120,7 +112,7 @@ impl FromStr for MaxRejects {
     fn from_str(s: &str) -> Result<Self> {
         let is_percentage = |p: &Decimal| p.units <= 100 * 10u64.pow(p.decimals);
         let parsed = match s.strip_suffix('%') {
-            Some(p) => p.parse().ok().filter(is_percentage).map(MaxRejects::Percent),
+            Some(p) => Decimal::parse(p).filter(is_percentage).map(MaxRejects::Percent),
             None => s.parse().ok().map(MaxRejects::Count),
         };
         parsed.ok_or_else(|| {

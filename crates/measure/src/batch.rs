@@ -98,6 +98,17 @@ pub struct LoadedBatch {
 }
 
 impl LoadedBatch {
+    /// Counts an item that was loaded in `ns`, or notes why it could not be.
+    pub fn add(&mut self, item: u64, ns: u64, loaded: Result<(), String>) {
+        match loaded {
+            Ok(()) => {
+                self.delivered += 1;
+                self.item_ns.push(ns);
+            }
+            Err(why) => self.failed.push((item, why)),
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         let (mut item_ns, mut failed) = (std::mem::take(&mut self.item_ns), std::mem::take(&mut self.failed));
         item_ns.clear();

@@ -134,9 +134,9 @@ impl PaddingTime {
 }
 
 /// Converts an error of the simulator.
-pub fn simulator_error(error: &sim::Error) -> Error {
-    let usage = Error::usage(error.message()).of_option(error.option());
-    match error.remedy() {
+pub fn simulator_error(error: sim::Error) -> Error {
+    let usage = Error::usage(error.message).of_option(error.option);
+    match error.help {
         Some(help) => usage.help(help),
         None => usage,
     }
@@ -171,13 +171,13 @@ impl HeadspaceOptions {
         }
         // The simulator checks the rest.
         let most = self.workers.iter().max().copied().unwrap_or(1).max(1);
-        let trace = LoadTrace::new([1]).map_err(|e| simulator_error(&e))?;
-        self.simulation(&trace, most)?.check().map_err(|e| simulator_error(&e))
+        let trace = LoadTrace::new([1]).map_err(simulator_error)?;
+        self.simulation(&trace, most)?.check().map_err(simulator_error)
     }
 
     fn simulation(&self, trace: &LoadTrace, workers: u32) -> Result<Options> {
         // The load time is a placeholder for the measured ones.
-        let options = Options::new(1.0, self.step_ms, 1).map_err(|e| simulator_error(&e))?;
+        let options = Options::new(1.0, self.step_ms, 1).map_err(simulator_error)?;
         let slowest = trace.ns().iter().max().copied().unwrap_or(1);
         // Limits the steps so that the run stays within the simulator's maximum even on one core.
         let most = sim::MAX_RUN_NS / 2 / (options.step.mean_ns + slowest).max(1);
@@ -202,7 +202,7 @@ impl HeadspaceOptions {
             self.step_ms + summary(trace).mean_ms
         } else {
             let options = self.simulation(trace, workers)?;
-            let report = sim::simulate(&options).map_err(|e| simulator_error(&e))?.report();
+            let report = sim::simulate(&options).map_err(simulator_error)?.report();
             let running = report.duration_ns.saturating_sub(report.first_batch_ns.unwrap_or(0));
             running as f64 / NS_PER_MS / report.batches.max(1) as f64
         };

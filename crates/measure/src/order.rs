@@ -253,7 +253,7 @@ fn without_label<'a>(name: &'a str, labels: &[String]) -> &'a str {
 
 /// Returns the error for two targets that cannot be compared.
 fn not_comparable(targets: [&BenchTarget; 2], what: String, help: &str) -> Error {
-    let [a, b] = targets.map(|target| target.path().to_string_lossy().into_owned());
+    let [a, b] = targets.map(|target| target.path.to_string_lossy().into_owned());
     Error::usage(format!("{a} and {b} cannot be compared: {what}")).help(help.to_owned())
 }
 
@@ -261,18 +261,18 @@ fn not_comparable(targets: [&BenchTarget; 2], what: String, help: &str) -> Error
 /// order of the first target, and the number of pairs that were loaded and compared.
 pub(super) fn pair(targets: [&BenchTarget; 2]) -> Result<([ItemSet; 2], u64)> {
     let [a, b] = targets;
-    if a.kind().is_text() != b.kind().is_text() {
-        let what = format!("one is {}, the other {}", kind(a.kind()), kind(b.kind()));
+    if a.kind.is_text() != b.kind.is_text() {
+        let what = format!("one is {}, the other {}", kind(a.kind), kind(b.kind));
         return Err(not_comparable(targets, what, "compare images with images, or text with text"));
     }
-    if a.kind().is_text() && !(a.has_tokens() && b.has_tokens()) {
+    if a.kind.is_text() && !(a.has_tokens() && b.has_tokens()) {
         let what = "text files deliver no tokens without a tokenizer".to_owned();
         return Err(not_comparable(targets, what, "name the tokenizer"));
     }
     let pairs = pairs(targets)?;
     let checked = check(targets, &pairs)?;
     let side = |ordinals: Vec<u64>, target: &BenchTarget| {
-        let all = ordinals.len() as u64 == target.items() && ordinals.is_sorted();
+        let all = ordinals.len() as u64 == target.items && ordinals.is_sorted();
         ItemSet { count: ordinals.len() as u64, subset: (!all).then(|| Arc::new(ordinals)) }
     };
     let (first, second) = pairs.into_iter().unzip();
@@ -314,13 +314,13 @@ fn pairs(targets: [&BenchTarget; 2]) -> Result<Vec<(u64, u64)>> {
     }
     let both = best.len() as u64;
     for (target, other) in [(a, b), (b, a)] {
-        let missing = target.items().saturating_sub(both);
+        let missing = target.items.saturating_sub(both);
         if missing > other.left_out {
-            let name = |t: &BenchTarget| t.path().to_string_lossy().into_owned();
+            let name = |t: &BenchTarget| t.path.to_string_lossy().into_owned();
             let what = format!(
                 "{} has {}, but only {both} are in {}, whose conversion left out {}",
                 name(target),
-                plural(target.items(), "item"),
+                plural(target.items, "item"),
                 name(other),
                 other.left_out
             );
@@ -351,7 +351,7 @@ fn check(targets: [&BenchTarget; 2], pairs: &[(u64, u64)]) -> Result<u64> {
             (Ok(a), Ok(b)) if a == b => checked += 1,
             (Ok(a), Ok(b)) => {
                 let what = format!("{name} is {a} in the first and {b} in the second");
-                let help = match targets[0].kind().is_text() {
+                let help = match targets[0].kind.is_text() {
                     true => "give the tokenizer and text options that the dataset was converted with",
                     false => "give the pixel options that the dataset was converted with",
                 };

@@ -189,26 +189,20 @@ pub(super) fn run(target: &OpenTarget<'_>, order: &BatchOrder, spec: &RoundSpec)
         deadline: spec.seconds.map(|s| start + Duration::from_secs_f64(s)),
     };
     let results = Mutex::new(Vec::new());
-    let panicked = Mutex::new(None);
     std::thread::scope(|scope| {
         let started = threads::start_up_to(spec.threads, |_| {
-            let work = || match panics::caught(|| state.work(target)) {
-                Ok(found) => results.lock().unwrap_or_else(PoisonError::into_inner).push(found),
-                Err(panic) => {
-                    *panicked.lock().unwrap_or_else(PoisonError::into_inner) =
-                        Some(panic.into_error("loading a batch"));
-                }
+            let work = || {
+                let found = panics::caught(|| state.work(target));
+                results.lock().unwrap_or_else(PoisonError::into_inner).push(found);
             };
             threads::named("bench").spawn_scoped(scope, work)
         });
         started.map(drop)
     })?;
     let seconds = start.elapsed().as_secs_f64();
-    if let Some(error) = panicked.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error);
-    }
     let (mut round, mut times) = (Round { seconds, ..Round::default() }, Vec::new());
-    for (of_thread, some) in results.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    for found in results.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        let (of_thread, some) = found.map_err(|panic| panic.into_error("loading a batch"))?;
         round.merge(of_thread);
         times.extend(some);
     }

@@ -53,12 +53,12 @@ impl Bench {
         let mut lengths = Vec::new();
         for target in &targets {
             if with_lengths && !target.has_tokens() {
-                let what = match target.kind().is_text() {
+                let what = match target.kind.is_text() {
                     true => "buckets and token budgets need a tokenizer",
                     false => "images have no tokens, which buckets and token budgets need",
                 };
                 return Err(Error::usage(what)
-                    .at_path(target.path())
+                    .at_path(&target.path)
                     .help("leave out the bucketed order and the token budget"));
             }
             lengths.push(with_lengths.then(|| target.lengths()).transpose()?);
@@ -69,7 +69,7 @@ impl Bench {
                 (items.to_vec(), Some(checked))
             }
             _ => {
-                let all = targets.iter().map(|target| ItemSet { count: target.items(), subset: None });
+                let all = targets.iter().map(|target| ItemSet { count: target.items, subset: None });
                 (all.collect(), None)
             }
         };
@@ -275,8 +275,8 @@ impl Bench {
         let examples = failed.iter().take(NAMED_FAILURES);
         Ok(TargetReport {
             path: contender.path(),
-            kind: target.kind(),
-            items: target.items(),
+            kind: target.kind,
+            items: target.items,
             files,
             bytes,
             remote: target.is_remote(),
@@ -297,7 +297,7 @@ impl Bench {
         };
         let target = &contender.target;
         let (_, bytes) = target.files();
-        let item_bytes = bytes as f64 / target.items().max(1) as f64;
+        let item_bytes = bytes as f64 / target.items.max(1) as f64;
         let time = Duration::from_secs_f64(seconds);
         let files = target.local_files();
         let prepare = || self.prepare(runner, contender).ok().flatten();
@@ -456,7 +456,7 @@ impl Contender {
     }
 
     pub(super) fn path(&self) -> String {
-        self.target.path().to_string_lossy().into_owned()
+        self.target.path.to_string_lossy().into_owned()
     }
 
     /// Returns the error for a target of which no item could be loaded.
@@ -466,7 +466,7 @@ impl Contender {
             None => String::new(),
         };
         let message = format!("no item could be loaded{why}");
-        let is_dataset = self.target.kind().is_dataset();
+        let is_dataset = self.target.kind.is_dataset();
         let error = if is_dataset { Error::corrupt(message) } else { Error::usage(message) };
         error.at_path(self.path())
     }

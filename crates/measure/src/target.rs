@@ -52,9 +52,12 @@ impl TargetKind {
 
 /// A folder of images, a corpus or a dataset that has been found, but not opened.
 pub struct BenchTarget {
-    path: PathBuf,
-    kind: TargetKind,
-    items: u64,
+    /// Path of the target.
+    pub path: PathBuf,
+    /// Kind of the target.
+    pub kind: TargetKind,
+    /// Number of images, documents or records.
+    pub items: u64,
     /// Items of the source that the conversion of a dataset left out: rejected, filtered or duplicate.
     pub(super) left_out: u64,
     /// Labels of the sources of a dataset, with which the names of its items start; none for raw files.
@@ -63,8 +66,8 @@ pub struct BenchTarget {
     files: Vec<RawFile>,
     split: Option<String>,
     raw: Option<Box<dyn RawSource>>,
-    /// Time taken to find the target.
-    pub(super) found_in: Duration,
+    /// Time taken to find the target: listing files, locating documents, reading a manifest.
+    pub found_in: Duration,
 }
 
 /// Files that are loaded item by item, without the reader of datasets.
@@ -127,12 +130,6 @@ impl BenchTarget {
         }
     }
 
-    /// Sets the time that it took to find the target: listing files, locating documents, reading a manifest.
-    #[must_use]
-    pub fn found_in(self, time: Duration) -> Self {
-        Self { found_in: time, ..self }
-    }
-
     /// Creates a target of the dataset in the directory or at the URL `dir`, or of one split of it.
     ///
     /// # Errors
@@ -179,21 +176,6 @@ impl BenchTarget {
             raw: None,
             found_in: Duration::ZERO,
         })
-    }
-
-    /// Returns the path of the target.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Returns the kind of the target.
-    pub fn kind(&self) -> TargetKind {
-        self.kind
-    }
-
-    /// Returns the number of images, documents or records.
-    pub fn items(&self) -> u64 {
-        self.items
     }
 
     fn all_files(&self) -> &[RawFile] {
@@ -446,14 +428,8 @@ impl DatasetWorker<'_> {
                 out.stages.collate += lap.ns();
                 Ok(())
             });
-            match loaded {
-                Ok(()) => {
-                    out.delivered += 1;
-                    out.bytes += self.source.record_bytes;
-                    out.item_ns.push(own.ns());
-                }
-                Err(why) => out.failed.push((item, why)),
-            }
+            out.bytes += if loaded.is_ok() { self.source.record_bytes } else { 0.0 };
+            out.add(item, own.ns(), loaded);
         }
     }
 
@@ -489,14 +465,8 @@ impl DatasetWorker<'_> {
         out.stages.read += read;
         out.shared_ns += read;
         for (found, &item) in found.into_iter().zip(items) {
-            match found {
-                Ok(()) => {
-                    out.delivered += 1;
-                    out.bytes += self.source.record_bytes;
-                    out.item_ns.push(0);
-                }
-                Err(why) => out.failed.push((item, why)),
-            }
+            out.bytes += if found.is_ok() { self.source.record_bytes } else { 0.0 };
+            out.add(item, 0, found);
         }
     }
 }

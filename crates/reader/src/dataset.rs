@@ -151,8 +151,8 @@ fn check_shards(manifest: &Manifest, shards: &ShardTable) -> Result<()> {
     let unit = manifest.schema.length_unit();
     for (name, split) in &manifest.splits {
         let listed = shards.split(name);
-        let records = listed.map_or(0, |s| s.records());
-        let entries = listed.map_or(&[][..], |s| s.shards());
+        let records = listed.map_or(0, |s| s.records);
+        let entries = listed.map_or(&[][..], |s| &s.shards);
         let bytes = entries.iter().try_fold(0u64, |sum, e| sum.checked_add(e.bytes));
         if (records, entries.len() as u64, bytes) != (split.records, split.shards, Some(split.bytes)) {
             return Err(Error::corrupt(format!("manifest and shard table disagree about split {name:?}")));
@@ -173,10 +173,10 @@ fn check_shards(manifest: &Manifest, shards: &ShardTable) -> Result<()> {
             plan.units
         )));
     }
-    match shards.splits().iter().find(|s| !manifest.splits.contains_key(s.name())) {
+    match shards.splits.iter().find(|s| !manifest.splits.contains_key(&s.name)) {
         Some(split) => Err(Error::corrupt(format!(
             "split {:?} is in the shard table, but not in the manifest",
-            split.name()
+            split.name
         ))),
         None => Ok(()),
     }

@@ -27,7 +27,7 @@ pub(super) struct SplitState {
 
 impl SplitState {
     pub(super) fn new(dataset: Arc<DatasetState>, name: String) -> Self {
-        let shards = dataset.shards.split(&name).map_or(0, |s| s.shards().len());
+        let shards = dataset.shards.split(&name).map_or(0, |s| s.shards.len());
         let open = OpenShards::new(dataset.options.slots(shards));
         let (records, lengths) = (OnceLock::new(), OnceLock::new());
         Self { dataset, name, records, lengths, checked: CheckedIndexes::default(), open }
@@ -157,7 +157,7 @@ impl Split {
 
     /// Returns the shards in record order.
     pub fn shards(&self) -> &[ShardEntry] {
-        self.state.dataset.shards.split(self.name()).map_or(&[], |s| s.shards())
+        self.state.dataset.shards.split(self.name()).map_or(&[], |s| &s.shards)
     }
 
     /// Returns the same split with only the fields `names`, in that order. Records are still checked as a whole, which

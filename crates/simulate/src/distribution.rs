@@ -1,9 +1,31 @@
-//! Probability distributions of load and step times.
+//! Probability distributions of load and step times, and limits of times.
 
 use crate::error::Error;
 use crate::math::{exp, ln, sqrt};
 use crate::random::Xoshiro128;
-use crate::time::{MAX_CV, MAX_TIME_NS};
+
+/// Maximum of a single time: one hour.
+pub const MAX_TIME_NS: u64 = 3_600_000_000_000;
+/// Maximum coefficient of variation.
+pub const MAX_CV: f64 = 10.0;
+
+const NS_PER_MS: f64 = 1e6;
+
+/// Converts milliseconds to nanoseconds, for the option named `option`.
+///
+/// # Errors
+///
+/// If `ms` is negative, not finite, or more than an hour.
+pub fn ns_from_ms(option: &'static str, ms: f64) -> Result<u64, Error> {
+    let max = MAX_TIME_NS as f64 / NS_PER_MS;
+    if !ms.is_finite() || ms < 0.0 {
+        return Err(Error::new(option, format!("{ms} is not a non-negative number of milliseconds")));
+    }
+    if ms > max {
+        return Err(Error::new(option, format!("{ms} ms is above the maximum of {max} ms (one hour)")));
+    }
+    Ok((ms * NS_PER_MS + 0.5).floor() as u64)
+}
 
 /// Family of a [`TimeDistribution`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,7 +44,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// All shapes, with their names.
+    /// All shapes in the order of their declaration, with their names.
     pub const ALL: [(&'static str, Self); 5] = [
         ("constant", Self::Constant),
         ("normal", Self::Normal),
@@ -33,13 +55,7 @@ impl Shape {
 
     /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Constant => "constant",
-            Self::Normal => "normal",
-            Self::Lognormal => "lognormal",
-            Self::Exponential => "exponential",
-            Self::Gamma => "gamma",
-        }
+        Self::ALL[self as usize].0
     }
 }
 

@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-mod bottleneck;
 mod distribution;
 mod engine;
 mod error;
@@ -16,14 +15,11 @@ mod report;
 mod run;
 mod svg;
 mod sweep;
-mod text;
-mod time;
 mod trace;
 mod verdict;
 mod waits;
 
-pub use bottleneck::Bottleneck;
-pub use distribution::{Shape, TimeDistribution};
+pub use distribution::{MAX_CV, MAX_TIME_NS, Shape, TimeDistribution, ns_from_ms};
 pub use engine::simulate;
 pub use error::Error;
 pub use load::{LoadTimes, SlowRuns};
@@ -35,7 +31,6 @@ pub use report::{Queue, Report, Stalls};
 pub use run::{Batch, Event, EventKind, Run};
 pub use svg::timeline_svg;
 pub use sweep::{Sweep, SweepParameter, SweepPoint, SweepRange};
-pub use time::{MAX_CV, MAX_TIME_NS, ns_from_ms};
 pub use trace::LoadTrace;
-pub use verdict::Verdict;
+pub use verdict::{Bottleneck, Verdict};
 pub use waits::STALL_TOLERANCE;

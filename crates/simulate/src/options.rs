@@ -1,9 +1,8 @@
 //! Simulation options: the loader, its times, the model, and the end of the run.
 
-use crate::distribution::TimeDistribution;
+use crate::distribution::{MAX_TIME_NS, TimeDistribution, ns_from_ms};
 use crate::error::Error;
 use crate::load::{LoadTimes, SlowRuns};
-use crate::time::{MAX_TIME_NS, ns_from_ms};
 
 /// Maximum number of workers.
 pub const MAX_WORKERS: u32 = 1024;
@@ -204,7 +203,7 @@ mod tests {
         let bad = |change: fn(&mut Options)| {
             let mut options = good.clone();
             change(&mut options);
-            options.check().unwrap_err().option()
+            options.check().unwrap_err().option
         };
         assert_eq!(bad(|o| o.workers = 0), "workers");
         assert_eq!(bad(|o| o.workers = 1_000_000), "workers");
@@ -219,7 +218,7 @@ mod tests {
         assert_eq!(bad(|o| o.stop = Stop::Batches(0)), "batches");
         assert_eq!(bad(|o| o.transfer_ns = u64::MAX), "transfer_ms");
         for ms in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e12, 1e-9] {
-            assert_eq!(Options::new(ms, 1.0, 1).unwrap_err().option(), "load_ms", "{ms}");
+            assert_eq!(Options::new(ms, 1.0, 1).unwrap_err().option, "load_ms", "{ms}");
         }
     }
 }

@@ -34,15 +34,15 @@ const VIEW: &str = include_str!("../page/view.js");
 ///
 /// If the run has more than [`MAX_PAGE_BATCHES`] batches or more than 64 workers.
 pub fn page_html(run: &Run, title: &str) -> Result<String, Error> {
-    if run.options().workers > MAX_PAGE_WORKERS {
-        let workers = run.options().workers;
+    if run.options.workers > MAX_PAGE_WORKERS {
+        let workers = run.options.workers;
         return Err(Error::new(
             "workers",
             format!("a page shows at most {MAX_PAGE_WORKERS} workers, not {workers}"),
         )
         .help("draw the timeline with `svg` instead"));
     }
-    let loaded = run.batches().len();
+    let loaded = run.batches.len();
     if loaded > MAX_PAGE_BATCHES {
         return Err(Error::new(
             "html",
@@ -52,7 +52,7 @@ pub fn page_html(run: &Run, title: &str) -> Result<String, Error> {
     }
     // The sliders can make the run longer. It then matches the crate only if the page embeds the whole trace, or at
     // least as much of it as any run of a page uses.
-    let options = json::options(run.options(), MAX_PAGE_BATCHES * 2);
+    let options = json::options(&run.options, MAX_PAGE_BATCHES * 2);
     let mut html = String::with_capacity(200_000);
     // Replaces placeholders from left to right, so inserted text is never searched for placeholders.
     let mut rest = TEMPLATE;

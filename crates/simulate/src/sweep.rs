@@ -1,15 +1,19 @@
 //! Parameter sweeps: throughput as a function of one parameter.
 
+use std::fmt;
 use std::str::FromStr;
 
 use crate::engine::simulate;
 use crate::error::Error;
+use crate::format::{number, percent};
 use crate::json::Object;
 use crate::options::{MAX_PREFETCH, MAX_WORKERS, Options};
 use crate::report::Report;
 
 /// Maximum number of points in a sweep.
 const MAX_POINTS: usize = 256;
+/// Width of the longest bar in the terminal.
+const BAR_WIDTH: usize = 40;
 
 /// Parameter that a sweep varies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,6 +164,26 @@ impl Sweep {
     }
 }
 
+impl fmt::Display for Sweep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let most = self.points.iter().map(|p| p.report.batches_per_second).fold(0.0, f64::max).max(1e-9);
+        writeln!(f, "{:>8}  {:>8}  {:>8}  {:>8}", self.parameter.name(), "batches", "per s", "GPU idle")?;
+        for point in &self.points {
+            let rate = point.report.batches_per_second;
+            let bar = "█".repeat((rate / most * BAR_WIDTH as f64).round() as usize);
+            writeln!(
+                f,
+                "{:>8}  {:>8}  {:>8}  {:>8}  {bar}",
+                point.value,
+                point.report.batches,
+                number(rate),
+                percent(point.report.idle_share)
+            )?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,8 +205,8 @@ mod tests {
             "workers=1..1024",
         ] {
             let error = values(text).unwrap_err();
-            assert_eq!(error.option(), "sweep");
-            assert!(error.remedy().is_some(), "{text}");
+            assert_eq!(error.option, "sweep");
+            assert!(error.help.is_some(), "{text}");
         }
     }
 }

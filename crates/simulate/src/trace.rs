@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::distribution::round_ns;
+use crate::distribution::{MAX_TIME_NS, ns_from_ms, round_ns};
 use crate::error::Error;
-use crate::time::{MAX_TIME_NS, ns_from_ms};
 
 /// Maximum number of load times in a trace.
 const MAX_TRACE: usize = 10_000_000;
@@ -63,7 +62,7 @@ impl LoadTrace {
     ///
     /// let trace = LoadTrace::parse("# measured on Monday\n12.5\n{\"batch\": 1, \"load_ms\": 80}\n")?;
     /// assert_eq!(trace.ns(), [12_500_000, 80_000_000]);
-    /// assert_eq!(LoadTrace::parse("12 ms").unwrap_err().message(), "line 1: \"12 ms\" is not a number of milliseconds");
+    /// assert_eq!(LoadTrace::parse("12 ms").unwrap_err().message, "line 1: \"12 ms\" is not a number of milliseconds");
     /// # Ok::<(), dsconvert_simulate::Error>(())
     /// ```
     ///
@@ -197,8 +196,8 @@ mod tests {
             ("<script>\u{1b}\n", "<script>\\u{1b}"),
         ] {
             let error = LoadTrace::parse(text).unwrap_err();
-            assert_eq!(error.option(), "load_trace");
-            assert!(error.message().contains(message), "{text:?}: {}", error.message());
+            assert_eq!(error.option, "load_trace");
+            assert!(error.message.contains(message), "{text:?}: {}", error.message);
         }
     }
 

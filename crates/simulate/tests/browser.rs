@@ -72,7 +72,7 @@ fn pages() -> BTreeMap<&'static str, (&'static str, Options)> {
 }
 
 fn count(options: &Options) -> u64 {
-    simulate(options).unwrap().finished()
+    simulate(options).unwrap().finished
 }
 
 fn write(dir: &Path) {
@@ -80,7 +80,7 @@ fn write(dir: &Path) {
     for (file, (title, options)) in pages() {
         let run = simulate(&options).unwrap();
         fs::write(dir.join(file), page_html(&run, title).unwrap()).unwrap();
-        let page = json!({ "title": title, "batches": run.finished(), "workers": options.workers });
+        let page = json!({ "title": title, "batches": run.finished, "workers": options.workers });
         found.insert(file.to_owned(), page);
     }
     let mut pictures = serde_json::Map::new();
@@ -137,9 +137,9 @@ fn pages_and_pictures_work_in_a_browser() {
 #[test]
 fn runs_too_large_for_a_page_are_errors() {
     let crowded = simulate(&Options { workers: 65, ..base(2000.0) }).unwrap();
-    assert_eq!(page_html(&crowded, "").unwrap_err().option(), "workers");
+    assert_eq!(page_html(&crowded, "").unwrap_err().option, "workers");
     let long = Options { stop: Stop::Batches(20_001), ..Options::new(1.0, 1.0, 2).unwrap() };
-    assert_eq!(page_html(&simulate(&long).unwrap(), "").unwrap_err().option(), "html");
+    assert_eq!(page_html(&simulate(&long).unwrap(), "").unwrap_err().option, "html");
 }
 
 #[test]

@@ -16,12 +16,12 @@ fn expected(options: &Options) -> String {
     let run = simulate(options).unwrap();
     let report = run.report();
     let mut text = String::new();
-    for event in run.events() {
+    for event in &run.events {
         writeln!(text, "{event}").unwrap();
     }
-    let end = run.end_ns();
+    let end = run.end_ns;
     let computing: u64 =
-        run.batches().iter().filter_map(|b| Some(b.end_ns.unwrap_or(end).min(end) - b.step_ns?)).sum();
+        run.batches.iter().filter_map(|b| Some(b.end_ns.unwrap_or(end).min(end) - b.step_ns?)).sum();
     writeln!(
         text,
         "# {} {end} {computing} {} {}",
@@ -71,7 +71,7 @@ fn event_logs_are_identical_for_1000_random_options() {
     for (i, options) in all.iter().enumerate() {
         let expected = expected(options);
         events += expected.lines().count() - 1;
-        finished += usize::from(simulate(options).unwrap().finished() > 0);
+        finished += usize::from(simulate(options).unwrap().finished > 0);
         if let Some(after) = rest.strip_prefix(expected.as_str()) {
             rest = after;
             continue;

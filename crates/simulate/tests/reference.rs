@@ -23,7 +23,7 @@ fn drawn(shape: Shape, load_ms: u64, cv: f64, seed: u64) -> Options {
 }
 
 fn batches(options: &Options) -> u64 {
-    simulate(options).unwrap().finished()
+    simulate(options).unwrap().finished
 }
 
 /// Mean number of batches over 100 seeds, at mean load times of 2000, 700 and 350 ms.
@@ -75,11 +75,11 @@ fn the_regular_stall_has_its_period_and_length() {
     // Staggered workers stall the model for the same total time, but before every batch.
     let staggered = simulate(&Options { stagger_ns: 2000 * MS / 7, ..base(2000.0) }).unwrap();
     let stalls = staggered.report().stalls;
-    assert!((stalls.mean_ns / 1e6 - 185.7).abs() < 0.1 && stalls.count == staggered.finished());
-    assert_eq!(staggered.finished(), run.finished());
+    assert!((stalls.mean_ns / 1e6 - 185.7).abs() < 0.1 && stalls.count == staggered.finished);
+    assert_eq!(staggered.finished, run.finished);
     // Random times hide the regular stall, but the bottleneck stays the same.
     let random = simulate(&drawn(Shape::Lognormal, 2000, 0.5, 1)).unwrap();
-    assert!(random.finished() <= run.finished());
+    assert!(random.finished <= run.finished);
     assert_eq!(Verdict::of(&random).bottleneck, Bottleneck::Loading);
 }
 
@@ -109,11 +109,10 @@ fn verdicts_name_the_bottleneck_and_the_remedy() {
 
 #[test]
 fn cores_are_shared_evenly() {
-    // Four loads of 100 ms on two cores take 200 ms, and progress is linear in time.
+    // Four loads of 100 ms on two cores take 200 ms.
     let options = Options { cores: Some(2), stop: Stop::Batches(4), ..Options::new(100.0, 1.0, 4).unwrap() };
     let run = simulate(&options).unwrap();
-    assert!(run.batches()[..4].iter().all(|b| b.done_ns == Some(200 * MS)));
-    assert!((run.progress(0, 50 * MS) - 0.25).abs() < 1e-6);
+    assert!(run.batches[..4].iter().all(|b| b.done_ns == Some(200 * MS)));
     // Loads of 50 and 100 ms on one core end at 100 and 150 ms.
     let trace = LoadTrace::new(vec![50 * MS, 100 * MS]).unwrap();
     let options = Options {
@@ -123,8 +122,8 @@ fn cores_are_shared_evenly() {
         ..Options::new(1.0, 1.0, 2).unwrap()
     };
     let run = simulate(&options).unwrap();
-    assert_eq!(run.batches()[0].done_ns, Some(100 * MS));
-    assert_eq!(run.batches()[1].done_ns, Some(150 * MS));
+    assert_eq!(run.batches[0].done_ns, Some(100 * MS));
+    assert_eq!(run.batches[1].done_ns, Some(150 * MS));
 }
 
 #[test]
@@ -138,7 +137,7 @@ fn a_step_on_the_cpu_shares_the_cores_of_the_workers() {
             ..Options::new(100.0, 100.0, workers).unwrap()
         };
         // Fractions of a nanosecond are rounded.
-        assert!(simulate(&options).unwrap().end_ns().abs_diff(20 * 200 * MS) < 1_000);
+        assert!(simulate(&options).unwrap().end_ns.abs_diff(20 * 200 * MS) < 1_000);
     }
     // The first load has the core to itself. Then the first step shares it with the second load, and both take 200 ms.
     let options = Options {
@@ -148,14 +147,13 @@ fn a_step_on_the_cpu_shares_the_cores_of_the_workers() {
         ..Options::new(100.0, 100.0, 1).unwrap()
     };
     let run = simulate(&options).unwrap();
-    assert_eq!((run.batches()[0].step_ns, run.batches()[0].end_ns), (Some(100 * MS), Some(300 * MS)));
-    assert_eq!(run.batches()[1].done_ns, Some(300 * MS));
-    assert!((run.progress(1, 200 * MS) - 0.5).abs() < 1e-6);
+    assert_eq!((run.batches[0].step_ns, run.batches[0].end_ns), (Some(100 * MS), Some(300 * MS)));
+    assert_eq!(run.batches[1].done_ns, Some(300 * MS));
     // With enough cores for all, nothing changes.
     let shared = Options { cores: Some(3), step_core: true, ..base(200.0) };
     let free = Options { workers: 2, ..base(200.0) };
     let shared = Options { workers: 2, ..shared };
-    assert_eq!(simulate(&shared).unwrap().events(), simulate(&free).unwrap().events());
+    assert_eq!(simulate(&shared).unwrap().events, simulate(&free).unwrap().events);
     // Sharing needs a limited number of cores.
     assert!(Options { step_core: true, ..base(200.0) }.check().is_err());
 }
@@ -163,7 +161,7 @@ fn a_step_on_the_cpu_shares_the_cores_of_the_workers() {
 #[test]
 fn ties_are_resolved_in_the_documented_order() {
     let options = Options { stop: Stop::Batches(2), ..Options::new(10.0, 10.0, 2).unwrap() };
-    let log: Vec<String> = simulate(&options).unwrap().events().iter().map(ToString::to_string).collect();
+    let log: Vec<String> = simulate(&options).unwrap().events.iter().map(ToString::to_string).collect();
     let expected = [
         "0 start 0 0",
         "0 start 1 1",
@@ -184,21 +182,21 @@ fn ties_are_resolved_in_the_documented_order() {
 #[test]
 fn limits_end_a_run_with_an_error() {
     let tiny = Options::new(0.000_001, 0.000_001, 8).unwrap();
-    assert_eq!(simulate(&tiny).unwrap_err().option(), "seconds");
+    assert_eq!(simulate(&tiny).unwrap_err().option, "seconds");
     let endless = Options { stop: Stop::Batches(1_000_000), ..Options::new(3_600_000.0, 1.0, 1).unwrap() };
-    assert_eq!(simulate(&endless).unwrap_err().option(), "batches");
+    assert_eq!(simulate(&endless).unwrap_err().option, "batches");
 }
 
 /// Checks invariants that hold for every run.
 fn check_invariants(run: &Run) {
-    let options = run.options();
+    let options = &run.options;
     let report = run.report();
     let outstanding_limit = options.workers * options.prefetch;
     let (mut outstanding, mut queued, mut loading) = (0_i64, 0_i64, 0_i64);
     let mut last = 0;
     let mut delivered = Vec::new();
-    for event in run.events() {
-        assert!(event.ns >= last && event.ns <= run.end_ns());
+    for event in &run.events {
+        assert!(event.ns >= last && event.ns <= run.end_ns);
         last = event.ns;
         match event.kind {
             EventKind::Start => {
@@ -225,13 +223,13 @@ fn check_invariants(run: &Run) {
     if options.order == Order::Pytorch {
         assert!(delivered.iter().copied().eq(0..delivered.len() as u32));
         assert!(
-            run.batches().iter().enumerate().all(|(k, b)| b.worker as usize == k % options.workers as usize)
+            run.batches.iter().enumerate().all(|(k, b)| b.worker as usize == k % options.workers as usize)
         );
     }
     delivered.sort_unstable();
     delivered.dedup();
-    assert!(delivered.len() as u64 >= run.finished(), "a batch was delivered twice");
-    for batch in run.batches() {
+    assert!(delivered.len() as u64 >= run.finished, "a batch was delivered twice");
+    for batch in &run.batches {
         let times =
             [batch.start_ns, batch.done_ns, batch.queued_ns, batch.taken_ns, batch.step_ns, batch.end_ns];
         let known: Vec<u64> = times.iter().flatten().copied().collect();
@@ -308,8 +306,8 @@ proptest! {
             };
             let run = simulate(&options).unwrap();
             let report = run.report();
-            let work: u64 = run.batches().iter().filter(|b| b.done_ns.is_some()).map(|b| b.load_ns).sum();
-            prop_assert!(work <= u64::from(workers) * run.end_ns());
+            let work: u64 = run.batches.iter().filter(|b| b.done_ns.is_some()).map(|b| b.load_ns).sum();
+            prop_assert!(work <= u64::from(workers) * run.end_ns);
             prop_assert!(report.batches <= 1_500);
             check_invariants(&run);
         }
@@ -328,7 +326,7 @@ proptest! {
         };
         // The next load starts when the model takes a batch.
         let expected = loads[0] + loads[1..].iter().map(|load| (*load).max(step)).sum::<u64>() + step;
-        prop_assert_eq!(simulate(&options).unwrap().end_ns(), expected * MS);
+        prop_assert_eq!(simulate(&options).unwrap().end_ns, expected * MS);
     }
 
     /// Little's law: mean queue length = throughput × mean time in the queue.
@@ -336,8 +334,8 @@ proptest! {
     fn littles_law_holds(seed in any::<u64>()) {
         let options = Options { seed, stop: Stop::Batches(400), ..drawn(Shape::Gamma, 600, 0.7, seed) };
         let run = simulate(&options).unwrap();
-        let waits: u64 = run.batches().iter().map(|b| b.taken_ns.unwrap() - b.queued_ns.unwrap()).sum();
-        let expected = waits as f64 / run.end_ns() as f64;
+        let waits: u64 = run.batches.iter().map(|b| b.taken_ns.unwrap() - b.queued_ns.unwrap()).sum();
+        let expected = waits as f64 / run.end_ns as f64;
         prop_assert!((run.report().queue.mean - expected).abs() < 1e-9);
     }
 }

@@ -157,10 +157,10 @@ impl Args {
     fn bench(&self) -> Result<Bench> {
         let targets = self.target.find(&self.path, self.against.as_deref())?;
         for target in &targets {
-            let dataset = target.kind().is_dataset().then(|| target.path());
+            let dataset = target.kind.is_dataset().then_some(target.path.as_path());
             self.trace.as_deref().map_or(Ok(()), |file| check_output("trace", file, dataset))?;
         }
-        let kinds: Vec<TargetKind> = targets.iter().map(|target| target.kind()).collect();
+        let kinds: Vec<TargetKind> = targets.iter().map(|target| target.kind).collect();
         let compressed = targets.iter().any(|target| target.is_compressed());
         let options = BenchOptions {
             orders: self.orders(&kinds, compressed)?,

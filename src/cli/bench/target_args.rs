@@ -108,7 +108,7 @@ impl TargetArgs {
             ("text_field", self.text_field.is_some()),
             ("documents", self.documents.is_some()),
         ];
-        let kinds: Vec<TargetKind> = targets.iter().map(BenchTarget::kind).collect();
+        let kinds: Vec<TargetKind> = targets.iter().map(|target| target.kind).collect();
         let groups = [
             ("datasets", kinds.iter().any(|kind| kind.is_dataset()), &[("split", self.split.is_some())][..]),
             (TargetKind::RawImages.describe(), kinds.contains(&TargetKind::RawImages), &images),
@@ -118,7 +118,7 @@ impl TargetArgs {
             let Some((option, _)) = options.iter().find(|(_, is_given)| *is_given) else { continue };
             let found = targets
                 .iter()
-                .map(|target| format!("{}: {}", printable_path(target.path()), target.kind().describe()));
+                .map(|target| format!("{}: {}", printable_path(&target.path), target.kind.describe()));
             let found = found.collect::<Vec<_>>().join(", ");
             return Err(Error::usage(format!("applies only to {applies_to} ({found})")).of_option(option));
         }

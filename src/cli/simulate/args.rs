@@ -180,7 +180,7 @@ pub(in crate::cli) struct Args {
 fn any_ms(text: &str) -> std::result::Result<u64, String> {
     let help = "write milliseconds without a unit, such as 2000 for two seconds";
     let ms: f64 = text.parse().map_err(|_| format!("not a number; {help}"))?;
-    sim::ns_from_ms("", ms).map_err(|e| e.message().to_owned())
+    sim::ns_from_ms("", ms).map_err(|e| e.message)
 }
 
 /// Parses milliseconds above 0 into nanoseconds.
@@ -262,7 +262,7 @@ pub(in crate::cli) fn read_trace(option: &'static str, path: &Path) -> Result<Lo
         return Err(failed(Error::usage(format!("has {bytes} bytes, more than {MAX_TRACE_BYTES}"))));
     }
     let text = fs::read_to_string(path).map_err(unreadable)?;
-    LoadTrace::parse(&text).map_err(|e| failed(simulator_error(&e)))
+    LoadTrace::parse(&text).map_err(|e| failed(simulator_error(e)))
 }
 
 impl Args {
@@ -322,7 +322,7 @@ impl Args {
             seed: self.seed,
             stop,
         };
-        options.check().map_err(|e| simulator_error(&e))?;
+        options.check().map_err(simulator_error)?;
         Ok(options)
     }
 

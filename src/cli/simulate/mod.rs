@@ -32,8 +32,7 @@ pub(super) fn output(args: &Args) -> Result<String> {
     for (option, file) in [("svg", &args.svg), ("html", &args.html)] {
         file.as_deref().map_or(Ok(()), |file| check_output(option, file, None))?;
     }
-    let range =
-        args.sweep.as_deref().map(str::parse::<SweepRange>).transpose().map_err(|e| simulator_error(&e))?;
+    let range = args.sweep.as_deref().map(str::parse::<SweepRange>).transpose().map_err(simulator_error)?;
     let options = args.options(range.as_ref())?;
     match &range {
         Some(range) => sweep(args, &options, range),
@@ -42,14 +41,10 @@ pub(super) fn output(args: &Args) -> Result<String> {
 }
 
 fn simulate(args: &Args, options: &Options) -> Result<String> {
-    let run = sim::simulate(options).map_err(|e| simulator_error(&e))?;
+    let run = sim::simulate(options).map_err(simulator_error)?;
     // Built before any file is written, so that a failure writes nothing.
-    let html = args
-        .html
-        .as_ref()
-        .map(|_| sim::page_html(&run, &args.title))
-        .transpose()
-        .map_err(|e| simulator_error(&e))?;
+    let html =
+        args.html.as_ref().map(|_| sim::page_html(&run, &args.title)).transpose().map_err(simulator_error)?;
     if let Some(path) = &args.svg {
         write_output(path, sim::timeline_svg(&run, &args.title).as_bytes())?;
     }
@@ -69,7 +64,7 @@ fn sweep(args: &Args, options: &Options, range: &SweepRange) -> Result<String> {
     for &value in &range.values {
         // In Python, signals are handled only here.
         interrupt::check()?;
-        let point = SweepPoint::run(options, range.parameter, value).map_err(|e| simulator_error(&e))?;
+        let point = SweepPoint::run(options, range.parameter, value).map_err(simulator_error)?;
         sweep.points.push(point);
     }
     if let Some(path) = &args.svg {

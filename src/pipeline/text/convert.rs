@@ -16,7 +16,7 @@ use crate::panics::caught;
 use crate::pipeline::job::{Converting, EngineUse, ItemSplit, excluded};
 use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, Outcomes};
 use crate::recipe::Overflow;
-use crate::sample::{Aligned, PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
+use crate::sample::{PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
 use crate::source::source_file::SourceFile;
 use crate::source::text::fields::SourceDocument;
 use crate::testing::item_panic_point;

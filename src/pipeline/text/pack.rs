@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::packing::{Document, Packing, Row, Window};
 use crate::pipeline::outcome::ConvertedRecord;
 use crate::pipeline::stage::{Finished, NextStage, Stage};
-use crate::sample::{Aligned, Ids, Tokens, Value};
+use crate::sample::{Ids, Tokens, Value};
 use crate::schema::IdWidth;
 
 /// Number of documents that fills a window.
@@ -146,7 +146,7 @@ impl Packer {
             self.counts.cut += row.pieces.iter().filter(|p| p.start == 0 && !p.ends).count() as u64;
             rows.push(self.record(&row)?);
         }
-        let carry = window.carry();
+        let carry = window.carry;
         self.documents.drain(..carry.documents);
         self.skipped = carry.tokens;
         self.tokens = self.documents.iter().map(|d| d.tokens.len() as u64).sum::<u64>() - self.skipped;

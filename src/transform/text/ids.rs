@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use dsconvert_tokens::{EncodeError, IdSink, IdSource, Tokenizer};
 
-use crate::sample::{Aligned, Ids, PackedIds};
+use crate::sample::{Ids, PackedIds};
 use crate::schema::IdWidth;
 
 /// Returns the narrowest width that holds every id of `tokenizer`. It depends on the largest id, not on the vocabulary
@@ -45,7 +45,8 @@ impl IdSource for StoredIds<'_> {
     }
 
     fn is_equal(&self, range: Range<usize>, expected: &[u32]) -> bool {
-        self.0.copy_of(range).is_some_and(|ids| ids.iter().eq(expected.iter().copied()))
+        let ids = self.0.iter().skip(range.start).take(range.len());
+        range.end <= self.0.len() && ids.eq(expected.iter().copied())
     }
 }
 

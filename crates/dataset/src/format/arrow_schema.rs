@@ -167,15 +167,12 @@ pub(super) fn data_type(ty: FieldType) -> DataType {
         FieldType::IdsU16 => DataType::List(item(DataType::UInt16)),
         FieldType::IdsU32 => DataType::List(item(DataType::UInt32)),
         FieldType::Flags => DataType::List(item(DataType::Int8)),
-        FieldType::Boxes => DataType::List(item(box_type())),
+        FieldType::Boxes => {
+            DataType::List(item(DataType::FixedSizeList(item(DataType::Float32), BOX_NUMBERS)))
+        }
         FieldType::BoxLabels | FieldType::BoxInts => DataType::List(item(DataType::Int64)),
         FieldType::Int32Pair => DataType::List(item(DataType::Int32)),
     }
-}
-
-/// Returns the Arrow type of a box.
-pub(super) fn box_type() -> DataType {
-    DataType::FixedSizeList(item(DataType::Float32), BOX_NUMBERS)
 }
 
 /// Returns the child fields of an image column.
@@ -187,7 +184,7 @@ pub(super) fn image_fields() -> Fields {
 }
 
 /// Returns the child field of a list column. It is never null, but declared nullable like in every other tool.
-pub(super) fn item(ty: DataType) -> Arc<ArrowField> {
+fn item(ty: DataType) -> Arc<ArrowField> {
     Arc::new(ArrowField::new("item", ty, true))
 }
 

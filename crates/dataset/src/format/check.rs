@@ -75,17 +75,14 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
         Value::UInt(u) => format!("holds {u}"),
         Value::Float(x) => format!("holds {x:?}"),
         Value::Text(_) => "holds text".to_owned(),
-        Value::Bytes(_) if field.ty == FieldType::Flags => "holds a value other than 0 and 1".to_owned(),
-        Value::Bytes(_) if field.ty == FieldType::Boxes => {
-            "holds something other than boxes with x1 ≤ x2 and y1 ≤ y2".to_owned()
+        Value::Bytes(_) => match field.ty {
+            FieldType::Flags => "holds a value other than 0 and 1",
+            FieldType::Boxes => "holds something other than boxes with x1 ≤ x2 and y1 ≤ y2",
+            FieldType::BoxLabels => "holds something other than classes",
+            FieldType::Int32Pair => "holds something other than two integers",
+            _ => "holds bytes",
         }
-        Value::Bytes(_) if field.ty == FieldType::BoxLabels => {
-            "holds something other than classes".to_owned()
-        }
-        Value::Bytes(_) if field.ty == FieldType::Int32Pair => {
-            "holds something other than two integers".to_owned()
-        }
-        Value::Bytes(_) => "holds bytes".to_owned(),
+        .to_owned(),
         Value::Ids(ids) => format!("holds ids of {} bytes each", ids.width().bytes()),
     };
     let required = if field.nullable { "" } else { "required " };

@@ -8,17 +8,15 @@ use arrow_array::builder::{
     BinaryBuilder, BooleanBuilder, Float32Builder, Float64Builder, Int32Builder, Int64Builder, StringBuilder,
     UInt32Builder, UInt64Builder,
 };
-use arrow_array::types::{
-    ArrowPrimitiveType, Float32Type, Int8Type, Int32Type, Int64Type, UInt16Type, UInt32Type,
-};
 use arrow_array::{
-    Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray, RecordBatch, RecordBatchOptions,
-    StringArray, StructArray,
+    Array, ArrayRef, FixedSizeListArray, ListArray, RecordBatch, RecordBatchOptions, StringArray,
+    StructArray, make_array,
 };
-use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_buffer::{Buffer, MutableBuffer, NullBufferBuilder, OffsetBuffer};
+use arrow_data::ArrayData;
+use arrow_schema::{ArrowError, DataType, SchemaRef};
 
-use super::arrow_schema::{BOX_NUMBERS, box_type, image_fields, item, to_arrow};
+use super::arrow_schema::{data_type, image_fields, to_arrow};
 use crate::error::{Error, Result};
 use crate::sample::{Record, Value};
 use crate::schema::{Field, FieldType, Schema};
@@ -28,43 +26,24 @@ use crate::schema::{Field, FieldType, Schema};
 /// The caller limits their size: offsets are 32-bit, so it must call [`ColumnBuilders::take`] before 2 GiB are
 /// buffered.
 pub(super) struct ColumnBuilders {
-    arrow: SchemaRef,
+    /// Schema of the batches.
+    pub(super) arrow: SchemaRef,
     /// Columns with the index of their field in the schema.
     columns: Vec<(usize, ColumnBuilder)>,
-    rows: usize,
-    bytes: u64,
+    /// Number of buffered rows.
+    pub(super) rows: usize,
+    /// Canonical size of the buffered rows in bytes.
+    pub(super) bytes: u64,
 }
 
 impl ColumnBuilders {
-    /// Creates empty builders for all columns.
-    #[cfg(any(feature = "arrow", test))]
-    pub(super) fn new(schema: &Schema) -> Result<Self> {
-        Self::for_fields(schema, |_| true)
-    }
-
     /// Creates empty builders for the fields selected by `include`.
-    pub(super) fn for_fields(schema: &Schema, include: impl Fn(&Field) -> bool) -> Result<Self> {
+    pub(super) fn new(schema: &Schema, include: impl Fn(&Field) -> bool) -> Result<Self> {
         let fields = schema.fields.iter().enumerate().filter(|(_, field)| include(field));
         let columns: Vec<_> = fields.map(|(index, field)| (index, ColumnBuilder::new(field))).collect();
         let indices: Vec<usize> = columns.iter().map(|(index, _)| *index).collect();
         let arrow = to_arrow(schema)?.project(&indices).map_err(internal)?;
         Ok(Self { arrow: Arc::new(arrow), columns, rows: 0, bytes: 0 })
-    }
-
-    /// Returns the schema of the batches.
-    #[cfg(any(feature = "arrow", test))]
-    pub(super) fn arrow(&self) -> &SchemaRef {
-        &self.arrow
-    }
-
-    /// Returns the number of buffered rows.
-    pub(super) fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Returns the canonical size of the buffered rows in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// Appends `record`, which fits the schema and has a canonical size of `bytes`.
@@ -99,12 +78,7 @@ enum ColumnBuilder {
     UInt64(UInt64Builder),
     Float32(Float32Builder),
     Float64(Float64Builder),
-    Ids16(ListBuilder<UInt16Type>),
-    Ids32(ListBuilder<UInt32Type>),
-    Flags(ListBuilder<Int8Type>),
-    Boxes(ListBuilder<Float32Type>),
-    BoxNumbers(ListBuilder<Int64Type>),
-    Pair(ListBuilder<Int32Type>),
+    List(ListBuilder),
 }
 
 impl ColumnBuilder {
@@ -120,12 +94,8 @@ impl ColumnBuilder {
             FieldType::UInt64 => ColumnBuilder::UInt64(UInt64Builder::new()),
             FieldType::Float32 => ColumnBuilder::Float32(Float32Builder::new()),
             FieldType::Float64 => ColumnBuilder::Float64(Float64Builder::new()),
-            FieldType::IdsU16 => ColumnBuilder::Ids16(ListBuilder::new()),
-            FieldType::IdsU32 => ColumnBuilder::Ids32(ListBuilder::new()),
-            FieldType::Flags => ColumnBuilder::Flags(ListBuilder::new()),
-            FieldType::Boxes => ColumnBuilder::Boxes(ListBuilder::new()),
-            FieldType::BoxLabels | FieldType::BoxInts => ColumnBuilder::BoxNumbers(ListBuilder::new()),
-            FieldType::Int32Pair => ColumnBuilder::Pair(ListBuilder::new()),
+            // The remaining types are lists.
+            list => ColumnBuilder::List(ListBuilder::new(list)),
         }
     }
 
@@ -150,35 +120,9 @@ impl ColumnBuilder {
             (ColumnBuilder::Float32(b), Value::Null) => b.append_null(),
             (ColumnBuilder::Float64(b), Value::Float(v)) => b.append_value(*v),
             (ColumnBuilder::Float64(b), Value::Null) => b.append_null(),
-            (ColumnBuilder::Ids16(l), Value::Ids(ids)) => {
-                l.values.extend(ids.as_bytes().as_chunks().0.iter().map(|c| u16::from_le_bytes(*c)));
-                l.end_row(true);
-            }
-            (ColumnBuilder::Ids16(l), Value::Null) => l.end_row(false),
-            (ColumnBuilder::Ids32(l), Value::Ids(ids)) => {
-                l.values.extend(ids.as_bytes().as_chunks().0.iter().map(|c| u32::from_le_bytes(*c)));
-                l.end_row(true);
-            }
-            (ColumnBuilder::Ids32(l), Value::Null) => l.end_row(false),
-            (ColumnBuilder::Flags(l), Value::Bytes(flags)) => {
-                l.values.extend(flags.iter().map(|flag| flag.cast_signed()));
-                l.end_row(true);
-            }
-            (ColumnBuilder::Boxes(l), Value::Bytes(boxes)) => {
-                l.values.extend(boxes.as_chunks().0.iter().map(|c| f32::from_le_bytes(*c)));
-                l.end_row(true);
-            }
-            (ColumnBuilder::Boxes(l), Value::Null) => l.end_row(false),
-            (ColumnBuilder::BoxNumbers(l), Value::Bytes(numbers)) => {
-                l.values.extend(numbers.as_chunks().0.iter().map(|c| i64::from_le_bytes(*c)));
-                l.end_row(true);
-            }
-            (ColumnBuilder::BoxNumbers(l), Value::Null) => l.end_row(false),
-            (ColumnBuilder::Pair(l), Value::Bytes(pair)) => {
-                l.values.extend(pair.as_chunks().0.iter().map(|c| i32::from_le_bytes(*c)));
-                l.end_row(true);
-            }
-            (ColumnBuilder::Pair(l), Value::Null) => l.end_row(false),
+            (ColumnBuilder::List(l), Value::Ids(ids)) => l.push(ids.as_bytes()),
+            (ColumnBuilder::List(l), Value::Bytes(items)) => l.push(items),
+            (ColumnBuilder::List(l), Value::Null) => l.end_row(false),
             _ => return Err(Error::internal("a value does not fit its column")),
         }
         Ok(())
@@ -202,64 +146,68 @@ impl ColumnBuilder {
             ColumnBuilder::UInt64(b) => Arc::new(b.finish()),
             ColumnBuilder::Float32(b) => Arc::new(b.finish()),
             ColumnBuilder::Float64(b) => Arc::new(b.finish()),
-            ColumnBuilder::Ids16(l) => l.finish()?,
-            ColumnBuilder::Ids32(l) => l.finish()?,
-            ColumnBuilder::Flags(l) => l.finish()?,
-            ColumnBuilder::Boxes(l) => l.finish_boxes()?,
-            ColumnBuilder::BoxNumbers(l) => l.finish()?,
-            ColumnBuilder::Pair(l) => l.finish()?,
+            ColumnBuilder::List(l) => l.finish()?,
         })
     }
 }
 
-/// Builder of a list column. Unlike the arrow-rs builder, it appends whole lists instead of single items.
-struct ListBuilder<T: ArrowPrimitiveType> {
-    values: Vec<T::Native>,
+/// Builder of a list column. Unlike the arrow-rs builder, it appends whole lists, whose items are stored as in records.
+struct ListBuilder {
+    ty: FieldType,
+    items: MutableBuffer,
     offsets: Vec<i32>,
     valid: NullBufferBuilder,
 }
 
-impl<T: ArrowPrimitiveType> ListBuilder<T> {
-    fn new() -> Self {
-        Self { values: Vec::new(), offsets: vec![0], valid: NullBufferBuilder::new(0) }
+impl ListBuilder {
+    fn new(ty: FieldType) -> Self {
+        Self { ty, items: MutableBuffer::new(0), offsets: vec![0], valid: NullBufferBuilder::new(0) }
+    }
+
+    fn push(&mut self, items: &[u8]) {
+        self.items.extend_from_slice(items);
+        self.end_row(true);
     }
 
     fn end_row(&mut self, valid: bool) {
         self.valid.append(valid);
-        // The caller limits the buffered bytes, so the number of values fits.
-        self.offsets.push(self.values.len() as i32);
+        // The caller limits the buffered bytes, so the number of items fits.
+        let items = self.items.len() / self.ty.item_bytes().unwrap_or(1);
+        self.offsets.push(items as i32);
     }
 
     fn finish(&mut self) -> Result<ArrayRef> {
-        let values = self.take_values();
-        self.finish_with(T::DATA_TYPE, Arc::new(values))
-    }
-
-    fn take_values(&mut self) -> PrimitiveArray<T> {
-        PrimitiveArray::new(ScalarBuffer::from(std::mem::take(&mut self.values)), None)
-    }
-
-    /// Returns the lists of `items`, which have this type.
-    fn finish_with(&mut self, ty: DataType, items: ArrayRef) -> Result<ArrayRef> {
-        let offsets = std::mem::replace(&mut self.offsets, vec![0]);
-        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-        let list = ListArray::try_new(item(ty), offsets, items, self.valid.finish());
+        let DataType::List(item) = data_type(self.ty) else {
+            return Err(Error::internal("not a list column"));
+        };
+        let offsets = OffsetBuffer::new(std::mem::replace(&mut self.offsets, vec![0]).into());
+        let list = array(item.data_type(), &std::mem::take(&mut self.items).into())
+            .and_then(|items| ListArray::try_new(item, offsets, items, self.valid.finish()));
         Ok(Arc::new(list.map_err(internal)?))
     }
 }
 
-impl ListBuilder<Float32Type> {
-    /// Returns lists whose items are boxes.
-    fn finish_boxes(&mut self) -> Result<ArrayRef> {
-        let numbers = self.take_values();
-        self.offsets.iter_mut().for_each(|offset| *offset /= BOX_NUMBERS);
-        let number = item(DataType::Float32);
-        let boxes = FixedSizeListArray::try_new(number, BOX_NUMBERS, Arc::new(numbers), None);
-        self.finish_with(box_type(), Arc::new(boxes.map_err(internal)?))
+/// Returns the array of the type `ty`, numbers or lists of a fixed size, with the little-endian `numbers`.
+fn array(ty: &DataType, numbers: &Buffer) -> Result<ArrayRef, ArrowError> {
+    if let DataType::FixedSizeList(number, size) = ty {
+        let numbers = array(number.data_type(), numbers)?;
+        return Ok(Arc::new(FixedSizeListArray::try_new(Arc::clone(number), *size, numbers, None)?));
     }
+    let width = ty.primitive_width().unwrap_or(1);
+    let data = ArrayData::builder(ty.clone()).len(numbers.len() / width);
+    Ok(make_array(data.add_buffer(little_endian(numbers, width)).build()?))
+}
+
+/// Converts numbers of `width` bytes between little-endian bytes and those of this machine, without a copy if these are the
+/// same.
+pub(super) fn little_endian(numbers: &Buffer, width: usize) -> Buffer {
+    if cfg!(target_endian = "little") {
+        return numbers.clone();
+    }
+    numbers.chunks_exact(width).flat_map(|number| number.iter().rev().copied()).collect()
 }
 
 /// Returns the error for inconsistent columns: a bug in this module.
-fn internal(e: arrow_schema::ArrowError) -> Error {
+fn internal(e: ArrowError) -> Error {
     Error::internal("the records cannot be converted to columns").caused_by(e)
 }

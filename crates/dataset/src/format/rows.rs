@@ -5,18 +5,20 @@ use arrow_array::types::{
     ArrowPrimitiveType, Float32Type, Float64Type, Int32Type, Int64Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, GenericListArray, RecordBatch};
-use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
+use arrow_buffer::Buffer;
 use bytes::Bytes;
 
 use super::arrow_schema::BOX_NUMBERS;
 use super::check;
+use super::columns::little_endian;
 use crate::sample::{Record, Text, Value};
 use crate::schema::{Field, FieldType, Schema};
 
 /// Decoded rows. Text, bytes and ids are returned as views into the decoded columns.
 pub(super) struct DecodedRows {
     columns: Vec<(Field, Column)>,
-    len: usize,
+    /// Number of rows.
+    pub(super) len: usize,
 }
 
 enum Column {
@@ -46,12 +48,7 @@ impl DecodedRows {
         Ok(Self { columns, len: batch.num_rows() })
     }
 
-    /// Returns the number of rows.
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Returns the record in `row`, which must be less than [`DecodedRows::len`].
+    /// Returns the record in `row`, which must be less than their number.
     pub(super) fn record(&self, schema: &Schema, row: usize) -> Result<Record, String> {
         let mut values = Vec::with_capacity(self.columns.len());
         for (field, column) in &self.columns {
@@ -88,7 +85,7 @@ fn payload(ty: FieldType, column: &ArrayRef) -> Option<Bytes> {
 /// Returns the items of a list column as little-endian bytes, or `None` if an item is null or has another type.
 fn items<T: ArrowPrimitiveType>(column: &ArrayRef) -> Option<Buffer> {
     let items = column.as_list_opt::<i32>()?.values().as_primitive_opt::<T>()?;
-    (items.null_count() == 0).then(|| little_endian(items.values()))
+    (items.null_count() == 0).then(|| little_endian(items.values().inner(), size_of::<T::Native>()))
 }
 
 /// Returns the numbers of the boxes in a list column as little-endian bytes, or `None` if an item is not a box.
@@ -101,15 +98,8 @@ fn box_numbers(column: &ArrayRef) -> Option<Buffer> {
         && offsets.first().is_none_or(|&first| first == 0)
         && offsets.windows(2).all(is_box);
     let numbers = boxes.values().as_primitive_opt::<Float32Type>()?;
-    (are_boxes && numbers.null_count() == 0).then(|| little_endian(numbers.values()))
-}
-
-/// Returns numbers as little-endian bytes, without a copy on little-endian machines.
-fn little_endian<T: ArrowNativeType>(numbers: &ScalarBuffer<T>) -> Buffer {
-    if cfg!(target_endian = "little") {
-        return numbers.inner().clone();
-    }
-    numbers.inner().chunks_exact(size_of::<T>()).flat_map(|number| number.iter().rev().copied()).collect()
+    (are_boxes && numbers.null_count() == 0)
+        .then(|| little_endian(numbers.values().inner(), size_of::<f32>()))
 }
 
 /// Returns the number in `row`; `None` if the column has another type.

@@ -171,7 +171,7 @@ impl LengthIndex {
         let permutation = IndexTable::open(permutation, PERMUTATION, geometry)?;
         let histogram = IndexTable::open(vec![histogram_file], histogram(unit), geometry)?;
         let index = Self { permutation, histogram };
-        let counted = match index.histogram.rows().checked_sub(1) {
+        let counted = match index.histogram.rows.checked_sub(1) {
             Some(last) => {
                 let run = index.histogram.row(last).map(to_run)?;
                 run.first_rank.checked_add(run.count)
@@ -187,7 +187,7 @@ impl LengthIndex {
 
     /// Returns the number of records.
     pub fn len(&self) -> u64 {
-        self.permutation.rows()
+        self.permutation.rows
     }
 
     /// Returns whether there are no records.
@@ -245,7 +245,7 @@ impl LengthIndex {
 
     /// Iterates over the distinct lengths in ascending order. Ends after the first error.
     pub fn histogram(&self) -> Result<impl Iterator<Item = Result<LengthRun>> + '_> {
-        let rows = self.histogram.iter(0..self.histogram.rows(), [LENGTH, COUNT, FIRST_RANK])?;
+        let rows = self.histogram.iter(0..self.histogram.rows, [LENGTH, COUNT, FIRST_RANK])?;
         Ok(rows.map(|row| row.map(to_run)))
     }
 
@@ -260,7 +260,7 @@ impl LengthIndex {
     /// shorter.
     pub fn shorter_than(&self, length: u64) -> Result<u64> {
         let run = self.partition(LENGTH, |l| l < length)?;
-        if run == self.histogram.rows() {
+        if run == self.histogram.rows {
             return Ok(self.len());
         }
         let rank = self.histogram.value(run, FIRST_RANK)?;
@@ -330,7 +330,7 @@ impl LengthIndex {
 
     /// Counts the histogram rows whose `column` satisfies `before`; all of these must come first.
     fn partition(&self, column: usize, before: impl Fn(u64) -> bool) -> Result<u64> {
-        let (mut low, mut high) = (0, self.histogram.rows());
+        let (mut low, mut high) = (0, self.histogram.rows);
         while low < high {
             let middle = low + (high - low) / 2;
             if before(self.histogram.value(middle, column)?) {

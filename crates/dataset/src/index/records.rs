@@ -145,7 +145,7 @@ impl RecordIndex {
 
     /// Returns the number of records.
     pub fn len(&self) -> u64 {
-        self.table.rows()
+        self.table.rows
     }
 
     /// Returns whether there are no records.

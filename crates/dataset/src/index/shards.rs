@@ -63,18 +63,14 @@ impl ShardEntry {
 /// Shards of a dataset, grouped by split.
 #[derive(Debug, Clone, Default)]
 pub struct ShardTable {
-    splits: Vec<SplitShards>,
+    /// Splits that have shards, in table order.
+    pub splits: Vec<SplitShards>,
 }
 
 impl ShardTable {
-    /// Returns the splits that have shards, in table order.
-    pub fn splits(&self) -> &[SplitShards] {
-        &self.splits
-    }
-
     /// Returns the shards of `split`, or `None` if it has none.
     pub fn split(&self, split: &str) -> Option<&SplitShards> {
-        self.splits.iter().find(|s| s.name() == split)
+        self.splits.iter().find(|s| s.name == split)
     }
 
     /// Iterates over all shards in table order.
@@ -89,7 +85,7 @@ impl ShardTable {
         if !is_shard_name(&entry.name) {
             return Err(format!("invalid shard name {:?}", entry.name));
         }
-        if self.splits.last().is_none_or(|last| last.name() != entry.split) {
+        if self.splits.last().is_none_or(|last| last.name != entry.split) {
             if self.split(&entry.split).is_some() {
                 return Err(format!("the shards of split {:?} are not adjacent", entry.split));
             }
@@ -109,53 +105,25 @@ impl ShardTable {
                 .ok_or_else(|| format!("split {:?} has too many records", entry.split))?;
             split.shards.push(entry);
         }
-        if paths.contains(&path) {
-            return Err(format!("{path} is listed twice"));
+        match paths.replace(path) {
+            None => Ok(()),
+            Some(path) => Err(format!("{path} is listed twice")),
         }
-        paths.insert(path);
-        Ok(())
     }
 }
 
 /// Shards of one split in record order.
 #[derive(Debug, Clone)]
 pub struct SplitShards {
-    name: String,
-    shards: Vec<ShardEntry>,
-    records: u64,
+    /// Name of the split.
+    pub name: String,
+    /// The shards. The ordinal of a shard is its position here.
+    pub shards: Vec<ShardEntry>,
+    /// Number of records in all shards.
+    pub records: u64,
 }
 
 impl SplitShards {
-    /// Returns the name of the split.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the shards. The ordinal of a shard is its position here.
-    pub fn shards(&self) -> &[ShardEntry] {
-        &self.shards
-    }
-
-    /// Returns the number of records in all shards.
-    pub fn records(&self) -> u64 {
-        self.records
-    }
-
-    /// Returns the shard with the ordinal `shard`, as stored in a record index.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Corrupt`] if the table has no such shard: the record index belongs to another dataset.
-    pub fn get(&self, shard: u32) -> Result<&ShardEntry> {
-        self.shards.get(shard as usize).ok_or_else(|| {
-            let shards = self.shards.len();
-            Error::corrupt(format!(
-                "the record index refers to shard {shard}, but there are only {shards} in split {:?}",
-                self.name
-            ))
-        })
-    }
-
     /// Returns the shard that contains `record`: its ordinal, its entry, and the row of the record within it.
     ///
     /// # Errors
@@ -300,23 +268,9 @@ impl ShardColumns {
         let truncated =
             || Error::corrupt(format!("record batch {index} is truncated")).at_path(ipc.blob.path());
         let buffers: [Range<u64>; BUFFERS] = batch.buffers.try_into().map_err(|_| truncated())?;
-        let [
-            _,
-            name_offsets,
-            names,
-            _,
-            split_offsets,
-            splits,
-            _,
-            records,
-            _,
-            bytes,
-            _,
-            sha256,
-            _,
-            first_records,
-        ] = buffers;
-        let column = |range: Range<u64>, width: u64, count: u64| {
+        // The first buffer of each column, its validity, is not used.
+        let column = |buffer: usize, width: u64, count: u64| {
+            let range = buffers[buffer].clone();
             // A product that overflows u64 exceeds the file as well.
             let enough = width.checked_mul(count).is_some_and(|need| range.end - range.start >= need);
             if enough { ipc.bytes(range) } else { Err(truncated()) }
@@ -324,12 +278,12 @@ impl ShardColumns {
         let rows = batch.rows;
         Ok(Self {
             rows,
-            names: Strings { offsets: column(name_offsets, 4, rows + 1)?, text: column(names, 1, 0)? },
-            splits: Strings { offsets: column(split_offsets, 4, rows + 1)?, text: column(splits, 1, 0)? },
-            records: column(records, 8, rows)?,
-            bytes: column(bytes, 8, rows)?,
-            sha256: column(sha256, SHA256_BYTES as u64, rows)?,
-            first_records: column(first_records, 8, rows)?,
+            names: Strings { offsets: column(1, 4, rows + 1)?, text: column(2, 1, 0)? },
+            splits: Strings { offsets: column(4, 4, rows + 1)?, text: column(5, 1, 0)? },
+            records: column(7, 8, rows)?,
+            bytes: column(9, 8, rows)?,
+            sha256: column(11, SHA256_BYTES as u64, rows)?,
+            first_records: column(13, 8, rows)?,
         })
     }
 
@@ -395,8 +349,7 @@ mod tests {
         assert_eq!(found(3), Some((2, "y".into(), 0)));
         assert_eq!(found(4), Some((2, "y".into(), 1)));
         assert_eq!(split.of_record(5).unwrap_err().kind(), ErrorKind::OutOfRange);
-        assert_eq!(split.get(3).unwrap_err().kind(), ErrorKind::Corrupt);
-        assert_eq!(table.split("b").unwrap().records(), 1);
+        assert_eq!(table.split("b").unwrap().records, 1);
         assert!(table.split("c").is_none());
         assert_eq!(
             table.shards().map(ShardEntry::path).collect::<Vec<_>>(),
@@ -481,8 +434,8 @@ mod tests {
             match ShardTable::read(segment_of(alteration.apply(&bytes), file.records)) {
                 Ok(table) => {
                     prop_assert_eq!(table.shards().count(), 4);
-                    for split in table.splits() {
-                        prop_assert!(split.of_record(split.records()).is_err());
+                    for split in &table.splits {
+                        prop_assert!(split.of_record(split.records).is_err());
                     }
                 }
                 Err(e) => prop_assert!(reports_damaged_file(&e), "{e}"),

@@ -128,15 +128,15 @@ impl<const N: usize> ExternalSort<N> {
         spill.append_sorted(&self.rows)?;
         self.rows = Vec::new();
         let Limits { fan_in, buffer_rows, .. } = self.limits;
-        while spill.runs().len() > fan_in {
+        while spill.runs.len() > fan_in {
             let mut merged = Spill::create(&self.spill_dir)?;
-            for group in spill.runs().chunks(fan_in) {
+            for group in spill.runs.chunks(fan_in) {
                 let rows = RunMerger::new(spill.readers(group, buffer_rows))?;
                 merged.append_run(rows, buffer_rows)?;
             }
             spill = merged;
         }
-        let readers = spill.readers(spill.runs(), buffer_rows);
+        let readers = spill.readers(&spill.runs, buffer_rows);
         Ok(Sorted(RunSource::Disk(RunMerger::new(readers)?)))
     }
 
@@ -226,11 +226,6 @@ impl<const N: usize> Spill<N> {
     fn create(dir: &Path) -> Result<Self> {
         let file = unlinked_file(dir).map_err(|e| Error::io("create a temporary file in", dir, e))?;
         Ok(Self { file: Arc::new(file), dir: Arc::new(dir.to_owned()), runs: Vec::new() })
-    }
-
-    /// Returns the byte ranges of the runs.
-    fn runs(&self) -> &[Range<u64>] {
-        &self.runs
     }
 
     /// Appends `rows`, which must be sorted, as one run.
@@ -375,7 +370,7 @@ mod tests {
         spill.append_sorted(&[[1, 2], [3, 4], [5, 6]]).unwrap();
         spill.append_run([].into_iter(), 2).unwrap();
         spill.append_run([[0, 1], [0, 2], [0, 3]].into_iter().map(Ok), 2).unwrap();
-        let mut readers = spill.readers(spill.runs(), 2);
+        let mut readers = spill.readers(&spill.runs, 2);
         let mut all = |run: usize| std::iter::from_fn(|| readers[run].next().unwrap()).collect::<Vec<_>>();
         assert_eq!(all(0), [[1, 2], [3, 4], [5, 6]]);
         assert!(all(1).is_empty());

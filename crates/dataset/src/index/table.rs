@@ -148,7 +148,8 @@ pub(super) struct TableWriter {
     spec: Spec,
     geometry: Geometry,
     schema: SchemaRef,
-    batch: Vec<ColumnBuffer>,
+    /// Buffered values of each column.
+    batch: Vec<Vec<u64>>,
     batch_rows: u64,
     file: Option<FileWriter<NewFile>>,
     /// Rows of the open file, including those in the current batch.
@@ -156,27 +157,17 @@ pub(super) struct TableWriter {
     done: Vec<IndexFile>,
 }
 
-/// Buffered values of a column.
-enum ColumnBuffer {
-    U32(Vec<u32>),
-    U64(Vec<u64>),
-}
-
 impl TableWriter {
     /// Creates the table of `split` in the dataset directory `dataset`.
     pub(super) fn create(dataset: &Path, split: &str, spec: Spec, geometry: Geometry) -> Result<Self> {
         check_split_name(split)?;
         create_dir(&dataset.join(INDEX_DIR))?;
-        let numbers = |width| match width {
-            Width::U32 => ColumnBuffer::U32(Vec::new()),
-            Width::U64 => ColumnBuffer::U64(Vec::new()),
-        };
         Ok(Self {
             dataset: dataset.to_owned(),
             split: split.to_owned(),
             geometry,
             schema: spec.schema(),
-            batch: spec.columns.iter().map(|c| numbers(c.width)).collect(),
+            batch: vec![Vec::new(); spec.columns.len()],
             spec,
             batch_rows: 0,
             file: None,
@@ -192,13 +183,12 @@ impl TableWriter {
         } else if self.batch_rows == self.geometry.batch_rows {
             self.write_batch()?;
         }
-        for ((numbers, &value), column) in self.batch.iter_mut().zip(row).zip(self.spec.columns.iter()) {
-            match numbers {
-                ColumnBuffer::U64(values) => values.push(value),
-                ColumnBuffer::U32(values) => values.push(u32::try_from(value).map_err(|_| {
-                    Error::usage(format!("{value} does not fit the 32-bit column {:?}", column.name))
-                })?),
+        for ((values, &value), column) in self.batch.iter_mut().zip(row).zip(self.spec.columns.iter()) {
+            if column.width == Width::U32 && u32::try_from(value).is_err() {
+                let what = format!("{value} does not fit the 32-bit column {:?}", column.name);
+                return Err(Error::usage(what));
             }
+            values.push(value);
         }
         self.batch_rows += 1;
         self.file_rows += 1;
@@ -234,13 +224,17 @@ impl TableWriter {
     }
 
     fn write_batch(&mut self) -> Result<()> {
-        let take = |numbers: &mut ColumnBuffer| -> ArrayRef {
-            match numbers {
-                ColumnBuffer::U32(values) => Arc::new(UInt32Array::from(std::mem::take(values))),
-                ColumnBuffer::U64(values) => Arc::new(UInt64Array::from(std::mem::take(values))),
+        let take = |(values, column): (&mut Vec<u64>, &TableColumn)| -> ArrayRef {
+            let values = std::mem::take(values);
+            match column.width {
+                // The range was checked, so the cast is lossless.
+                Width::U32 => {
+                    Arc::new(UInt32Array::from_iter_values(values.into_iter().map(|value| value as u32)))
+                }
+                Width::U64 => Arc::new(UInt64Array::from(values)),
             }
         };
-        let columns = self.batch.iter_mut().map(take).collect();
+        let columns = self.batch.iter_mut().zip(self.spec.columns.iter()).map(take).collect();
         self.batch_rows = 0;
         let path = self.dataset.join(self.path());
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns)
@@ -275,7 +269,8 @@ pub(super) struct IndexTable {
     spec: Spec,
     geometry: Geometry,
     files: Vec<TableFile>,
-    rows: u64,
+    /// Number of rows.
+    pub(super) rows: u64,
 }
 
 #[derive(Debug)]
@@ -325,11 +320,6 @@ impl IndexTable {
             files.push(TableFile { ipc, rows: records, batches });
         }
         Ok(Self { spec, geometry, files, rows })
-    }
-
-    /// Returns the number of rows.
-    pub(super) fn rows(&self) -> u64 {
-        self.rows
     }
 
     /// Returns the files in order.

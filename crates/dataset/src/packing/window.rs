@@ -7,7 +7,8 @@ use super::{Document, Packing, Piece, Row, best_fit};
 pub struct Window {
     seq_len: u64,
     rows: WindowRows,
-    carry: Carry,
+    /// Start of the next window.
+    pub carry: Carry,
 }
 
 /// Start of the next window: how much of this one is used up.
@@ -104,11 +105,6 @@ impl Window {
         }
     }
 
-    /// Returns the start of the next window.
-    pub fn carry(&self) -> Carry {
-        self.carry
-    }
-
     /// Returns row `index`, or `None` if there are not that many rows.
     pub fn row(&self, index: u64) -> Option<Row> {
         if index >= self.rows() {
@@ -183,10 +179,10 @@ mod tests {
         let window = Window::new(Packing::Concat, 4, documents(&[3, 0, 6, 2]), 0, false);
         let expected = [vec![piece(0, 0, 3, true), piece(2, 0, 1, false)], vec![piece(2, 1, 4, false)]];
         assert_eq!(rows(&window).into_iter().map(|row| row.pieces).collect::<Vec<_>>(), expected);
-        assert_eq!(window.carry(), Carry { documents: 2, tokens: 5 });
+        assert_eq!(window.carry, Carry { documents: 2, tokens: 5 });
         let rest = Window::new(Packing::Concat, 4, documents(&[3, 0, 6, 2]).split_off(2), 5, true);
         assert_eq!(rows(&rest), [Row { pieces: vec![piece(2, 5, 1, true), piece(3, 0, 2, true)] }]);
-        assert_eq!(rest.carry(), Carry { documents: 2, tokens: 0 });
+        assert_eq!(rest.carry, Carry { documents: 2, tokens: 0 });
     }
 
     #[test]
@@ -240,7 +236,7 @@ mod tests {
                 if end == all.len() {
                     break;
                 }
-                let carry = window.carry();
+                let carry = window.carry;
                 size = if window.rows() == 0 { size + step } else { step };
                 (at, skipped) = (at + carry.documents, carry.tokens);
             }

@@ -1,6 +1,6 @@
 //! Values of which each belongs to one token of a record, such as the marks of tokens to train on.
 //!
-//! Whatever cuts, divides or joins documents does so with [`Aligned`], so token ids and the values that belong to them can
+//! Whatever cuts, divides or joins documents does so with [`Tokens`], so token ids and the values that belong to them can
 //! only be cut together.
 
 use std::ops::Range;
@@ -8,26 +8,6 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::Ids;
-
-/// A list with one value per token.
-pub trait Aligned: Sized {
-    /// Returns the number of tokens.
-    fn len(&self) -> usize;
-
-    /// Joins `pieces`, each a range of the tokens of a list, into a new list that shares no memory with them. `None` if
-    /// there is no piece, if a list has fewer tokens, or if the lists are of different kinds.
-    fn join(pieces: &[(&Self, Range<usize>)]) -> Option<Self>;
-
-    /// Copies a range of the tokens, so that the others need not stay in memory; `None` if there are fewer tokens.
-    fn copy_of(&self, tokens: Range<usize>) -> Option<Self> {
-        Self::join(&[(self, tokens)])
-    }
-
-    /// Returns whether there are no tokens.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
 
 /// Joins the bytes of `pieces`, which have `width` bytes per token.
 fn join_bytes<'a>(
@@ -41,31 +21,6 @@ fn join_bytes<'a>(
         joined.extend_from_slice(bytes.get(range)?);
     }
     Some(joined.into())
-}
-
-impl Aligned for Ids {
-    fn len(&self) -> usize {
-        Ids::len(self)
-    }
-
-    fn join(pieces: &[(&Self, Range<usize>)]) -> Option<Self> {
-        let width = pieces.first()?.0.width();
-        pieces.iter().all(|(ids, _)| ids.width() == width).then_some(())?;
-        let pieces = pieces.iter().map(|(ids, tokens)| (ids.as_bytes(), tokens.clone()));
-        Ids::new(width, join_bytes(pieces, width.bytes())?)
-    }
-}
-
-/// One byte per token.
-impl Aligned for Bytes {
-    fn len(&self) -> usize {
-        Bytes::len(self)
-    }
-
-    fn join(pieces: &[(&Self, Range<usize>)]) -> Option<Self> {
-        pieces.first()?;
-        join_bytes(pieces.iter().cloned(), 1)
-    }
 }
 
 /// The encoded form of a document: its token ids and the values that belong to them.
@@ -84,35 +39,47 @@ impl Tokens {
         fits.then_some(Self { ids, masks })
     }
 
+    /// Returns the number of tokens.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Returns whether there are no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
     /// Returns whether a token is to be trained on; `None` if tokens are not marked.
     pub fn any_trained(&self) -> Option<bool> {
         self.masks.as_ref().map(|masks| masks.contains(&1))
+    }
+
+    /// Joins `pieces`, each a range of the tokens of a document, into new ones that share no memory with them. `None` if
+    /// there is no piece, if a document has fewer tokens, or if ids have different widths or only some are marked.
+    pub fn join(pieces: &[(&Self, Range<usize>)]) -> Option<Self> {
+        let width = pieces.first()?.0.ids.width();
+        pieces.iter().all(|(piece, _)| piece.ids.width() == width).then_some(())?;
+        let ids = pieces.iter().map(|(piece, tokens)| (piece.ids.as_bytes(), tokens.clone()));
+        let ids = Ids::new(width, join_bytes(ids, width.bytes())?)?;
+        let masked =
+            pieces.iter().filter_map(|(piece, tokens)| Some((piece.masks.as_ref()?, tokens.clone())));
+        let masks = match masked.clone().count() {
+            0 => None,
+            some if some == pieces.len() => Some(join_bytes(masked, 1)?),
+            _ => return None,
+        };
+        Self::new(ids, masks)
+    }
+
+    /// Copies a range of the tokens, so that the others need not stay in memory; `None` if there are fewer tokens.
+    pub fn copy_of(&self, tokens: Range<usize>) -> Option<Self> {
+        Self::join(&[(self, tokens)])
     }
 }
 
 impl From<Ids> for Tokens {
     fn from(ids: Ids) -> Self {
         Self { ids, masks: None }
-    }
-}
-
-impl Aligned for Tokens {
-    fn len(&self) -> usize {
-        self.ids.len()
-    }
-
-    fn join(pieces: &[(&Self, Range<usize>)]) -> Option<Self> {
-        let ids: Vec<_> = pieces.iter().map(|(piece, tokens)| (&piece.ids, tokens.clone())).collect();
-        let ids = Ids::join(&ids)?;
-        let masked =
-            pieces.iter().filter_map(|(piece, tokens)| Some((piece.masks.as_ref()?, tokens.clone())));
-        let masked: Vec<_> = masked.collect();
-        let masks = match masked.len() {
-            0 => None,
-            some if some == pieces.len() => Some(Bytes::join(&masked)?),
-            _ => return None,
-        };
-        Self::new(ids, masks)
     }
 }
 

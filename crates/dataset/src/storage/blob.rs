@@ -80,8 +80,9 @@ impl Blob {
 
     /// Creates a blob for an object in object storage; only the bytes that are read are fetched.
     #[cfg(feature = "remote")]
-    pub fn from_remote(file: RemoteFile) -> Self {
-        Self { path: Arc::new(file.path().to_owned()), len: file.bytes(), data: Data::Remote(Arc::new(file)) }
+    pub(super) fn from_remote(file: RemoteFile) -> Self {
+        let path = Arc::new(file.url.as_path().to_owned());
+        Self { path, len: file.bytes, data: Data::Remote(Arc::new(file)) }
     }
 
     /// Returns the path or address, for messages.

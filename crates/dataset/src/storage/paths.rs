@@ -211,15 +211,10 @@ fn sync_parent(dir: &Path) -> Result<()> {
 /// Renames a file durably. Both paths must be on one file system, inside one output directory.
 pub fn rename(from: &Path, to: &Path) -> Result<()> {
     std::fs::rename(from, to).map_err(|e| Error::io("rename", from, e))?;
-    let (old, new) = (from.parent(), to.parent());
-    if let Some(new) = new {
-        sync_dir(new)?;
-    }
+    let (old, new) = (folder_of(from), folder_of(to));
+    sync_dir(new)?;
     // After a power failure, the file must not reappear under its old name.
-    match old {
-        Some(old) if Some(old) != new => sync_dir(old),
-        _ => Ok(()),
-    }
+    if old == new { Ok(()) } else { sync_dir(old) }
 }
 
 /// Removes a file. A file that is already gone is not an error.

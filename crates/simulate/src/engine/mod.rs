@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::load::LoadSampler;
 use crate::options::{MAX_BATCHES, MAX_RUN_NS, Options, Order, Stop};
 use crate::random::{Stream, Xoshiro128};
-use crate::run::{Batch, Event, EventKind, Run, SpeedChange};
+use crate::run::{Batch, Event, EventKind, Run};
 
 /// Simulates a run with `options`.
 ///
@@ -107,7 +107,6 @@ struct Simulator<'a> {
     batches: Vec<Batch>,
     is_logging: bool,
     events: Vec<Event>,
-    speed: Vec<SpeedChange>,
 }
 
 impl<'a> Simulator<'a> {
@@ -139,7 +138,6 @@ impl<'a> Simulator<'a> {
             batches: Vec::new(),
             is_logging: true,
             events: Vec::new(),
-            speed: Vec::new(),
         }
     }
 
@@ -171,7 +169,6 @@ impl<'a> Simulator<'a> {
             finished: self.finished,
             batches: self.batches,
             events: self.events,
-            speed: self.speed,
         })
     }
 
@@ -184,14 +181,10 @@ impl<'a> Simulator<'a> {
         self.tick(self.options.startup_ns + worker as u64 * self.options.stagger_ns)
     }
 
-    /// Number of loading workers, plus 1 if the model computes on one of their cores.
-    fn active(&self) -> u64 {
-        self.loading.len() as u64 + u64::from(matches!(self.model, ModelState::Sharing { .. }))
-    }
-
-    /// Returns [`Self::active`], and the number of cores if it is lower.
+    /// Returns the number of loading workers, plus 1 if the model computes on one of their cores, and the number of cores if
+    /// it is lower.
     fn sharing(&self) -> (u64, Option<u64>) {
-        let active = self.active();
+        let active = self.loading.len() as u64 + u64::from(matches!(self.model, ModelState::Sharing { .. }));
         (active, self.options.cores.map(u64::from).filter(|&cores| cores < active))
     }
 
@@ -229,8 +222,6 @@ impl<'a> Simulator<'a> {
             _ => elapsed,
         };
         self.now = time;
-        let was_active = self.active();
-
         while self.started < self.workers.len() && self.start_time(self.started) <= time {
             self.workers[self.started].state = WorkerState::Idle;
             self.idle.push(self.started as u32);
@@ -249,9 +240,6 @@ impl<'a> Simulator<'a> {
         self.idle.sort_unstable();
         for worker in std::mem::take(&mut self.idle) {
             self.start_load(worker);
-        }
-        if self.options.cores.is_some() && self.active() != was_active {
-            self.speed.push(SpeedChange { ns: time, work_ns: self.work });
         }
         if self.finished > MAX_BATCHES {
             return Err(Error::new("seconds", format!("the run takes more than {MAX_BATCHES} batches"))

@@ -55,7 +55,6 @@ impl Simulator<'_> {
         self.workers[at].batch = batch;
         let record = &mut self.batches[batch as usize];
         record.start_ns = Some(self.now);
-        record.start_work_ns = self.work;
         self.loading.push(Reverse((self.work + record.load_ns, number)));
         self.log(EventKind::Start, batch, number);
     }

@@ -49,6 +49,11 @@ pub(crate) fn worker_fill(worker: u32) -> String {
     format!("hsl({hue} 62% {lightness}%)")
 }
 
+/// Attributes of labels.
+const SMALL: &str = "class=\"small\"";
+const SMALL_MIDDLE: &str = "class=\"small\" text-anchor=\"middle\"";
+const SMALL_END: &str = "class=\"small\" text-anchor=\"end\"";
+
 /// An SVG picture under construction.
 #[derive(Debug, Default)]
 struct Canvas {
@@ -82,6 +87,11 @@ impl Canvas {
     fn add(&mut self, markup: fmt::Arguments<'_>) {
         let _ = self.body.write_fmt(markup);
         self.body.push('\n');
+    }
+
+    /// Appends a path of the class `class`.
+    fn path(&mut self, class: &str, path: fmt::Arguments<'_>) {
+        self.add(format_args!("<path class=\"{class}\" d=\"{path}\"/>"));
     }
 
     fn text(&mut self, x: f64, y: f64, attributes: &str, text: &str) {

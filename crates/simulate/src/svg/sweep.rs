@@ -1,6 +1,6 @@
 //! SVG curve of a sweep: throughput against a parameter, with the limits of loader and model.
 
-use super::{Canvas, nice_step};
+use super::{Canvas, SMALL, SMALL_END, SMALL_MIDDLE, nice_step};
 use crate::format::{number, percent};
 use crate::sweep::{Sweep, SweepParameter};
 
@@ -38,48 +38,25 @@ impl Sweep {
         let mut i = 0.0;
         while i * step <= highest {
             let at = y(i * step);
-            canvas.add(format_args!("<path class=\"grid\" d=\"M{LEFT} {at:.1}H{:.1}\"/>", WIDTH - RIGHT));
-            canvas.text(LEFT - 8.0, at + 4.0, "class=\"small\" text-anchor=\"end\"", &number(i * step));
+            canvas.path("grid", format_args!("M{LEFT} {at:.1}H{:.1}", WIDTH - RIGHT));
+            canvas.text(LEFT - 8.0, at + 4.0, SMALL_END, &number(i * step));
             i += 1.0;
         }
         let step = nice_step(f64::from(max - min), 16.0).max(1.0) as u32;
         for value in (min..=max).filter(|value| value % step == 0 || *value == min) {
-            let at = x(f64::from(value));
-            canvas.text(
-                at,
-                HEIGHT - BOTTOM + 18.0,
-                "class=\"small\" text-anchor=\"middle\"",
-                &value.to_string(),
-            );
+            canvas.text(x(f64::from(value)), HEIGHT - BOTTOM + 18.0, SMALL_MIDDLE, &value.to_string());
         }
-        canvas.add(format_args!(
-            "<path class=\"axis\" d=\"M{LEFT} {TOP}V{:.1}H{:.1}\"/>",
-            HEIGHT - BOTTOM,
-            WIDTH - RIGHT
-        ));
+        canvas.path("axis", format_args!("M{LEFT} {TOP}V{:.1}H{:.1}", HEIGHT - BOTTOM, WIDTH - RIGHT));
         let middle = (TOP + HEIGHT - BOTTOM) / 2.0;
-        canvas.text(
-            18.0,
-            middle,
-            &format!("class=\"small\" text-anchor=\"middle\" transform=\"rotate(-90 18 {middle:.1})\""),
-            "batches per second",
-        );
+        let turned = format!("{SMALL_MIDDLE} transform=\"rotate(-90 18 {middle:.1})\"");
+        canvas.text(18.0, middle, &turned, "batches per second");
         let unit = match self.parameter {
             SweepParameter::Workers => "workers",
             SweepParameter::Prefetch => "prefetch factor",
         };
-        canvas.text(
-            (LEFT + WIDTH - RIGHT) / 2.0,
-            HEIGHT - BOTTOM + 36.0,
-            "class=\"small\" text-anchor=\"middle\"",
-            unit,
-        );
+        canvas.text((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - BOTTOM + 36.0, SMALL_MIDDLE, unit);
 
-        canvas.add(format_args!(
-            "<path class=\"limit\" d=\"M{LEFT} {:.1}H{:.1}\"/>",
-            y(model),
-            WIDTH - RIGHT
-        ));
+        canvas.path("limit", format_args!("M{LEFT} {:.1}H{:.1}", y(model), WIDTH - RIGHT));
         let path = |rate: &dyn Fn(&crate::SweepPoint) -> f64| {
             let points =
                 self.points.iter().map(|p| format!("{:.1} {:.1}", x(f64::from(p.value)), y(rate(p))));
@@ -94,7 +71,7 @@ impl Sweep {
             "<path class=\"limit2\" clip-path=\"url(#plot)\" d=\"{}\"/>",
             path(&|p| p.report.loader_limit)
         ));
-        canvas.add(format_args!("<path class=\"line\" d=\"{}\"/>", path(&|p| p.report.batches_per_second)));
+        canvas.path("line", format_args!("{}", path(&|p| p.report.batches_per_second)));
         for point in &self.points {
             canvas.add(format_args!(
                 "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4\"><title>{} {}: {} batches per second, GPU idle {}</title></circle>",
@@ -113,8 +90,8 @@ impl Sweep {
             (350.0, "limit2", "limit of the workers"),
         ] {
             let left = LEFT + at;
-            canvas.add(format_args!("<path class=\"{class}\" d=\"M{left:.1} {:.1}h24\"/>", legend - 4.0));
-            canvas.text(left + 30.0, legend, "class=\"small\"", text);
+            canvas.path(class, format_args!("M{left:.1} {:.1}h24", legend - 4.0));
+            canvas.text(left + 30.0, legend, SMALL, text);
         }
         canvas.finish(WIDTH, HEIGHT, title, "Throughput in batches per second")
     }

@@ -1,6 +1,6 @@
 //! SVG timeline of a run: one row per worker, the queue, and the model.
 
-use super::{Canvas, nice_step, worker_fill};
+use super::{Canvas, SMALL, SMALL_END, SMALL_MIDDLE, nice_step, worker_fill};
 use crate::format::{batches, duration, number, percent};
 use crate::run::{Batch, Run};
 
@@ -37,12 +37,12 @@ struct Timeline<'a> {
 /// # Ok::<(), dsconvert_simulate::Error>(())
 /// ```
 pub fn timeline_svg(run: &Run, title: &str) -> String {
-    let cut = run.batches().get(MAX_DRAWN_BATCHES).and_then(|b| b.start_ns);
-    let rows = run.options().workers.min(MAX_DRAWN_WORKERS);
+    let cut = run.batches.get(MAX_DRAWN_BATCHES).and_then(|b| b.start_ns);
+    let rows = run.options.workers.min(MAX_DRAWN_WORKERS);
     let timeline = Timeline {
         run,
-        shown_ns: cut.unwrap_or(run.end_ns()).max(1),
-        batches: &run.batches()[..run.batches().len().min(MAX_DRAWN_BATCHES)],
+        shown_ns: cut.unwrap_or(run.end_ns).max(1),
+        batches: &run.batches[..run.batches.len().min(MAX_DRAWN_BATCHES)],
         rows,
         row_height: (280.0 / f64::from(rows)).clamp(8.0, 26.0),
     };
@@ -61,7 +61,7 @@ impl Timeline<'_> {
         let bottom = model_top + MODEL_HEIGHT;
         let summary = self.summary();
         canvas.text(LEFT, 26.0, "class=\"title\"", title);
-        canvas.text(LEFT, 46.0, "class=\"small\"", &summary);
+        canvas.text(LEFT, 46.0, SMALL, &summary);
         self.axis(&mut canvas, bottom);
         self.workers(&mut canvas);
         self.queue(&mut canvas, queue_top);
@@ -78,11 +78,11 @@ impl Timeline<'_> {
             duration(report.duration_ns),
             percent(report.idle_share)
         );
-        if self.shown_ns < self.run.end_ns() {
+        if self.shown_ns < self.run.end_ns {
             text.push_str(&format!("; the first {} are shown", duration(self.shown_ns)));
         }
-        if self.rows < self.run.options().workers {
-            text.push_str(&format!("; {} of {} workers are shown", self.rows, self.run.options().workers));
+        if self.rows < self.run.options.workers {
+            text.push_str(&format!("; {} of {} workers are shown", self.rows, self.run.options.workers));
         }
         text
     }
@@ -101,22 +101,13 @@ impl Timeline<'_> {
         while i * step <= seconds * scale * (1.0 + 1e-9) {
             let value = i * step;
             let x = LEFT + (WIDTH - LEFT - RIGHT) * (value / (seconds * scale)).min(1.0);
-            canvas.add(format_args!("<path class=\"grid\" d=\"M{x:.1} {TOP}V{:.1}\"/>", bottom + 4.0));
-            canvas.text(x, bottom + 18.0, "class=\"small\" text-anchor=\"middle\"", &number(value));
+            canvas.path("grid", format_args!("M{x:.1} {TOP}V{:.1}", bottom + 4.0));
+            canvas.text(x, bottom + 18.0, SMALL_MIDDLE, &number(value));
             i += 1.0;
         }
-        canvas.add(format_args!(
-            "<path class=\"axis\" d=\"M{LEFT} {:.1}H{:.1}\"/>",
-            bottom + 4.0,
-            WIDTH - RIGHT
-        ));
+        canvas.path("axis", format_args!("M{LEFT} {:.1}H{:.1}", bottom + 4.0, WIDTH - RIGHT));
         let middle = (LEFT + WIDTH - RIGHT) / 2.0;
-        canvas.text(
-            middle,
-            bottom + 36.0,
-            "class=\"small\" text-anchor=\"middle\"",
-            &format!("simulated time ({unit})"),
-        );
+        canvas.text(middle, bottom + 36.0, SMALL_MIDDLE, &format!("simulated time ({unit})"));
     }
 
     fn workers(&self, canvas: &mut Canvas) {
@@ -170,14 +161,9 @@ impl Timeline<'_> {
         }
         let y = |count: i64| top + QUEUE_HEIGHT * (1.0 - count as f64 / most as f64);
         canvas.text(LEFT - 8.0, top + QUEUE_HEIGHT / 2.0, "text-anchor=\"end\"", "queue");
-        canvas.text(
-            LEFT - 8.0,
-            top + QUEUE_HEIGHT / 2.0 + 13.0,
-            "class=\"small\" text-anchor=\"end\"",
-            "(batches)",
-        );
-        canvas.text(LEFT - 8.0, top + 9.0, "class=\"small\" text-anchor=\"end\"", &most.to_string());
-        canvas.text(LEFT - 8.0, top + QUEUE_HEIGHT, "class=\"small\" text-anchor=\"end\"", "0");
+        canvas.text(LEFT - 8.0, top + QUEUE_HEIGHT / 2.0 + 13.0, SMALL_END, "(batches)");
+        canvas.text(LEFT - 8.0, top + 9.0, SMALL_END, &most.to_string());
+        canvas.text(LEFT - 8.0, top + QUEUE_HEIGHT, SMALL_END, "0");
         let mut path = format!("M{LEFT} {:.1}", y(0));
         count = 0;
         for (at, change) in changes.into_iter().filter(|&(at, _)| at <= self.shown_ns) {
@@ -185,8 +171,8 @@ impl Timeline<'_> {
             path.push_str(&format!("H{:.2}V{:.1}", self.x(at), y(count)));
         }
         path.push_str(&format!("H{:.1}V{:.1}Z", WIDTH - RIGHT, y(0)));
-        canvas.add(format_args!("<path class=\"queue\" d=\"{path}\"/>"));
-        canvas.add(format_args!("<path class=\"axis\" d=\"M{LEFT} {:.1}H{:.1}\"/>", y(0), WIDTH - RIGHT));
+        canvas.path("queue", format_args!("{path}"));
+        canvas.path("axis", format_args!("M{LEFT} {:.1}H{:.1}", y(0), WIDTH - RIGHT));
     }
 
     fn model(&self, canvas: &mut Canvas, top: f64) {
@@ -208,14 +194,14 @@ impl Timeline<'_> {
         for (at, i) in taken {
             let batch = &self.batches[i];
             rect("class=\"wait\"", free, at, "the model waits for data");
-            let step = batch.step_ns.unwrap_or(self.run.end_ns());
-            let end = batch.end_ns.unwrap_or(self.run.end_ns());
+            let step = batch.step_ns.unwrap_or(self.run.end_ns);
+            let end = batch.end_ns.unwrap_or(self.run.end_ns);
             rect("class=\"copy\"", at, step, "transfer");
             let fill = format!("fill=\"{}\"", worker_fill(batch.worker));
             rect(&fill, step, end, &format!("batch {}", i + 1));
             free = end;
         }
-        rect("class=\"wait\"", free, self.run.end_ns(), "the model waits for data");
+        rect("class=\"wait\"", free, self.run.end_ns, "the model waits for data");
     }
 
     fn legend(&self, canvas: &mut Canvas, y: f64) {
@@ -230,7 +216,7 @@ impl Timeline<'_> {
                 "<rect {attributes} x=\"{x:.1}\" y=\"{:.1}\" width=\"14\" height=\"10\"/>",
                 y - 9.0
             ));
-            canvas.text(x + 20.0, y, "class=\"small\"", text);
+            canvas.text(x + 20.0, y, SMALL, text);
             x += 42.0 + text.len() as f64 * 6.0;
         }
     }

@@ -18,7 +18,7 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 
 /// Buffers of a batch. Each was checked to be long enough and to lie within the batch body.
 pub(super) struct ArrowBatch {
-    rows: u64,
+    pub(super) rows: u64,
     columns: Vec<ArrowColumn>,
     /// Schema of the shard, for field types and error messages.
     schema: Arc<Schema>,
@@ -49,11 +49,6 @@ enum Values {
 }
 
 impl ArrowBatch {
-    /// Returns the number of rows.
-    pub(super) fn rows(&self) -> u64 {
-        self.rows
-    }
-
     /// Parses the header of a batch whose body has `body_bytes` bytes. The error is one sentence.
     pub(super) fn parse(schema: &Arc<Schema>, header: &Bytes, body_bytes: u64) -> Result<Self, String> {
         let (mark, rest) = header.split_first_chunk::<4>().ok_or("the record batch has no header")?;
@@ -88,7 +83,7 @@ impl ArrowBatch {
     }
 
     /// Returns the value in `row` of the field with schema index `index`, or null if there is no such field. `row` must
-    /// be less than [`ArrowBatch::rows`]. The body starts at `base` in `blob`; `read` returns bytes given an offset in
+    /// be less than the number of rows. The body starts at `base` in `blob`; `read` returns bytes given an offset in
     /// `blob` and a length.
     pub(super) fn value<B: AsRef<[u8]>>(
         &self,
@@ -159,25 +154,6 @@ impl Parts {
                 Values::Fixed(self.items(rows, 8)?, 8)
             }
             FieldType::String | FieldType::Json | FieldType::Binary => self.slices(rows)?,
-            FieldType::IdsU16
-            | FieldType::IdsU32
-            | FieldType::Flags
-            | FieldType::Boxes
-            | FieldType::BoxLabels
-            | FieldType::BoxInts
-            | FieldType::Int32Pair => {
-                let item_bytes = field.ty.item_bytes()? as u64;
-                let offsets = self.offsets(rows)?;
-                let items = self.peek_length()?;
-                // Items are never null.
-                self.valid(items)?.is_none().then_some(())?;
-                if field.ty == FieldType::Boxes {
-                    let numbers = items.checked_mul(BOX_NUMBERS.unsigned_abs().into())?;
-                    self.valid(numbers)?.is_none().then_some(())?;
-                }
-                let data = self.items(items, item_bytes)?;
-                Values::Slices { offsets, data: Range { len: items * item_bytes, ..data }, item_bytes }
-            }
             FieldType::Image | FieldType::Mask => {
                 // The children are null exactly where the image is, so the validity bits of the image suffice.
                 self.valid(rows)?;
@@ -185,6 +161,20 @@ impl Parts {
                 self.valid(rows)?;
                 self.slices(rows)?;
                 values
+            }
+            // The remaining types are lists.
+            list => {
+                let item_bytes = list.item_bytes()? as u64;
+                let offsets = self.offsets(rows)?;
+                let items = self.peek_length()?;
+                // Items are never null.
+                self.valid(items)?.is_none().then_some(())?;
+                if list == FieldType::Boxes {
+                    let numbers = items.checked_mul(BOX_NUMBERS.unsigned_abs().into())?;
+                    self.valid(numbers)?.is_none().then_some(())?;
+                }
+                let data = self.items(items, item_bytes)?;
+                Values::Slices { offsets, data: Range { len: items * item_bytes, ..data }, item_bytes }
             }
         };
         Some(ArrowColumn { valid, values })

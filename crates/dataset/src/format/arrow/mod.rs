@@ -42,16 +42,16 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(schema: Arc<Schema>, file: NewFile) -> Result<Self> {
-        let columns = ColumnBuilders::new(&schema)?;
+        let columns = ColumnBuilders::new(&schema, |_| true)?;
         let path = file.path().to_owned();
         let writer = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)
-            .and_then(|options| FileWriter::try_new_with_options(file, columns.arrow(), options))
+            .and_then(|options| FileWriter::try_new_with_options(file, &columns.arrow, options))
             .map_err(|e| failed(&path, e))?;
         Ok(Self { schema, columns, writer, path, batch: 0 })
     }
 
     fn end_batch(&mut self) -> Result<()> {
-        if self.columns.rows() > 0 {
+        if self.columns.rows > 0 {
             let batch = self.columns.take()?;
             self.writer.write(&batch).map_err(|e| failed(&self.path, e))?;
             self.batch += 1;
@@ -63,14 +63,14 @@ impl Writer {
 impl ShardWriter for Writer {
     fn push(&mut self, record: &Record) -> Result<Placed> {
         let bytes = check::record(&self.schema, record)?;
-        if self.columns.rows() == BATCH_ROWS || self.columns.bytes() + bytes > BATCH_BYTES {
+        if self.columns.rows == BATCH_ROWS || self.columns.bytes + bytes > BATCH_BYTES {
             self.end_batch()?;
         }
-        let placed = Placed::in_group(self.batch, self.columns.rows() as u32, bytes);
+        let placed = Placed::in_group(self.batch, self.columns.rows as u32, bytes);
         self.columns.push(record, bytes)?;
         // The next record has at least one byte, so it would end this batch anyway. Ending the batch now avoids holding a
         // large record until then.
-        if self.columns.bytes() >= BATCH_BYTES {
+        if self.columns.bytes >= BATCH_BYTES {
             self.end_batch()?;
         }
         Ok(placed)
@@ -140,7 +140,7 @@ impl Reader {
     fn row(&self, at: Placed) -> Result<(&ArrowBatch, u64, u64)> {
         let (batch, block) = self.batch(at.group() as usize)?;
         let row = u64::from(at.row());
-        if row >= batch.rows() {
+        if row >= batch.rows {
             return Err(self.missing(format!("row {row} in record batch {}", at.group())));
         }
         Ok((batch, self.body_offset(block)?, row))
@@ -155,7 +155,7 @@ impl Reader {
         let (batch, block) = self.batch(group)?;
         let base = self.body_offset(block)?;
         let body = Blob::from_bytes(self.blob.path(), self.blob.read(base, block.body_bytes)?);
-        Ok((0..batch.rows()).map(move |row| {
+        Ok((0..batch.rows).map(move |row| {
             let record = batch.record(&body, 0, row).map_err(|e| {
                 let at = base + e.place().offset.unwrap_or_default();
                 e.at_offset(at)

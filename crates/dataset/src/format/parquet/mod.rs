@@ -9,7 +9,6 @@ mod lists;
 mod payload;
 mod reader;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ::parquet::arrow::ArrowSchemaConverter;
@@ -56,7 +55,6 @@ const ZSTD_LEVEL: i32 = 1;
 pub(super) struct Writer {
     schema: Arc<Schema>,
     file: SerializedFileWriter<WatchedFile>,
-    path: PathBuf,
     failure: WriteFailure,
     leaves: Vec<Leaf>,
     /// Columns encoded by the `parquet` crate.
@@ -100,23 +98,22 @@ impl Writer {
                 }
             });
         }
-        let columns = ColumnBuilders::for_fields(&schema, |field| !Payload::holds(field.ty))?;
-        let path = file.path().to_owned();
-        let (file, failure) = WatchedFile::new(file);
+        let columns = ColumnBuilders::new(&schema, |field| !Payload::holds(field.ty))?;
+        let (file, failure) = WatchedFile::new(file, "the records cannot be written as parquet");
         let file = SerializedFileWriter::new(file, descriptor.root_schema_ptr(), properties)
-            .map_err(|e| failed(&path, &failure, e))?;
+            .map_err(|e| failure.explain(e))?;
         let factory = ArrowRowGroupWriterFactory::new(&file, arrow);
         let (encoders, group, rows, bytes) = (None, 0, 0, 0);
-        Ok(Self { schema, file, path, failure, leaves, columns, factory, encoders, group, rows, bytes })
+        Ok(Self { schema, file, failure, leaves, columns, factory, encoders, group, rows, bytes })
     }
 
     /// Encodes the buffered rows.
     fn encode(&mut self) -> Result<()> {
-        if self.columns.rows() == 0 {
+        if self.columns.rows == 0 {
             return Ok(());
         }
         let rows = self.columns.take()?;
-        self.try_encode(&rows).map_err(|e| failed(&self.path, &self.failure, e))
+        self.try_encode(&rows).map_err(|e| self.failure.explain(e))
     }
 
     fn try_encode(&mut self, rows: &RecordBatch) -> Result<(), ParquetError> {
@@ -151,7 +148,7 @@ impl Writer {
 
     fn end_group(&mut self) -> Result<()> {
         self.encode()?;
-        self.try_end_group().map_err(|e| failed(&self.path, &self.failure, e))?;
+        self.try_end_group().map_err(|e| self.failure.explain(e))?;
         self.group += 1;
         self.rows = 0;
         self.bytes = 0;
@@ -177,7 +174,7 @@ impl ShardWriter for Writer {
         let bytes = check::record(&self.schema, record)?;
         if self.rows == GROUP_ROWS || (self.rows > 0 && self.bytes + bytes > GROUP_BYTES) {
             self.end_group()?;
-        } else if self.columns.rows() == CHUNK_ROWS || self.columns.bytes() + bytes > CHUNK_BYTES {
+        } else if self.columns.rows == CHUNK_ROWS || self.columns.bytes + bytes > CHUNK_BYTES {
             self.encode()?;
         }
         let placed = Placed::in_group(self.group, self.rows as u32, bytes);
@@ -192,7 +189,7 @@ impl ShardWriter for Writer {
         // The next record would trigger this anyway. Doing it now avoids holding a large record until then.
         if self.bytes >= GROUP_BYTES {
             self.end_group()?;
-        } else if self.columns.bytes() >= CHUNK_BYTES {
+        } else if self.columns.bytes >= CHUNK_BYTES {
             self.encode()?;
         }
         Ok(placed)
@@ -200,8 +197,8 @@ impl ShardWriter for Writer {
 
     fn finish(mut self: Box<Self>) -> Result<NewFile> {
         self.end_group()?;
-        let (path, failure) = (self.path, self.failure);
-        self.file.into_inner().map(WatchedFile::into_file).map_err(|e| failed(&path, &failure, e))
+        let failure = self.failure;
+        self.file.into_inner().map(WatchedFile::into_file).map_err(|e| failure.explain(e))
     }
 }
 
@@ -256,14 +253,4 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
         }
     }
     Ok(properties.build())
-}
-
-/// Converts an error of the Parquet writer. The library boxes I/O errors or converts them to text; the recorded failure
-/// keeps a full disk detectable.
-fn failed(path: &Path, failure: &WriteFailure, e: ParquetError) -> Error {
-    match failure.take() {
-        Some(cause) => Error::io("write", path, cause),
-        // The values were checked, so an encoding failure is a bug.
-        None => Error::internal("the records cannot be written as parquet").at_path(path).caused_by(e),
-    }
 }

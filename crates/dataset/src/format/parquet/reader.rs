@@ -5,7 +5,6 @@
 //! and the page index. It can be used from many threads and after a fork.
 
 use std::collections::BTreeMap;
-use std::io::{BufReader, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +16,7 @@ use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 use ::parquet::file::reader::{ChunkReader, Length};
 use ::parquet::schema::types::SchemaDescriptor;
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use super::guard;
 use super::lists::Lists;
@@ -36,8 +35,6 @@ const BATCH_ROWS: usize = 1024;
 const USUAL_BATCH_BYTES: u64 = 256 << 10;
 /// Maximum bytes of the values in a batch if every value were the largest entry of a dictionary.
 const BATCH_BYTES: u64 = 64 << 20;
-/// Read size where the length of the data is unknown (page headers).
-const HEADER_BYTES: usize = 512;
 
 /// Reads one Parquet shard.
 pub(in crate::format) struct Reader {
@@ -112,7 +109,7 @@ impl Reader {
         let batch_rows = batch_rows.clamp(1, BATCH_ROWS as u64) as usize;
         let chunks = BlobChunks::new(self.blob.clone());
         let failure = Arc::clone(&chunks.failure);
-        let damaged = move |e| failure.take().unwrap_or_else(|| self.damaged(group, e));
+        let damaged = move |e| taken(&failure).unwrap_or_else(|| self.damaged(group, e));
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(chunks, self.metadata.clone())
             .with_row_groups(vec![group])
             .with_projection(columns.arrays.clone())
@@ -175,7 +172,7 @@ impl Reader {
         let expected = self.group_rows(group).unwrap_or_default();
         let mut records = chain_until_error(self.batches(group, None, &self.all)?.map(move |rows| {
             let rows = rows?;
-            Ok((0..rows.len())
+            Ok((0..rows.len)
                 .map(move |i| rows.record(&self.schema, i).map_err(|why| self.corrupt(group, why))))
         }));
         let mut row = 0;
@@ -213,7 +210,7 @@ impl Reader {
             let mut wanted = rows.into_iter().peekable();
             for decoded in self.batches(g, Some(ranges.clone()), columns)? {
                 let decoded = decoded?;
-                for (i, row) in (0..decoded.len()).zip(decoded_rows.by_ref()) {
+                for (i, row) in (0..decoded.len).zip(decoded_rows.by_ref()) {
                     if let Some(row) = wanted.next_if(|&wanted| wanted as usize == row) {
                         let record =
                             decoded.record(&columns.schema, i).map_err(|why| self.corrupt(g, why))?;
@@ -299,7 +296,7 @@ fn load_footer(blob: &Blob, chunks: &BlobChunks) -> Result<ParquetMetaData> {
 fn unread(blob: &Blob, chunks: &BlobChunks, error: ParquetError) -> Error {
     let damaged =
         || Error::corrupt("the Parquet footer cannot be read").at_path(blob.path()).caused_by(error);
-    chunks.failure.take().unwrap_or_else(damaged)
+    taken(&chunks.failure).unwrap_or_else(damaged)
 }
 
 /// Loads the footer and the page index. Both are checked before they are parsed.
@@ -328,30 +325,17 @@ fn is_damage(error: &Error) -> bool {
     error.kind() == ErrorKind::Corrupt
 }
 
-/// The first failed read. The Parquet library turns errors into text, but callers need to know whether reading again
-/// may help.
-#[derive(Default)]
-struct ReadFailure(Mutex<Option<Error>>);
-
-impl ReadFailure {
-    /// Keeps `error`, unless it reports damage, and returns its replacement.
-    fn keep(&self, error: Error) -> ParquetError {
-        let text = error.to_string();
-        if let Some(mut first) = briefly(&self.0).filter(|first| first.is_none() && !is_damage(&error)) {
-            *first = Some(error);
-        }
-        ParquetError::General(text)
-    }
-
-    fn take(&self) -> Option<Error> {
-        briefly(&self.0)?.take()
-    }
-}
-
 /// Adapter from [`Blob`] to the traits of the Parquet library.
 struct BlobChunks {
     blob: Blob,
-    failure: Arc<ReadFailure>,
+    /// The first failed read, unless it reported damage. The library turns errors into text, but callers need to know whether
+    /// reading again may help.
+    failure: Arc<Mutex<Option<Error>>>,
+}
+
+/// Takes the failed read of a [`BlobChunks`].
+fn taken(failure: &Mutex<Option<Error>>) -> Option<Error> {
+    briefly(failure)?.take()
 }
 
 impl BlobChunks {
@@ -367,35 +351,23 @@ impl Length for BlobChunks {
 }
 
 impl ChunkReader for BlobChunks {
-    type T = BufReader<BlobReader>;
+    type T = bytes::buf::Reader<Bytes>;
 
+    /// Reads all bytes from `start` on. The library needs only the end of the footer: pages are located by the page index.
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        let (blob, failure) = (self.blob.clone(), Arc::clone(&self.failure));
-        Ok(BufReader::with_capacity(HEADER_BYTES, BlobReader { blob, failure, at: start }))
+        let rest = self.blob.len().saturating_sub(start);
+        Ok(self.get_bytes(start, rest as usize)?.reader())
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        self.blob.read(start, length as u64).map_err(|e| self.failure.keep(e))
-    }
-}
-
-/// Reader of a blob from a given offset on.
-struct BlobReader {
-    blob: Blob,
-    failure: Arc<ReadFailure>,
-    at: u64,
-}
-
-impl Read for BlobReader {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let len = self.blob.len().saturating_sub(self.at).min(buffer.len() as u64);
-        let bytes = self.blob.read(self.at, len).map_err(|e| std::io::Error::other(self.failure.keep(e)))?;
-        // `len` is at most the length of `buffer`.
-        for (to, from) in buffer.iter_mut().zip(bytes.iter()) {
-            *to = *from;
-        }
-        self.at += len;
-        Ok(bytes.len())
+        self.blob.read(start, length as u64).map_err(|error| {
+            let text = error.to_string();
+            let kept = briefly(&self.failure).filter(|first| first.is_none() && !is_damage(&error));
+            if let Some(mut first) = kept {
+                *first = Some(error);
+            }
+            ParquetError::General(text)
+        })
     }
 }
 
@@ -438,7 +410,7 @@ mod tests {
         assert_eq!((apart.len(), apart[0].start, apart[1].end), (2, 0, 60));
 
         let batches = reader.batches(0, None, &reader.all).unwrap();
-        let rows: Vec<usize> = batches.map(|batch| batch.unwrap().len()).collect();
+        let rows: Vec<usize> = batches.map(|batch| batch.unwrap().len).collect();
         assert_eq!(rows.iter().sum::<usize>(), 60);
         // 80 kB per row.
         assert!(rows.iter().all(|&rows| rows <= 3), "{rows:?}");

@@ -128,9 +128,7 @@ impl Bucket {
     ///
     /// [`ErrorKind::Io`] if it cannot be read or has more than `max_bytes` bytes.
     pub fn get(&self, url: &ObjectUrl, max_bytes: u64) -> Result<(Bytes, Object)> {
-        self.read(url, max_bytes)?
-            .map_err(|e| failure("read", url, e))
-            .and_then(|read| check_size(url, max_bytes, read))
+        checked(url, max_bytes, self.read(url, max_bytes)?)
     }
 
     /// Like [`Self::get`], but returns `None` if the object does not exist.
@@ -141,10 +139,7 @@ impl Bucket {
     pub fn find(&self, url: &ObjectUrl, max_bytes: u64) -> Result<Option<(Bytes, Object)>> {
         match self.read(url, max_bytes)? {
             Err(e @ Failure::NotFound { .. }) if url.is_server() || !is_bucket_missing(&e) => Ok(None),
-            read => read
-                .map_err(|e| failure("read", url, e))
-                .and_then(|read| check_size(url, max_bytes, read))
-                .map(Some),
+            read => checked(url, max_bytes, read).map(Some),
         }
     }
 
@@ -267,7 +262,7 @@ impl Bucket {
     /// [`ErrorKind::Io`] if the store refuses it.
     pub fn upload(&self, url: &ObjectUrl) -> Result<Upload> {
         let (client, key) = (self.client()?, key(url)?);
-        Upload::start(url.clone(), client, key)
+        Ok(Upload::start(url.clone(), client, key))
     }
 
     /// Deletes an object if it exists.
@@ -305,12 +300,13 @@ impl fmt::Debug for Bucket {
     }
 }
 
-/// Fails if the object is larger than `max_bytes` bytes.
-fn check_size(
+/// Fails if the object could not be read, or is larger than `max_bytes` bytes.
+fn checked(
     url: &ObjectUrl,
     max_bytes: u64,
-    (bytes, meta): (Bytes, ObjectMeta),
+    read: Result<(Bytes, ObjectMeta), Failure>,
 ) -> Result<(Bytes, Object)> {
+    let (bytes, meta) = read.map_err(|e| failure("read", url, e))?;
     if meta.size > max_bytes {
         let message = format!("the object has {} bytes, but the limit is {max_bytes}", meta.size);
         return Err(Error::new(ErrorKind::Io, message).at_path(url.as_path()));

@@ -43,13 +43,8 @@ const DATA: &str = "data";
 const BLOCKS: &str = "blocks";
 
 /// A cache directory.
-#[derive(Debug, Clone)]
-pub struct Cache {
-    shared: Arc<CacheState>,
-}
-
 #[derive(Debug)]
-struct CacheState {
+pub(in crate::storage) struct Cache {
     dir: PathBuf,
     max_bytes: u64,
     /// Bytes written by this process since it last measured the used space.
@@ -61,7 +56,7 @@ struct CacheState {
 /// An object in the cache. Opened on first use, and again after it was removed.
 #[derive(Debug)]
 pub(super) struct CachedFile {
-    cache: Cache,
+    cache: Arc<Cache>,
     sha256: String,
     bytes: u64,
     slot: Arc<FileSlot>,
@@ -82,48 +77,34 @@ pub(super) struct OpenFile {
 
 impl Cache {
     /// Opens the cache in `dir`, which is created if missing, with a limit of `max_bytes` bytes.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Io`](crate::error::ErrorKind) if the directory cannot be created or read.
-    pub fn open(dir: &Path, max_bytes: u64) -> Result<Self> {
+    pub(in crate::storage) fn open(dir: &Path, max_bytes: u64) -> Result<Arc<Self>> {
         create_dir(dir)?;
-        let shared = CacheState {
-            dir: dir.to_owned(),
-            max_bytes,
-            uncounted: AtomicU64::new(0),
-            slots: Mutex::default(),
-        };
-        let cache = Self { shared: Arc::new(shared) };
+        let (uncounted, slots) = (AtomicU64::new(0), Mutex::default());
+        let cache = Self { dir: dir.to_owned(), max_bytes, uncounted, slots };
         cache.make_room()?;
-        Ok(cache)
-    }
-
-    /// Returns the cache directory.
-    pub fn dir(&self) -> &Path {
-        &self.shared.dir
+        Ok(Arc::new(cache))
     }
 
     /// Returns the object of `bytes` bytes whose content has the hash `sha256`.
-    pub(super) fn file(&self, sha256: &str, bytes: u64) -> Result<CachedFile> {
+    pub(super) fn file(self: &Arc<Self>, sha256: &str, bytes: u64) -> Result<CachedFile> {
         if sha256.len() != NAME_BYTES || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(Error::corrupt(format!("the manifest contains an invalid SHA-256: {sha256:?}")));
         }
         let slot = Arc::new(FileSlot::default());
-        if let Some(mut slots) = briefly(&self.shared.slots) {
+        if let Some(mut slots) = briefly(&self.slots) {
             slots.retain(|slot| slot.strong_count() > 0);
             slots.push(Arc::downgrade(&slot));
         }
-        Ok(CachedFile { cache: self.clone(), sha256: sha256.to_owned(), bytes, slot })
+        Ok(CachedFile { cache: Arc::clone(self), sha256: sha256.to_owned(), bytes, slot })
     }
 
     /// Counts written bytes and, from time to time, removes objects that exceed the limit.
     fn wrote(&self, bytes: u64) -> Result<()> {
-        let limit = COUNT_AFTER_BYTES.min(self.shared.max_bytes / 8).max(1);
-        if self.shared.uncounted.fetch_add(bytes, Ordering::Relaxed) + bytes < limit {
+        let limit = COUNT_AFTER_BYTES.min(self.max_bytes / 8).max(1);
+        if self.uncounted.fetch_add(bytes, Ordering::Relaxed) + bytes < limit {
             return Ok(());
         }
-        self.shared.uncounted.store(0, Ordering::Relaxed);
+        self.uncounted.store(0, Ordering::Relaxed);
         self.make_room()
     }
 
@@ -131,7 +112,7 @@ impl Cache {
     fn make_room(&self) -> Result<()> {
         let mut objects = Vec::new();
         let mut sum = 0;
-        for entry in list_dir(self.dir())? {
+        for entry in list_dir(&self.dir)? {
             let name = entry.name.to_string_lossy().into_owned();
             let Some(name) = name.strip_suffix(DATA).and_then(|name| name.strip_suffix('.')) else {
                 continue;
@@ -139,7 +120,7 @@ impl Cache {
             if name.len() != NAME_BYTES {
                 continue;
             }
-            let hashes = self.dir().join(format!("{name}.{BLOCKS}"));
+            let hashes = self.dir.join(format!("{name}.{BLOCKS}"));
             // Another process may have just removed it.
             let Some(data) = lstat(&entry.path)? else { continue };
             let opened = lstat(&hashes)?.and_then(|meta| meta.modified().ok());
@@ -149,7 +130,7 @@ impl Cache {
         }
         objects.sort();
         for (_, bytes, data, hashes) in objects {
-            if sum <= self.shared.max_bytes {
+            if sum <= self.max_bytes {
                 break;
             }
             // Hashes first: without them, all blocks count as missing.
@@ -165,7 +146,7 @@ impl Cache {
     pub(super) fn remove(&self, sha256: &str) -> Result<()> {
         // Hashes first: without them, all blocks count as missing.
         for extension in [BLOCKS, DATA] {
-            remove_file(&self.dir().join(format!("{sha256}.{extension}")))?;
+            remove_file(&self.dir.join(format!("{sha256}.{extension}")))?;
         }
         self.close_removed();
         Ok(())
@@ -174,7 +155,7 @@ impl Cache {
     /// Closes files that this or another process has removed. Their space is then freed when the last view of them is
     /// dropped.
     fn close_removed(&self) {
-        let slots = briefly(&self.shared.slots).map(|slots| slots.clone()).unwrap_or_default();
+        let slots = briefly(&self.slots).map(|slots| slots.clone()).unwrap_or_default();
         for slot in slots.iter().filter_map(Weak::upgrade) {
             if let Some(mut slot) = briefly(&slot)
                 && slot.as_ref().is_some_and(|file| file.is_removed())
@@ -204,7 +185,7 @@ impl CachedFile {
         if let Some(Some(file)) = slot.as_deref() {
             return Ok(Arc::clone(file));
         }
-        let file = Arc::new(OpenFile::open(self.cache.dir(), &self.sha256, self.bytes)?);
+        let file = Arc::new(OpenFile::open(&self.cache.dir, &self.sha256, self.bytes)?);
         if let Some(slot) = slot.as_deref_mut() {
             *slot = Some(Arc::clone(&file));
         }

@@ -10,6 +10,7 @@ use super::bucket::{Object, nanoseconds};
 use super::client::retry_truncated;
 use super::etag;
 use super::failure::{changed, failure};
+use super::outages::PAUSE;
 use super::retries::count_repeated_request;
 use super::runtime::PerProcess;
 use crate::error::Result;
@@ -32,7 +33,7 @@ pub(super) async fn fetch(
     let (url, root) = (&object.url, object.url.root());
     // The semaphore is never closed, so this is always a permit.
     let _permit = runtime.permit().await;
-    if let Some(error) = runtime.outages.check(root) {
+    if let Some(error) = runtime.outages.check(root, PAUSE) {
         return Err(error.at_path(url.as_path()));
     }
     let mut attempts = 0;

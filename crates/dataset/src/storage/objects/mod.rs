@@ -24,11 +24,11 @@ mod upload;
 mod tests;
 
 pub use bucket::{Bucket, Created, Object};
-pub use cache::Cache;
+pub(super) use cache::Cache;
 pub use client::Settings;
 pub use failure::is_cut_short;
 pub use listing::FileListing;
 pub use object_reader::ObjectReader;
-pub use remote_file::{BlockStore, RemoteFile};
+pub(super) use remote_file::{BlockStore, RemoteFile};
 pub use retries::{on_retries, repeated_requests};
 pub use upload::Upload;

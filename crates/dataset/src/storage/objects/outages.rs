@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind};
 /// Number of consecutive failures that count as an outage.
 const FAILURES: u32 = 3;
 /// Time during which requests fail immediately.
-const PAUSE: Duration = Duration::from_secs(30);
+pub(super) const PAUSE: Duration = Duration::from_secs(30);
 
 /// Failures per store.
 #[derive(Debug, Default)]
@@ -27,13 +27,8 @@ struct Outage {
 }
 
 impl Outages {
-    /// Returns the error for a request that is not worth sending.
-    pub(super) fn check(&self, store: &str) -> Option<Error> {
-        self.check_for(store, PAUSE)
-    }
-
-    /// Same as [`Self::check`], for requests that fail immediately during `pause`.
-    fn check_for(&self, store: &str, pause: Duration) -> Option<Error> {
+    /// Returns the error for a request that is not worth sending, because requests fail immediately during `pause`.
+    pub(super) fn check(&self, store: &str, pause: Duration) -> Option<Error> {
         let outages = self.lock();
         let outage = outages.get(store)?;
         (outage.failures >= FAILURES && outage.last.elapsed() < pause).then(|| {
@@ -49,7 +44,7 @@ impl Outages {
     ///
     /// Readers may read again at any time, so the pause is not longer than the retries.
     pub(super) fn check_since(&self, store: &str, since: Instant) -> Option<Error> {
-        self.check_for(store, PAUSE.min(retry_time())).or_else(|| {
+        self.check(store, PAUSE.min(retry_time())).or_else(|| {
             let outages = self.lock();
             let outage = outages.get(store).filter(|outage| outage.last > since)?;
             let message = format!("a request to {store} failed: {}", outage.why);
@@ -88,14 +83,14 @@ mod tests {
         let outages = Outages::default();
         let error = Error::new(ErrorKind::Io, "refused");
         for _ in 0..FAILURES {
-            assert!(outages.check("s3://a").is_none());
+            assert!(outages.check("s3://a", PAUSE).is_none());
             outages.add("s3://a", &error);
         }
-        let found = outages.check("s3://a").unwrap();
+        let found = outages.check("s3://a", PAUSE).unwrap();
         assert!(found.to_string().contains("refused") && found.kind() == ErrorKind::Io, "{found}");
-        assert!(outages.check("s3://b").is_none());
+        assert!(outages.check("s3://b", PAUSE).is_none());
         outages.end("s3://a");
-        assert!(outages.check("s3://a").is_none());
+        assert!(outages.check("s3://a", PAUSE).is_none());
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -23,8 +22,8 @@ const POLL_INTERVAL: Duration = Duration::from_micros(500);
 
 /// Where the blocks of the files of one dataset are kept, and which of them are being fetched. Clones share both.
 #[derive(Debug, Clone)]
-pub struct BlockStore {
-    cache: Option<Cache>,
+pub(in crate::storage) struct BlockStore {
+    cache: Option<Arc<Cache>>,
     /// Used without a cache.
     memory: Arc<MemoryCache>,
     in_flight: Arc<InFlight>,
@@ -32,16 +31,12 @@ pub struct BlockStore {
 
 impl BlockStore {
     /// Creates a store that keeps blocks in `cache` or, without one, up to `memory_bytes` bytes of them in memory.
-    pub fn new(cache: Option<Cache>, memory_bytes: u64) -> Self {
+    pub(in crate::storage) fn new(cache: Option<Arc<Cache>>, memory_bytes: u64) -> Self {
         Self { cache, memory: Arc::new(MemoryCache::new(memory_bytes)), in_flight: Arc::default() }
     }
 
     /// Drops what was read of the object at `url`, whose content should have the hash `sha256`.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Io`](crate::error::ErrorKind) if the cache cannot be written.
-    pub fn forget(&self, url: &ObjectUrl, sha256: &str) -> Result<()> {
+    pub(in crate::storage) fn forget(&self, url: &ObjectUrl, sha256: &str) -> Result<()> {
         match &self.cache {
             Some(cache) => cache.remove(sha256),
             None => {
@@ -52,7 +47,7 @@ impl BlockStore {
     }
 
     /// Returns whether any blocks were missing since the last call.
-    pub fn take_used(&self) -> bool {
+    pub(in crate::storage) fn take_used(&self) -> bool {
         self.in_flight.take_used()
     }
 }
@@ -60,10 +55,11 @@ impl BlockStore {
 /// An object of known size, opened for random access. Bytes that were read are kept in a [`BlockStore`] while there is
 /// room.
 #[derive(Debug)]
-pub struct RemoteFile {
+pub(in crate::storage) struct RemoteFile {
     bucket: Bucket,
-    url: ObjectUrl,
-    bytes: u64,
+    pub(in crate::storage) url: ObjectUrl,
+    /// Size of the object.
+    pub(in crate::storage) bytes: u64,
     /// Entity tag of the first response. Later responses must have the same one.
     etag: OnceLock<Option<String>>,
     store: BlockStore,
@@ -75,11 +71,7 @@ pub struct RemoteFile {
 
 impl RemoteFile {
     /// Opens the object of `bytes` bytes at `url`, whose content has the hash `sha256`. Sends no request.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if there is a cache and `sha256` is not a valid hash.
-    pub fn open(
+    pub(in crate::storage) fn open(
         bucket: &Bucket,
         url: ObjectUrl,
         bytes: u64,
@@ -91,22 +83,8 @@ impl RemoteFile {
         Ok(Self { bucket, url, bytes, etag: OnceLock::new(), store, cached, id })
     }
 
-    /// Returns the address, for messages.
-    pub fn path(&self) -> &Path {
-        self.url.as_path()
-    }
-
-    /// Returns the size in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// Returns the bytes of `range`, which must lie within the object.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Io`](crate::error::ErrorKind) if they cannot be fetched or stored.
-    pub fn read(&self, range: Range<u64>) -> Result<Bytes> {
+    pub(in crate::storage) fn read(&self, range: Range<u64>) -> Result<Bytes> {
         if range.is_empty() {
             return Ok(Bytes::new());
         }

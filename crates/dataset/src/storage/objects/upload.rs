@@ -44,17 +44,9 @@ struct Pieces {
 }
 
 impl Upload {
-    pub(super) fn start(url: ObjectUrl, client: Arc<dyn ObjectStore>, key: Key) -> Result<Self> {
-        Ok(Self {
-            url,
-            client,
-            key,
-            pieces: None,
-            piece: Vec::new(),
-            sent: 0,
-            bytes: 0,
-            sha256: Sha256::new(),
-        })
+    pub(super) fn start(url: ObjectUrl, client: Arc<dyn ObjectStore>, key: Key) -> Self {
+        let sha256 = Sha256::new();
+        Self { url, client, key, pieces: None, piece: Vec::new(), sent: 0, bytes: 0, sha256 }
     }
 
     fn piece_bytes(&self) -> usize {

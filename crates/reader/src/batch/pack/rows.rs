@@ -154,7 +154,7 @@ impl<'a, L: Lengths> RowSource<'a, L> {
             Shuffle::None => Order::natural(),
             _ => Order::random(self.epoch, window.rows(), Purpose::Rows, start),
         };
-        let carry = window.carry();
+        let carry = window.carry;
         let document = positions.get(carry.documents).copied().unwrap_or(next);
         Ok(OpenWindow { window, order, next: PackCursor { document, token: carry.tokens, row: 0 } })
     }

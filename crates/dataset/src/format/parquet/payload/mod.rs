@@ -29,7 +29,7 @@ use crate::format::watched::WatchedFile;
 use crate::sample::Value;
 use crate::schema::{FieldType, IdWidth};
 use levels::Levels;
-use page::{PageCounts, PageLayout, Pages};
+use page::{PageCounts, Pages};
 
 /// Size of the length prefix of variable-length values.
 const LENGTH_BYTES: usize = 4;
@@ -61,8 +61,7 @@ impl Payload {
     /// Creates a column for values of `ty`, which Parquet stores in the leaf `descriptor`.
     pub(super) fn new(ty: FieldType, descriptor: ColumnDescPtr, compression: Compression) -> Result<Self> {
         let level = (compression != Compression::UNCOMPRESSED).then_some(ZSTD_LEVEL);
-        let layout = ty.item_bytes().map_or(PageLayout::Plain, PageLayout::ByteStreams);
-        let pages = Pages::new(layout, level)
+        let pages = Pages::new(ty.item_bytes(), level)
             .map_err(|e| Error::internal("zstd does not support this level").caused_by(e))?;
         let present = descriptor.max_def_level() as u8;
         Ok(Self {

@@ -29,28 +29,11 @@ const KEPT_PAGES: usize = 32 << 20;
 /// Bytes of a stream that are written at a time.
 const STREAM_CHUNK: usize = 4 << 10;
 
-/// Storage layout of the values in a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PageLayout {
-    /// As given.
-    Plain,
-    /// 32-bit numbers, stored as all first bytes, then all second bytes, and so on. The input has this many bytes per number;
-    /// the remaining bytes are 0.
-    ByteStreams(usize),
-}
-
-impl PageLayout {
-    fn encoding(self) -> Encoding {
-        match self {
-            PageLayout::Plain => Encoding::PLAIN,
-            PageLayout::ByteStreams(_) => Encoding::BYTE_STREAM_SPLIT,
-        }
-    }
-}
-
 /// Pages of a column chunk.
 pub(super) struct Pages {
-    layout: PageLayout,
+    /// Bytes per number if the values are numbers. Pages store them as 32-bit numbers in byte streams: all first bytes, then
+    /// all second bytes, and so on; the remaining bytes are 0. `None` if values are stored as given.
+    item_bytes: Option<usize>,
     compressor: Option<Compressor<'static>>,
     /// Values of the current page if they will be compressed.
     values: Vec<u8>,
@@ -58,7 +41,7 @@ pub(super) struct Pages {
     long: Bytes,
     /// Finished pages, and uncompressed values of the current page.
     bytes: Vec<u8>,
-    /// Levels and values of the page being finished, if its layout is [`PageLayout::ByteStreams`].
+    /// Levels and values of the page being finished, if these are byte streams.
     streams: Vec<u8>,
     /// Ranges of the pages in `bytes`, in order.
     page_ranges: Vec<Range<usize>>,
@@ -92,10 +75,10 @@ pub(super) struct PageCounts {
 }
 
 impl Pages {
-    /// Creates an empty chunk. Pages are compressed with zstd if a level is given; otherwise the layout must be plain.
-    pub(super) fn new(layout: PageLayout, zstd_level: Option<i32>) -> io::Result<Self> {
+    /// Creates an empty chunk. Pages are compressed with zstd if a level is given; otherwise values are stored as given.
+    pub(super) fn new(item_bytes: Option<usize>, zstd_level: Option<i32>) -> io::Result<Self> {
         Ok(Self {
-            layout,
+            item_bytes,
             compressor: zstd_level.map(Compressor::new).transpose()?,
             values: Vec::new(),
             long: Bytes::new(),
@@ -110,7 +93,7 @@ impl Pages {
 
     /// Returns the encoding of the values.
     pub(super) fn encoding(&self) -> Encoding {
-        self.layout.encoding()
+        if self.item_bytes.is_some() { Encoding::BYTE_STREAM_SPLIT } else { Encoding::PLAIN }
     }
 
     /// Returns the buffer to which values of the current page are appended.
@@ -125,7 +108,7 @@ impl Pages {
         buffer
     }
 
-    /// Appends a list to the current page, which must have the layout [`PageLayout::ByteStreams`].
+    /// Appends a list to the current page, whose values are numbers.
     pub(super) fn push_items(&mut self, items: Bytes) {
         let earlier = std::mem::take(&mut self.long);
         self.values().extend_from_slice(&earlier);
@@ -137,6 +120,7 @@ impl Pages {
 
     /// Ends the current page; `write_levels` appends its levels.
     pub(super) fn end(&mut self, counts: PageCounts, write_levels: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        let encoding = self.encoding();
         self.values();
         self.head.clear();
         write_levels(&mut self.head);
@@ -149,12 +133,12 @@ impl Pages {
                 (page_bytes, header)
             }
             Some(compressor) => {
-                let page = match self.layout {
-                    PageLayout::Plain => {
+                let page = match self.item_bytes {
+                    None => {
                         let from = place_before(&mut self.values, 0, &self.head);
                         &self.values[from..]
                     }
-                    PageLayout::ByteStreams(width) => {
+                    Some(width) => {
                         let values = [&self.values[HEADROOM..], &self.long];
                         self.streams.clone_from(&self.head);
                         let streams = &mut self.streams;
@@ -172,7 +156,7 @@ impl Pages {
                 into.set_position((begin + HEADROOM) as u64);
                 let stored = compressor.compress_to_buffer(page, &mut into)?;
                 let page_bytes = page.len();
-                let header = header(page_bytes, stored, counts.levels, self.layout.encoding())?;
+                let header = header(page_bytes, stored, counts.levels, encoding)?;
                 self.values.clear();
                 self.values.shrink_to(KEPT_VALUES);
                 self.long = Bytes::new();
@@ -263,7 +247,7 @@ fn place_before(buffer: &mut Vec<u8>, begin: usize, head: &[u8]) -> usize {
     at
 }
 
-/// Appends the numbers in `values`, given as `WIDTH` bytes each, in the layout [`PageLayout::ByteStreams`].
+/// Appends the numbers in `values`, given as `WIDTH` bytes each, as byte streams ([`Pages::item_bytes`]).
 ///
 /// The last streams are zero, and so are others if all numbers are small. In a large new buffer, zeros are not written:
 /// pages of an allocation that are never written take no memory.

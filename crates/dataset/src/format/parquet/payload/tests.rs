@@ -33,14 +33,14 @@ impl Reference {
     }
 
     fn with(properties: WriterProperties, schema: &Schema, file: NewFile) -> Self {
-        let columns = ColumnBuilders::new(schema).unwrap();
+        let columns = ColumnBuilders::new(schema, |_| true).unwrap();
         let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
-        let writer = ArrowWriter::try_new_with_options(file, columns.arrow().clone(), options).unwrap();
+        let writer = ArrowWriter::try_new_with_options(file, columns.arrow.clone(), options).unwrap();
         Self { columns, writer, group: 0, rows: 0, bytes: 0 }
     }
 
     fn encode(&mut self) {
-        if self.columns.rows() > 0 {
+        if self.columns.rows > 0 {
             self.writer.write(&self.columns.take().unwrap()).unwrap();
         }
     }
@@ -52,7 +52,7 @@ impl Reference {
             self.writer.flush().unwrap();
             (self.rows, self.bytes) = (0, 0);
             self.group += 1;
-        } else if self.columns.rows() == CHUNK_ROWS || self.columns.bytes() + bytes > CHUNK_BYTES {
+        } else if self.columns.rows == CHUNK_ROWS || self.columns.bytes + bytes > CHUNK_BYTES {
             self.encode();
         }
         let placed = Placed::in_group(self.group, self.rows as u32, bytes);
