@@ -42,7 +42,8 @@ pub(crate) fn resolve(body: Vec<Stmt>) -> Result<Template, TemplateError> {
     let mut resolver = Resolver::default();
     let mut root = Function { name: "template".into(), body, ..Function::default() };
     resolver.function(&mut root, false)?;
-    Ok(Template { root, generation: resolver.generation, globals: resolver.globals })
+    let Resolver { generation, globals, literals, .. } = resolver;
+    Ok(Template { root, generation, globals, literals })
 }
 
 #[derive(Default)]
@@ -52,6 +53,8 @@ struct Resolver {
     /// Whether there is a `generation` block.
     generation: bool,
     globals: BTreeSet<Arc<str>>,
+    /// The texts, and the strings in expressions.
+    literals: Vec<Arc<str>>,
 }
 
 impl Resolver {
@@ -286,7 +289,7 @@ impl Resolver {
         let line = stmt.line;
         let in_loop = self.in_loop();
         match &mut stmt.kind {
-            StmtKind::Raw(_) => {}
+            StmtKind::Raw(text) => self.literals.push(text.clone()),
             StmtKind::Break | StmtKind::Continue => {
                 if !in_loop {
                     return fail(line, "`break` and `continue` are allowed only inside of a loop");
@@ -295,8 +298,11 @@ impl Resolver {
             StmtKind::Print(value) => self.expr(value, soft)?,
             StmtKind::For(node) => self.for_loop(line, node, soft)?,
             StmtKind::If(branches, otherwise) => {
-                for (test, body) in branches {
+                // The order of the literals.
+                for (test, _) in &mut *branches {
                     self.expr(test, true)?;
+                }
+                for (_, body) in branches {
                     self.body(body, true)?;
                 }
                 self.body(otherwise, true)?;
@@ -426,6 +432,7 @@ impl Resolver {
         let mut soft_children = soft;
         match &mut expr.kind {
             ExprKind::Name(name) => name.var = self.var(line, &name.name)?,
+            ExprKind::Const(Const::Str(text)) => self.literals.push(text.clone()),
             ExprKind::Filter(call) if call.filter.is_none() && !soft => {
                 return fail(line, format!("unknown filter `{}`", call.name));
             }
@@ -610,56 +617,6 @@ impl Undeclared {
                     self.expr(&node.0);
                 }
             }
-        }
-    }
-}
-
-/// Appends the texts and the strings of a body, also those in functions.
-pub(crate) fn literals<'a>(body: &'a [Stmt], out: &mut Vec<&'a str>) {
-    fn strings<'a>(expr: &'a Expr, out: &mut Vec<&'a str>) {
-        if let ExprKind::Const(Const::Str(text)) = &expr.kind {
-            out.push(text);
-        }
-        each_child(expr, &mut |child| strings(child, out));
-    }
-    for stmt in body {
-        match &stmt.kind {
-            StmtKind::Raw(text) => out.push(text),
-            StmtKind::Print(value) | StmtKind::Set(_, value) => strings(value, out),
-            StmtKind::For(node) => {
-                strings(&node.iter, out);
-                node.test.iter().for_each(|test| strings(test, out));
-                literals(&node.body, out);
-                literals(&node.otherwise, out);
-            }
-            StmtKind::If(branches, otherwise) => {
-                branches.iter().for_each(|(test, _)| strings(test, out));
-                branches.iter().for_each(|(_, body)| literals(body, out));
-                literals(otherwise, out);
-            }
-            StmtKind::SetBlock(node) => {
-                node.filter.iter().for_each(|filter| strings(filter, out));
-                literals(&node.body, out);
-            }
-            StmtKind::With(node) => {
-                node.targets.iter().for_each(|(_, value)| strings(value, out));
-                literals(&node.body, out);
-            }
-            StmtKind::Macro(_, function) => {
-                let defaults = function.params.iter().filter_map(|(_, default)| default.as_ref());
-                defaults.for_each(|value| strings(value, out));
-                literals(&function.body, out);
-            }
-            StmtKind::CallBlock(node) => {
-                strings(&node.0, out);
-                literals(&node.1.body, out);
-            }
-            StmtKind::FilterBlock(node) => {
-                strings(&node.0, out);
-                literals(&node.2, out);
-            }
-            StmtKind::Generation(function) => literals(&function.body, out),
-            StmtKind::Break | StmtKind::Continue => {}
         }
     }
 }
