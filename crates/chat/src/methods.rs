@@ -160,8 +160,7 @@ impl Evaluator<'_> {
         if name == "copy" {
             return self.new_list(list.items.clone(), false);
         }
-        let [value] = args.bind(name, ["value"], 1)?;
-        let value = value.unwrap_or_else(Value::none);
+        let value = args.one(name, "value")?;
         if name == "count" {
             return Ok(Value::int(list.items.iter().filter(|item| equal(item, &value)).count()));
         }
@@ -176,9 +175,9 @@ impl Evaluator<'_> {
         match name {
             "format" => return self.str_format(text, args),
             "format_map" => {
-                let [map] = args.bind(name, ["mapping"], 1)?;
+                let map = args.one(name, "mapping")?;
                 let mut args = CallArgs::default();
-                if let Some(Kind::Map(map)) = map.as_ref().map(|map| &map.0) {
+                if let Kind::Map(map) = &map.0 {
                     let entries = map.iter().map(|(name, value)| (name.into(), value.clone()));
                     args.keyword = entries.collect();
                 }
@@ -202,8 +201,7 @@ impl Evaluator<'_> {
                 return self.new_list(lines.into_iter().map(Value::from).collect(), false);
             }
             "join" => {
-                let [items] = args.bind(name, ["iterable"], 1)?;
-                let items = self.iterate(&items.unwrap_or_else(Value::none))?;
+                let items = self.iterate(&args.one(name, "iterable")?)?;
                 let mut out = TextBuilder::default();
                 for (at, item) in items.iter().enumerate() {
                     if at > 0 {
@@ -1002,7 +1000,7 @@ pub(crate) fn optional_text(callee: &str, value: Option<Value>) -> Result<Option
     }
 }
 
-fn required_text(callee: &str, value: Option<Value>) -> Result<Text> {
+pub(crate) fn required_text(callee: &str, value: Option<Value>) -> Result<Text> {
     match optional_text(callee, value)? {
         Some(text) => Ok(text),
         None => type_error(format!("`{callee}` needs a string")),
