@@ -95,9 +95,8 @@ fn templates_in(folder: &Path) -> Result<Option<BTreeMap<String, String>>> {
         }
     }
     for name in JSON_FILES {
-        let file = folder.join(name);
-        if templates.is_empty() && stat(&file)?.is_some() {
-            templates = templates_in_json(&file)?.unwrap_or_default();
+        if templates.is_empty() {
+            templates = templates_in_json(&folder.join(name))?.unwrap_or_default();
         }
     }
     Ok((!templates.is_empty()).then_some(templates))
@@ -130,7 +129,7 @@ fn templates_in_json(path: &Path) -> Result<Option<BTreeMap<String, String>>> {
             .help("repair the file, or name a Jinja file with `chat_template`")
     };
     let text = |value: &Value| value.as_str().map(str::to_owned).ok_or_else(invalid);
-    Ok(Some(match config::object(path)?.get("chat_template") {
+    Ok(Some(match config::object(path)?.as_ref().and_then(|config| config.get("chat_template")) {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::String(template)) => BTreeMap::from([(DEFAULT_TEMPLATE.to_owned(), template.clone())]),
         Some(Value::Object(templates)) => templates
@@ -153,11 +152,7 @@ fn templates_in_json(path: &Path) -> Result<Option<BTreeMap<String, String>>> {
 fn special_tokens(folders: &[&Path]) -> Result<Map<String, Value>> {
     for folder in folders {
         for file in config::FILES {
-            let path = folder.join(file);
-            if stat(&path)?.is_none() {
-                continue;
-            }
-            let config = config::object(&path)?;
+            let Some(config) = config::object(&folder.join(file))? else { continue };
             let token = |name: &str| {
                 let value = config.get(name)?;
                 let token = value.get("content").unwrap_or(value).as_str();

@@ -15,17 +15,18 @@ pub(super) const FILES: [&str; 2] = ["tokenizer_config.json", "special_tokens_ma
 /// Maximum size of a configuration file.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Reads a configuration file.
+/// Reads a configuration file; `None` if there is none.
 ///
 /// # Errors
 ///
 /// If it is not a JSON object.
-pub(super) fn object(path: &Path) -> Result<Map<String, Value>> {
-    if stat(path)?.is_some_and(|meta| meta.len() > MAX_BYTES) {
+pub(super) fn object(path: &Path) -> Result<Option<Map<String, Value>>> {
+    let Some(meta) = stat(path)? else { return Ok(None) };
+    if meta.len() > MAX_BYTES {
         return Err(invalid(path, &format!("the file has more than {MAX_BYTES} bytes")));
     }
     match serde_json::from_slice(&read_file(path)?) {
-        Ok(Value::Object(object)) => Ok(object),
+        Ok(Value::Object(object)) => Ok(Some(object)),
         Ok(_) => Err(invalid(path, "the file is not a JSON object")),
         Err(e) => Err(invalid(path, "the file is not JSON").caused_by(e)),
     }
@@ -50,10 +51,7 @@ pub(super) fn tokens_beside(path: &Path) -> Result<ConfigTokens> {
     }
     for file in FILES {
         let path = folder_of(path).join(file);
-        if stat(&path)?.is_none() {
-            continue;
-        }
-        let json = object(&path)?;
+        let Some(json) = object(&path)? else { continue };
         for (name, found) in [("bos_token", &mut tokens.bos), ("eos_token", &mut tokens.eos)] {
             let Some(value) = json.get(name) else { continue };
             let token = match value.get("content").unwrap_or(value) {

@@ -165,7 +165,7 @@ pub(crate) struct Stmt {
 
 #[derive(Debug)]
 pub(crate) enum StmtKind {
-    Raw(Box<str>),
+    Raw(Arc<str>),
     Print(Expr),
     For(Box<For>),
     If(Vec<(Expr, Vec<Stmt>)>, Vec<Stmt>),

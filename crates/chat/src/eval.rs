@@ -79,6 +79,12 @@ impl CallArgs {
         }
         Ok(values)
     }
+
+    /// The only argument, which is needed.
+    pub(crate) fn one(self, callee: &str, name: &str) -> Result<Value> {
+        let [value] = self.bind(callee, [name], 1)?;
+        Ok(value.unwrap_or_else(Value::none))
+    }
 }
 
 struct Frame {
@@ -386,7 +392,7 @@ impl<'t> Evaluator<'t> {
     }
 
     fn text(&mut self, built: TextBuilder) -> Text {
-        let text = built.to_text();
+        let text = built.finish();
         self.reuse(built);
         text
     }
@@ -1095,8 +1101,7 @@ impl<'t> Evaluator<'t> {
                 if !node.recursive {
                     return type_error("`loop` is called in a loop that is not `recursive`");
                 }
-                let [iterable] = args.bind("loop", ["iterable"], 1)?;
-                let iterable = iterable.unwrap_or_else(Value::none);
+                let iterable = args.one("loop", "iterable")?;
                 Ok(self.recursive_loop(node, &iterable, depth + 1)?.into())
             }
             _ => type_error(format!("a value of type {} cannot be called", value.type_name())),
@@ -1231,13 +1236,12 @@ impl<'t> Evaluator<'t> {
                 Ok(Kind::Namespace(self.namespaces.len() - 1).into())
             }
             Builtin::RaiseException => {
-                let [message] = args.bind("raise_exception", ["message"], 1)?;
-                let message = self.printed(&message.unwrap_or_else(Value::none))?;
+                let message = self.printed(&args.one("raise_exception", "message")?)?;
                 error(ErrorKind::Raised, message.as_str())
             }
             Builtin::StrftimeNow => {
-                let [format] = args.bind("strftime_now", ["format"], 1)?;
-                let Some(format) = format.as_ref().and_then(Value::as_text) else {
+                let format = args.one("strftime_now", "format")?;
+                let Some(format) = format.as_text() else {
                     return type_error("`strftime_now` needs a string");
                 };
                 let Some(now) = self.options.now else {

@@ -11,8 +11,8 @@ use crate::eval::{
     undefined, unsupported,
 };
 use crate::methods::{
-    capitalize, is_alphanumeric, is_lower, is_upper, map_chars, optional_int, optional_text, split_lines,
-    strip,
+    Attribute, attribute_kind, capitalize, is_alphanumeric, is_lower, is_upper, map_chars, optional_int,
+    optional_text, required_text, split_lines, strip,
 };
 use crate::parse::is_space;
 use crate::value::{
@@ -343,20 +343,14 @@ impl Evaluator<'_> {
                 self.select(filter, &value, args)?
             }
             Filter::Attr => {
-                let [attribute] = args.bind(name, ["name"], 1)?;
-                let Some(attribute) = optional_text(name, attribute)? else {
-                    return type_error("`attr` needs a string");
-                };
-                match value.0 {
-                    // The keys of a mapping are not attributes.
-                    Kind::Map(_) | Kind::List(_) | Kind::Str(_) => {
-                        match crate::methods::attribute_kind(&value, attribute.as_str()) {
-                            crate::methods::Attribute::None => undefined("there is no such attribute"),
-                            _ => self.attribute(&value, &attribute.as_str().into())?,
-                        }
-                    }
-                    _ => self.attribute(&value, &attribute.as_str().into())?,
+                let attribute = required_text(name, Some(args.one(name, "name")?))?;
+                // The keys of a mapping are not attributes.
+                if let Kind::Map(_) | Kind::List(_) | Kind::Str(_) = value.0
+                    && let Attribute::None = attribute_kind(&value, attribute.as_str())
+                {
+                    return Ok(undefined("there is no such attribute"));
                 }
+                self.attribute(&value, &attribute.as_str().into())?
             }
             Filter::Int => {
                 let [default, base] = args.bind(name, ["default", "base"], 0)?;
@@ -813,10 +807,6 @@ impl Evaluator<'_> {
 
     pub(crate) fn call_test(&mut self, test: Test, value: &Value, args: CallArgs) -> Result<bool> {
         let name = test.name();
-        let one = |args: CallArgs| -> Result<Value> {
-            let [other] = args.bind(name, ["other"], 1)?;
-            Ok(other.unwrap_or_else(Value::none))
-        };
         let compare = match test {
             Test::Equal => Some(CompareOp::Eq),
             Test::NotEqual => Some(CompareOp::Ne),
@@ -828,11 +818,11 @@ impl Evaluator<'_> {
             _ => None,
         };
         if let Some(operator) = compare {
-            return self.compare(operator, value, &one(args)?);
+            return self.compare(operator, value, &args.one(name, "other")?);
         }
         match test {
             Test::Sameas => {
-                let other = one(args)?;
+                let other = args.one(name, "other")?;
                 return match (&value.0, &other.0) {
                     (Kind::None(_), Kind::None(_)) => Ok(true),
                     (Kind::Bool(a, _), Kind::Bool(b, _)) => Ok(a == b),
@@ -846,7 +836,7 @@ impl Evaluator<'_> {
                 };
             }
             Test::Divisibleby => {
-                let other = one(args)?;
+                let other = args.one(name, "other")?;
                 let rest = self.binary(BinaryOp::Rem, value.clone(), other)?;
                 return Ok(equal(&rest, &0.into()));
             }

@@ -20,135 +20,62 @@ pub(crate) enum Attribute {
     Unsafe,
 }
 
-const STR: [&str; 47] = [
-    "capitalize",
-    "casefold",
-    "center",
-    "count",
-    "encode",
-    "endswith",
-    "expandtabs",
-    "find",
-    "format",
-    "format_map",
-    "index",
-    "isalnum",
-    "isalpha",
-    "isascii",
-    "isdecimal",
-    "isdigit",
-    "isidentifier",
-    "islower",
-    "isnumeric",
-    "isprintable",
-    "isspace",
-    "istitle",
-    "isupper",
-    "join",
-    "ljust",
-    "lower",
-    "lstrip",
-    "maketrans",
-    "partition",
-    "removeprefix",
-    "removesuffix",
-    "replace",
-    "rfind",
-    "rindex",
-    "rjust",
-    "rpartition",
-    "rsplit",
-    "rstrip",
-    "split",
-    "splitlines",
-    "startswith",
-    "strip",
-    "swapcase",
-    "title",
-    "translate",
-    "upper",
-    "zfill",
-];
-
-const DUNDER: [&str; 25] = [
-    "__class__",
-    "__contains__",
-    "__delattr__",
-    "__dir__",
-    "__doc__",
-    "__eq__",
-    "__format__",
-    "__ge__",
-    "__getattribute__",
-    "__getitem__",
-    "__gt__",
-    "__hash__",
-    "__init__",
-    "__init_subclass__",
-    "__iter__",
-    "__le__",
-    "__len__",
-    "__lt__",
-    "__ne__",
-    "__new__",
-    "__reduce__",
-    "__reduce_ex__",
-    "__repr__",
-    "__sizeof__",
-    "__str__",
-];
-
 /// What `getattr` finds on a mapping.
 pub(crate) fn map_attribute(name: &str) -> Attribute {
     match name {
         "copy" | "fromkeys" | "get" | "items" | "keys" | "values" => Attribute::Method,
         "clear" | "pop" | "popitem" | "setdefault" | "update" => Attribute::Unsafe,
-        _ if name.starts_with("__") && DUNDER.contains(&name) => Attribute::Unsafe,
-        _ => Attribute::None,
+        _ => object_attribute(name),
     }
 }
 
 pub(crate) fn attribute_kind(object: &Value, name: &str) -> Attribute {
-    let (methods, changing): (&[&str], &[&str]) = match &object.0 {
-        Kind::Str(_) | Kind::Safe(_) => (&STR, &[]),
-        Kind::Map(_) => return map_attribute(name),
-        Kind::List(_) => (
-            &["copy", "count", "index"],
-            &["append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"],
-        ),
-        Kind::Tuple(_) | Kind::Range(..) => (&["count", "index"], &[]),
-        Kind::Loop(..) => (&["cycle", "changed"], &[]),
-        Kind::Int(..) | Kind::Bool(..) | Kind::Big(..) => (
-            &[
-                "as_integer_ratio",
-                "bit_count",
-                "bit_length",
-                "conjugate",
-                "denominator",
-                "from_bytes",
-                "imag",
-                "numerator",
-                "real",
-                "to_bytes",
-            ],
-            &[],
-        ),
-        Kind::Float(..) => {
-            (&["as_integer_ratio", "conjugate", "fromhex", "hex", "imag", "is_integer", "real"], &[])
+    match (&object.0, name) {
+        (Kind::Map(_), _) => map_attribute(name),
+        (Kind::Undefined(_) | Kind::Namespace(_), _) => Attribute::None,
+        (
+            Kind::Str(_) | Kind::Safe(_),
+            "capitalize" | "casefold" | "center" | "count" | "encode" | "endswith" | "expandtabs" | "find"
+            | "format" | "format_map" | "index" | "isalnum" | "isalpha" | "isascii" | "isdecimal" | "isdigit"
+            | "isidentifier" | "islower" | "isnumeric" | "isprintable" | "isspace" | "istitle" | "isupper"
+            | "join" | "ljust" | "lower" | "lstrip" | "maketrans" | "partition" | "removeprefix"
+            | "removesuffix" | "replace" | "rfind" | "rindex" | "rjust" | "rpartition" | "rsplit" | "rstrip"
+            | "split" | "splitlines" | "startswith" | "strip" | "swapcase" | "title" | "translate" | "upper"
+            | "zfill",
+        ) => Attribute::Method,
+        (Kind::List(_), "copy" | "count" | "index") => Attribute::Method,
+        (Kind::List(_), "append" | "clear" | "extend" | "insert" | "pop" | "remove" | "reverse" | "sort") => {
+            Attribute::Unsafe
         }
-        Kind::View(..) => (&["isdisjoint", "mapping"], &[]),
-        Kind::Macro(_) => {
-            (&["name", "arguments", "catch_kwargs", "catch_varargs", "caller", "explicit_caller"], &[])
-        }
-        Kind::Undefined(_) | Kind::Namespace(_) => return Attribute::None,
-        _ => (&[], &[]),
-    };
-    if methods.contains(&name) {
-        Attribute::Method
-    } else if changing.contains(&name) || name.starts_with("__") && DUNDER.contains(&name) {
-        Attribute::Unsafe
-    } else {
-        Attribute::None
+        (Kind::Tuple(_) | Kind::Range(..), "count" | "index") => Attribute::Method,
+        (Kind::Loop(..), "cycle" | "changed") => Attribute::Method,
+        (
+            Kind::Int(..) | Kind::Bool(..) | Kind::Big(..),
+            "as_integer_ratio" | "bit_count" | "bit_length" | "conjugate" | "denominator" | "from_bytes"
+            | "imag" | "numerator" | "real" | "to_bytes",
+        ) => Attribute::Method,
+        (
+            Kind::Float(..),
+            "as_integer_ratio" | "conjugate" | "fromhex" | "hex" | "imag" | "is_integer" | "real",
+        ) => Attribute::Method,
+        (Kind::View(..), "isdisjoint" | "mapping") => Attribute::Method,
+        (
+            Kind::Macro(_),
+            "name" | "arguments" | "catch_kwargs" | "catch_varargs" | "caller" | "explicit_caller",
+        ) => Attribute::Method,
+        _ => object_attribute(name),
+    }
+}
+
+/// What `getattr` finds on any object.
+fn object_attribute(name: &str) -> Attribute {
+    match name {
+        _ if !name.starts_with("__") => Attribute::None,
+        "__class__" | "__contains__" | "__delattr__" | "__dir__" | "__doc__" | "__eq__" | "__format__"
+        | "__ge__" | "__getattribute__" | "__getitem__" | "__gt__" | "__hash__" | "__init__"
+        | "__init_subclass__" | "__iter__" | "__le__" | "__len__" | "__lt__" | "__ne__" | "__new__"
+        | "__reduce__" | "__reduce_ex__" | "__repr__" | "__sizeof__" | "__str__" => Attribute::Unsafe,
+        _ => Attribute::None,
     }
 }
 
@@ -233,8 +160,7 @@ impl Evaluator<'_> {
         if name == "copy" {
             return self.new_list(list.items.clone(), false);
         }
-        let [value] = args.bind(name, ["value"], 1)?;
-        let value = value.unwrap_or_else(Value::none);
+        let value = args.one(name, "value")?;
         if name == "count" {
             return Ok(Value::int(list.items.iter().filter(|item| equal(item, &value)).count()));
         }
@@ -249,9 +175,9 @@ impl Evaluator<'_> {
         match name {
             "format" => return self.str_format(text, args),
             "format_map" => {
-                let [map] = args.bind(name, ["mapping"], 1)?;
+                let map = args.one(name, "mapping")?;
                 let mut args = CallArgs::default();
-                if let Some(Kind::Map(map)) = map.as_ref().map(|map| &map.0) {
+                if let Kind::Map(map) = &map.0 {
                     let entries = map.iter().map(|(name, value)| (name.into(), value.clone()));
                     args.keyword = entries.collect();
                 }
@@ -275,8 +201,7 @@ impl Evaluator<'_> {
                 return self.new_list(lines.into_iter().map(Value::from).collect(), false);
             }
             "join" => {
-                let [items] = args.bind(name, ["iterable"], 1)?;
-                let items = self.iterate(&items.unwrap_or_else(Value::none))?;
+                let items = self.iterate(&args.one(name, "iterable")?)?;
                 let mut out = TextBuilder::default();
                 for (at, item) in items.iter().enumerate() {
                     if at > 0 {
@@ -1075,7 +1000,7 @@ pub(crate) fn optional_text(callee: &str, value: Option<Value>) -> Result<Option
     }
 }
 
-fn required_text(callee: &str, value: Option<Value>) -> Result<Text> {
+pub(crate) fn required_text(callee: &str, value: Option<Value>) -> Result<Text> {
     match optional_text(callee, value)? {
         Some(text) => Ok(text),
         None => type_error(format!("`{callee}` needs a string")),

@@ -808,26 +808,26 @@ impl Parser {
     }
 
     fn or(&mut self) -> Parsed<Expr> {
-        self.chain("or", Self::and, ExprKind::Or)
+        self.chain(|parser| parser.skip_name("or"), Self::and, ExprKind::Or)
     }
 
     fn and(&mut self) -> Parsed<Expr> {
-        self.chain("and", Self::not, ExprKind::And)
+        self.chain(|parser| parser.skip_name("and"), Self::not, ExprKind::And)
     }
 
     fn chain(
         &mut self,
-        word: &str,
+        skip: fn(&mut Self) -> bool,
         next: fn(&mut Self) -> Parsed<Expr>,
         kind: fn(Vec<Expr>) -> ExprKind,
     ) -> Parsed<Expr> {
         let first = next(self)?;
-        if !self.is_name(word) {
+        let line = first.line;
+        if !skip(self) {
             return Ok(first);
         }
-        let line = first.line;
-        let mut items = vec![first];
-        while self.skip_name(word) {
+        let mut items = vec![first, next(self)?];
+        while skip(self) {
             items.push(next(self)?);
         }
         Ok(Expr { line, kind: kind(items) })
@@ -893,16 +893,7 @@ impl Parser {
     }
 
     fn concat(&mut self) -> Parsed<Expr> {
-        let first = self.math2()?;
-        if !self.is_op("~") {
-            return Ok(first);
-        }
-        let line = first.line;
-        let mut items = vec![first];
-        while self.skip_op("~") {
-            items.push(self.math2()?);
-        }
-        Ok(Expr { line, kind: ExprKind::Concat(items) })
+        self.chain(|parser| parser.skip_op("~"), Self::math2, ExprKind::Concat)
     }
 
     fn math2(&mut self) -> Parsed<Expr> {
@@ -1029,40 +1020,33 @@ impl Parser {
     }
 
     fn subscript(&mut self, object: Expr, line: u32) -> Parsed<Expr> {
-        let mut parts: Vec<Option<Expr>> = Vec::new();
-        let mut colons = 0;
+        let (mut parts, mut colons) = ([None, None, None], 0);
         loop {
-            if self.is_op("]") || self.is_op(":") {
-                parts.push(None);
-            } else {
-                parts.push(Some(self.expression()?));
+            if !self.is_op("]") && !self.is_op(":") {
+                parts[colons] = Some(self.expression()?);
             }
-            if colons < 2 && self.skip_op(":") {
-                colons += 1;
-                continue;
+            if colons == 2 || !self.skip_op(":") {
+                break;
             }
-            break;
+            colons += 1;
         }
-        if colons == 0 && self.is_op(",") {
-            let mut items: Vec<Expr> = parts.into_iter().flatten().collect();
-            while self.skip_op(",") {
-                items.push(self.expression()?);
-            }
+        if colons > 0 {
             self.expect_op("]")?;
-            let index = Expr { line, kind: ExprKind::Tuple(items) };
-            return Ok(Expr { line, kind: ExprKind::Item(Box::new(object), Box::new(index)) });
+            return Ok(Expr { line, kind: ExprKind::Slice(Box::new(object), Box::new(parts)) });
+        }
+        let mut items: Vec<Expr> = parts.into_iter().flatten().collect();
+        while self.skip_op(",") {
+            items.push(self.expression()?);
         }
         self.expect_op("]")?;
-        if colons == 0 {
-            let index = match parts.pop().flatten() {
-                Some(index) => index,
-                None => Expr { line, kind: ExprKind::Tuple(Vec::new()) },
-            };
-            return Ok(Expr { line, kind: ExprKind::Item(Box::new(object), Box::new(index)) });
-        }
-        let mut parts = parts.into_iter();
-        let bounds = [parts.next().flatten(), parts.next().flatten(), parts.next().flatten()];
-        Ok(Expr { line, kind: ExprKind::Slice(Box::new(object), Box::new(bounds)) })
+        let index = match items.pop() {
+            Some(index) if items.is_empty() => index,
+            last => {
+                items.extend(last);
+                Expr { line, kind: ExprKind::Tuple(items) }
+            }
+        };
+        Ok(Expr { line, kind: ExprKind::Item(Box::new(object), Box::new(index)) })
     }
 
     fn filter_expr(&mut self, mut expr: Expr) -> Parsed<Expr> {
@@ -1083,9 +1067,7 @@ impl Parser {
     }
 
     /// Filters, the first without a bar before it if `inline`.
-    fn filter_chain(&mut self, value: Option<Expr>, inline: bool) -> Parsed<Expr> {
-        let mut value = value;
-        let mut inline = inline;
+    fn filter_chain(&mut self, mut value: Option<Expr>, mut inline: bool) -> Parsed<Expr> {
         while inline || self.skip_op("|") {
             inline = false;
             let line = self.line();

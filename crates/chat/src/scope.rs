@@ -42,7 +42,8 @@ pub(crate) fn resolve(body: Vec<Stmt>) -> Result<Template, TemplateError> {
     let mut resolver = Resolver::default();
     let mut root = Function { name: "template".into(), body, ..Function::default() };
     resolver.function(&mut root, false)?;
-    Ok(Template { root, generation: resolver.generation, globals: resolver.globals })
+    let Resolver { generation, globals, literals, .. } = resolver;
+    Ok(Template { root, generation, globals, literals })
 }
 
 #[derive(Default)]
@@ -52,6 +53,8 @@ struct Resolver {
     /// Whether there is a `generation` block.
     generation: bool,
     globals: BTreeSet<Arc<str>>,
+    /// The texts, and the strings in expressions.
+    literals: Vec<Arc<str>>,
 }
 
 impl Resolver {
@@ -224,30 +227,31 @@ impl Resolver {
         self.analyze_body(&mut symbols, &function.body);
         let mut used = [false; 3];
         if is_macro {
-            let undeclared = undeclared(&function.body, &special);
+            let mut finder = Undeclared::of(&special);
+            finder.body(&function.body);
+            let undeclared = finder.found;
             for (at, name) in special.iter().enumerate() {
-                let param = function.params.iter().position(|(param, _)| param.name == *name);
-                if name.as_ref() == "caller" && param.is_some() {
-                    function.explicit_caller = true;
-                    let default = param
-                        .and_then(|at| function.params.get(at))
-                        .and_then(|(_, default)| default.as_ref());
-                    if undeclared.contains(name) && default.is_none() {
+                let param = function.params.iter().find(|(param, _)| param.name == *name);
+                let is_caller = **name == *"caller";
+                function.explicit_caller |= is_caller && param.is_some();
+                match param {
+                    _ if !undeclared.contains(name) => {}
+                    Some((_, None)) if is_caller => {
                         return fail(0, "the parameter `caller` of a macro needs a default");
                     }
-                }
-                if undeclared.contains(name) && param.is_none() {
-                    Self::parameter(&mut symbols, name);
-                    used[at] = true;
+                    Some(_) => {}
+                    None => {
+                        Self::parameter(&mut symbols, name);
+                        used[at] = true;
+                    }
                 }
             }
         }
         self.functions.push(FunctionSlots::default());
         function.scope = self.push(symbols, false);
         let level = self.levels.len() - 1;
-        let mut slots = used.iter().zip(&special).map(|(used, name)| used.then(|| self.slot(level, name)));
-        let slots = [slots.next().flatten(), slots.next().flatten(), slots.next().flatten()];
-        [function.caller, function.kwargs, function.varargs] = slots;
+        [function.caller, function.kwargs, function.varargs] =
+            std::array::from_fn(|at| used[at].then(|| self.slot(level, &special[at])));
         for (name, default) in &mut function.params {
             name.var = self.var(0, &name.name)?;
             if let Some(default) = default {
@@ -286,7 +290,7 @@ impl Resolver {
         let line = stmt.line;
         let in_loop = self.in_loop();
         match &mut stmt.kind {
-            StmtKind::Raw(_) => {}
+            StmtKind::Raw(text) => self.literals.push(text.clone()),
             StmtKind::Break | StmtKind::Continue => {
                 if !in_loop {
                     return fail(line, "`break` and `continue` are allowed only inside of a loop");
@@ -295,8 +299,11 @@ impl Resolver {
             StmtKind::Print(value) => self.expr(value, soft)?,
             StmtKind::For(node) => self.for_loop(line, node, soft)?,
             StmtKind::If(branches, otherwise) => {
-                for (test, body) in branches {
+                // The order of the literals.
+                for (test, _) in &mut *branches {
                     self.expr(test, true)?;
+                }
+                for (_, body) in branches {
                     self.body(body, true)?;
                 }
                 self.body(otherwise, true)?;
@@ -377,15 +384,14 @@ impl Resolver {
     fn for_loop(&mut self, line: u32, node: &mut For, soft: bool) -> Result<(), TemplateError> {
         self.expr(&mut node.iter, soft)?;
         let name: Arc<str> = "loop".into();
-        let names = std::slice::from_ref(&name);
-        let mut found = undeclared(&node.body, names);
-        if let Some(test) = &node.test {
-            undeclared_expr(test, names, &mut found);
-        }
-        let special = node.recursive || !found.is_empty();
-        if stores(&node.target, "loop") {
+        let mut finder = Undeclared::of(std::slice::from_ref(&name));
+        finder.target(&node.target);
+        if finder.names.is_empty() {
             return fail(line, "a loop cannot assign to `loop`");
         }
+        node.test.iter().for_each(|test| finder.expr(test));
+        finder.body(&node.body);
+        let special = node.recursive || !finder.found.is_empty();
 
         let mut symbols = Symbols::default();
         if let Some(test) = &mut node.test {
@@ -426,6 +432,7 @@ impl Resolver {
         let mut soft_children = soft;
         match &mut expr.kind {
             ExprKind::Name(name) => name.var = self.var(line, &name.name)?,
+            ExprKind::Const(Const::Str(text)) => self.literals.push(text.clone()),
             ExprKind::Filter(call) if call.filter.is_none() && !soft => {
                 return fail(line, format!("unknown filter `{}`", call.name));
             }
@@ -442,14 +449,6 @@ impl Resolver {
             }
         });
         result
-    }
-}
-
-fn stores(target: &Target, name: &str) -> bool {
-    match target {
-        Target::Name(found) => *found.name == *name,
-        Target::Namespace(..) => false,
-        Target::Tuple(targets) => targets.iter().any(|target| stores(target, name)),
     }
 }
 
@@ -518,25 +517,18 @@ fn each_child_mut(expr: &mut Expr, visit: &mut dyn FnMut(&mut Expr)) {
     each_part!(expr, visit, iter_mut, exprs_mut, mut);
 }
 
-/// Which of `names` are read anywhere in `body`, other than after an assignment (`find_undeclared` of Jinja2).
-fn undeclared(body: &[Stmt], names: &[Arc<str>]) -> BTreeSet<Arc<str>> {
-    let mut finder = Undeclared { names: names.iter().cloned().collect(), found: BTreeSet::new() };
-    finder.body(body);
-    finder.found
-}
-
-fn undeclared_expr(expr: &Expr, names: &[Arc<str>], found: &mut BTreeSet<Arc<str>>) {
-    let mut finder = Undeclared { names: names.iter().cloned().collect(), found: std::mem::take(found) };
-    finder.expr(expr);
-    *found = finder.found;
-}
-
+/// Finds which of some names are read, other than after an assignment (`find_undeclared` of Jinja2).
 struct Undeclared {
+    /// The names without assignments so far.
     names: BTreeSet<Arc<str>>,
     found: BTreeSet<Arc<str>>,
 }
 
 impl Undeclared {
+    fn of(names: &[Arc<str>]) -> Undeclared {
+        Undeclared { names: names.iter().cloned().collect(), found: BTreeSet::new() }
+    }
+
     fn expr(&mut self, expr: &Expr) {
         if let ExprKind::Name(name) = &expr.kind
             && self.names.contains(&name.name)
@@ -610,56 +602,6 @@ impl Undeclared {
                     self.expr(&node.0);
                 }
             }
-        }
-    }
-}
-
-/// Appends the texts and the strings of a body, also those in functions.
-pub(crate) fn literals<'a>(body: &'a [Stmt], out: &mut Vec<&'a str>) {
-    fn strings<'a>(expr: &'a Expr, out: &mut Vec<&'a str>) {
-        if let ExprKind::Const(Const::Str(text)) = &expr.kind {
-            out.push(text);
-        }
-        each_child(expr, &mut |child| strings(child, out));
-    }
-    for stmt in body {
-        match &stmt.kind {
-            StmtKind::Raw(text) => out.push(text),
-            StmtKind::Print(value) | StmtKind::Set(_, value) => strings(value, out),
-            StmtKind::For(node) => {
-                strings(&node.iter, out);
-                node.test.iter().for_each(|test| strings(test, out));
-                literals(&node.body, out);
-                literals(&node.otherwise, out);
-            }
-            StmtKind::If(branches, otherwise) => {
-                branches.iter().for_each(|(test, _)| strings(test, out));
-                branches.iter().for_each(|(_, body)| literals(body, out));
-                literals(otherwise, out);
-            }
-            StmtKind::SetBlock(node) => {
-                node.filter.iter().for_each(|filter| strings(filter, out));
-                literals(&node.body, out);
-            }
-            StmtKind::With(node) => {
-                node.targets.iter().for_each(|(_, value)| strings(value, out));
-                literals(&node.body, out);
-            }
-            StmtKind::Macro(_, function) => {
-                let defaults = function.params.iter().filter_map(|(_, default)| default.as_ref());
-                defaults.for_each(|value| strings(value, out));
-                literals(&function.body, out);
-            }
-            StmtKind::CallBlock(node) => {
-                strings(&node.0, out);
-                literals(&node.1.body, out);
-            }
-            StmtKind::FilterBlock(node) => {
-                strings(&node.0, out);
-                literals(&node.2, out);
-            }
-            StmtKind::Generation(function) => literals(&function.body, out),
-            StmtKind::Break | StmtKind::Continue => {}
         }
     }
 }

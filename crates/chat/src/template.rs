@@ -138,6 +138,7 @@ pub struct Template {
     pub(crate) generation: bool,
     /// The names of the variables that the template does not define itself.
     pub(crate) globals: BTreeSet<Arc<str>>,
+    pub(crate) literals: Vec<Arc<str>>,
 }
 
 impl Template {
@@ -158,9 +159,7 @@ impl Template {
 
     /// The texts that the template writes itself: those outside of tags, and strings in expressions.
     pub fn literals(&self) -> Vec<&str> {
-        let mut literals = Vec::new();
-        crate::scope::literals(&self.root.body, &mut literals);
-        literals
+        self.literals.iter().map(|literal| &**literal).collect()
     }
 
     /// Renders the template with the variables `context`.

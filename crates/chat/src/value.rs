@@ -198,10 +198,7 @@ impl TextBuilder {
     }
 
     pub(crate) fn push_text(&mut self, text: &Text) {
-        match text.uniform() {
-            Some(mark) => self.push(text.as_str(), mark),
-            None => text.pieces().for_each(|(piece, mark)| self.push(piece, mark)),
-        }
+        self.push_in_turn(text, NO_TURN);
     }
 
     /// As `push_text`; characters that were not captured in an iteration over the messages belong to `turn`.
@@ -230,7 +227,7 @@ impl TextBuilder {
         self.runs.clear();
     }
 
-    pub(crate) fn to_text(&self) -> Text {
+    pub(crate) fn finish(&self) -> Text {
         let marks = match self.runs.as_slice() {
             [] => Marks::One(Mark::TEMPLATE),
             [(_, mark)] => Marks::One(*mark),
@@ -238,10 +235,6 @@ impl TextBuilder {
         };
         let end = u32::try_from(self.text.len()).unwrap_or(u32::MAX);
         Text { buffer: self.text.as_str().into(), start: 0, end, marks }
-    }
-
-    pub(crate) fn finish(self) -> Text {
-        self.to_text()
     }
 }
 

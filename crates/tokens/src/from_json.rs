@@ -182,7 +182,15 @@ impl LoadedParts {
         let parse_special = options.special_in_text == SpecialInText::Parse;
         let parts = EngineParts { reference: &reference, outline: &outline, parse_special, unigram_unk };
         let tables = tables.map(|tables| tables.without(&hidden));
-        let EngineSelection { fast, note: engine_note } = select_engine(options.engine, &parts, tables)?;
+        let engine = match options.engine {
+            EngineChoice::Reference => Err(None),
+            EngineChoice::Auto | EngineChoice::Fast => fast_engine(&parts, tables).map_err(Some),
+        };
+        let (fast, engine_note) = match (engine, options.engine) {
+            (Ok(engine), _) => (Some(engine), None),
+            (Err(Some(why)), EngineChoice::Fast) => return Err(LoadError::NoFastEngine(why)),
+            (Err(why), _) => (None, why),
+        };
         let SurroundingTokens { prefix, suffix, ends } = surrounding;
         let SequenceEnds { bos, eos, warnings } = ends.store_in(&mut options);
         let info = TokenizerInfo {
@@ -269,32 +277,13 @@ fn max_id(tables: &BpeTables, tokenizer: &tokenizers::Tokenizer) -> u32 {
     added.copied().fold(tables.max_id, u32::max)
 }
 
-/// The chosen engine.
-struct EngineSelection {
-    fast: Option<Box<dyn Engine>>,
-    /// Reason why there is no fast engine although one was allowed.
-    note: Option<String>,
-}
-
-/// Chooses a fast engine that passes the proof, or the reference and the reason if a fast engine was allowed.
-fn select_engine(
-    choice: EngineChoice,
+/// Builds a fast engine that passes the proof. The error states why there is none.
+fn fast_engine(
     parts: &EngineParts<'_>,
     tables: std::result::Result<BpeTables, String>,
-) -> Result<EngineSelection> {
-    if choice == EngineChoice::Reference {
-        return Ok(EngineSelection { fast: None, note: None });
-    }
-    let reference = parts.reference;
-    let engine = engine::fast::build(parts, tables).and_then(|engine| {
-        let mut scratch = Scratch::new(0);
-        engine::proof::check(&*engine, reference, &mut scratch).map(|()| engine)
-    });
-    match (engine, choice) {
-        (Ok(engine), _) => Ok(EngineSelection { fast: Some(engine), note: None }),
-        (Err(why), EngineChoice::Fast) => Err(LoadError::NoFastEngine(why)),
-        (Err(why), _) => Ok(EngineSelection { fast: None, note: Some(why) }),
-    }
+) -> std::result::Result<Box<dyn Engine>, String> {
+    let engine = engine::fast::build(parts, tables)?;
+    engine::proof::check(&*engine, parts.reference, &mut Scratch::new(0)).map(|()| engine)
 }
 
 /// Determines the ids that the post-processor adds before and after a sequence, by encoding a short text.

@@ -1,7 +1,7 @@
 //! The state of one encoding thread.
 
 use crate::engine::fast::buffers::Buffers;
-use crate::sentencepiece::buffers::SentencePieceBuffers;
+use crate::sentencepiece::SentencePieceBuffers;
 
 /// Buffers and word cache of one thread.
 ///

@@ -19,7 +19,7 @@ pub(crate) struct TokenizerJson<T, M> {
 }
 
 /// The member `model` of a `tokenizer.json`.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[serde(tag = "type", rename = "BPE")]
 pub(crate) struct BpeModel<S: AsRef<str> + Serialize> {
     pub(crate) dropout: Option<f32>,

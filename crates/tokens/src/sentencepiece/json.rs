@@ -137,15 +137,12 @@ impl<'a> ModelPart<'a> {
             (0u32..).zip(&pieces.all).map(|(id, piece)| (piece.text.as_str(), id)).collect();
         let unknown = pieces.get(pieces.unknown).map_or("<unk>", |piece| piece.text.as_str());
         ModelPart::Bpe(BpeModel {
-            dropout: None,
             unk_token: Some(unknown),
-            continuing_subword_prefix: None,
-            end_of_word_suffix: None,
             fuse_unk: true,
             byte_fallback: pieces.bytes.is_some(),
-            ignore_merges: false,
             vocab,
             merges: merges(pieces),
+            ..BpeModel::default()
         })
     }
 }

@@ -11,7 +11,6 @@
 //! the rules of `sentencepiece` itself. The converted file stores the model in a member that other libraries ignore.
 
 mod bpe;
-pub(crate) mod buffers;
 mod json;
 mod normalizer;
 mod pieces;
@@ -25,13 +24,12 @@ use base64::engine::general_purpose::STANDARD;
 use prost::Message;
 use serde::Deserialize;
 
-use self::bpe::Bpe;
-use self::buffers::SentencePieceBuffers;
+use self::bpe::{Bpe, BpeBuffers};
 pub use self::json::sentencepiece_to_json;
 use self::normalizer::SentencePieceNormalizer;
 use self::pieces::{PieceSink, Pieces};
 use self::proto::{ModelProto, ModelType, PieceType};
-use self::unigram::Unigram;
+use self::unigram::{Paths, Unigram};
 use crate::engine::{Engine, Outcome};
 use crate::error::{EncodeError, LoadError, SequenceEnd};
 use crate::info::{EngineInfo, SpecialToken};
@@ -59,6 +57,14 @@ pub(crate) struct SentencePiece {
     eos: Option<SpecialToken>,
     /// Maximum size of a word that is merged, and of a normalized text that is much longer than its original.
     max_bytes: u64,
+}
+
+/// Buffers of one thread.
+#[derive(Default)]
+pub(crate) struct SentencePieceBuffers {
+    normalized: Vec<u8>,
+    paths: Paths,
+    bpe: BpeBuffers,
 }
 
 enum PieceModel {

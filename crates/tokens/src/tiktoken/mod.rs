@@ -71,16 +71,11 @@ fn convert(file: &[u8], encoding: &TiktokenEncoding) -> Result<Vec<u8>, String> 
         post_processor: None,
         decoder: json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}),
         model: BpeModel {
-            dropout: None,
-            unk_token: None,
-            continuing_subword_prefix: None,
-            end_of_word_suffix: None,
-            fuse_unk: false,
-            byte_fallback: false,
             // Like tiktoken, look up whole words before merging.
             ignore_merges: true,
             merges: merges.collect(),
             vocab,
+            ..BpeModel::default()
         },
     };
     serde_json::to_vec(&file).map_err(|e| format!("the tokenizer.json cannot be written: {e}"))

@@ -155,20 +155,9 @@ impl AddedTokens {
     }
 
     /// Appends the ids of `text`: the matched tokens, and the ids that `encode` appends for each non-empty text between
-    /// them. Stops at the first error of `encode`.
+    /// them; it also receives whether this is at the start of `text`. Stops at the first error of `encode`.
     #[inline]
     pub(super) fn encode(
-        &self,
-        text: &str,
-        out: &mut Vec<u32>,
-        mut encode: impl FnMut(&str, &mut Vec<u32>) -> Result<(), EngineStop>,
-    ) -> Result<(), EngineStop> {
-        self.encode_parts(text, out, |part, _, out| encode(part, out))
-    }
-
-    /// Like [`encode`](Self::encode); `encode` also receives whether its part is at the start of `text`.
-    #[inline]
-    pub(super) fn encode_parts(
         &self,
         text: &str,
         out: &mut Vec<u32>,

@@ -58,7 +58,7 @@ impl ByteLevel {
     fn piece(&self, piece: &str, buffers: &mut Buffers, out: &mut Vec<u32>) -> Result<(), EngineStop> {
         let Buffers { words, normalizer, prefixed, .. } = buffers;
         let piece = self.normalizer.normalize(piece, normalizer)?;
-        self.normalized.encode(piece, out, |text, out| self.between_tokens(text, words, prefixed, out))
+        self.normalized.encode(piece, out, |text, _, out| self.between_tokens(text, words, prefixed, out))
     }
 
     /// Appends the ids of a text between added tokens.
@@ -159,7 +159,7 @@ impl Engine for ByteLevel {
     fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, EncodeError> {
         let before = out.len();
         let buffers = scratch.buffers();
-        let result = self.raw.encode(text, out, |piece, out| self.piece(piece, buffers, out));
+        let result = self.raw.encode(text, out, |piece, _, out| self.piece(piece, buffers, out));
         buffers.trim();
         finish(result, before, out)
     }

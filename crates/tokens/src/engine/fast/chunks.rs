@@ -91,7 +91,7 @@ impl ChunkEncoder {
         if before == Before::Space && self.normalized.is_at_start(text) {
             words(" ", false, out)?;
         }
-        let result = self.normalized.encode_parts(text, out, |part, is_first, out| {
+        let result = self.normalized.encode(text, out, |part, is_first, out| {
             Ok(words(part, is_first && before != Before::Nothing, out)?)
         });
         match result {
@@ -212,11 +212,8 @@ impl Engine for CachedChunks {
     fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, EncodeError> {
         let before = out.len();
         let words = &mut scratch.buffers().words;
-        let result = self.raw.encode(text, out, |piece, out| {
-            // An added token before the piece would have appended its id.
-            let is_first = out.len() == before;
-            self.piece(piece, is_first, words, out)
-        });
+        let result =
+            self.raw.encode(text, out, |piece, is_first, out| self.piece(piece, is_first, words, out));
         finish(result, before, out)
     }
 

@@ -39,17 +39,14 @@ pub(super) struct MetaspaceBpe {
 
 /// Treatment of spaces by the normalizer and the pre-tokenizer.
 struct SpaceHandling {
-    by_normalizer: Option<MetaspaceNormalizer>,
+    /// Whether the normalizer replaces spaces by [`METASPACE`].
+    replaces: bool,
+    /// Whether it also prepends one to each text between the added tokens of raw text.
+    prepends: bool,
     by_pre_tokenizer: Metaspace,
     /// Strings that the normalizer also replaces by [`METASPACE`] (`<!dummy-prefix!>` of ChatGLM). The reference encodes
     /// documents with one of them.
     others: Vec<String>,
-}
-
-/// A normalizer that replaces spaces by [`METASPACE`].
-struct MetaspaceNormalizer {
-    /// Whether it also prepends one to each text between the added tokens of raw text.
-    prepends: bool,
 }
 
 impl MetaspaceBpe {
@@ -61,9 +58,9 @@ impl MetaspaceBpe {
     ) -> Result<Self, String> {
         let spaces = SpaceHandling::new(&parts.outline.normalizer, &parts.outline.pre_tokenizer)
             .ok_or("this combination of normalizer and pre-tokenizer is not supported")?;
-        let written = |normalized: &str| match spaces.by_normalizer {
-            Some(_) => normalized.replace(METASPACE, " "),
-            None => normalized.to_owned(),
+        let written = |normalized: &str| match spaces.replaces {
+            true => normalized.replace(METASPACE, " "),
+            false => normalized.to_owned(),
         };
         let (raw, normalized) =
             AddedTokens::both_written(parts.reference.parts(), parts.parse_special, written)?;
@@ -85,11 +82,9 @@ impl MetaspaceBpe {
     ) -> Result<(), EngineStop> {
         let Buffers { words, normalized, prefixed, .. } = buffers;
         let piece = self.spaces.normalized(piece, normalized)?;
-        let start = out.len();
-        self.normalized.encode(piece, out, |text, out| {
-            // An added token before it would have appended its id.
-            let is_first = is_first && out.len() == start;
-            self.words(self.spaces.prefixed(text, is_first, prefixed).as_bytes(), words, out)
+        self.normalized.encode(piece, out, |text, is_at_start, out| {
+            let text = self.spaces.prefixed(text, is_first && is_at_start, prefixed);
+            self.words(text.as_bytes(), words, out)
         })
     }
 
@@ -147,10 +142,8 @@ impl Engine for MetaspaceBpe {
     fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, EncodeError> {
         let before = out.len();
         let buffers = scratch.buffers();
-        let result = self.raw.encode(text, out, |piece, out| {
-            let is_first = out.len() == before;
-            self.piece(piece, is_first, buffers, out)
-        });
+        let result =
+            self.raw.encode(text, out, |piece, is_first, out| self.piece(piece, is_first, buffers, out));
         buffers.trim();
         finish(result, before, out)
     }
@@ -164,9 +157,9 @@ impl Engine for MetaspaceBpe {
     ) -> Result<Outcome, EncodeError> {
         let before = out.len();
         let buffers = scratch.buffers();
-        let result = match self.spaces.by_normalizer {
-            Some(_) => self.piece(piece, is_first, buffers, out),
-            None => {
+        let result = match self.spaces.replaces {
+            true => self.piece(piece, is_first, buffers, out),
+            false => {
                 let text = self.spaces.prefixed(piece, is_first, &mut buffers.prefixed);
                 self.words(text.as_bytes(), &mut buffers.words, out)
             }
@@ -184,16 +177,14 @@ impl Engine for MetaspaceBpe {
         out: &mut Vec<Range<u32>>,
     ) -> bool {
         let piece = text.get(range.clone()).unwrap_or_default();
-        let SpaceHandling { by_normalizer, by_pre_tokenizer, .. } = &self.spaces;
+        let &SpaceHandling { replaces, prepends, by_pre_tokenizer, .. } = &self.spaces;
         // A space may be prepended after each added token in the piece.
-        let may_add_spaces = by_normalizer.is_some()
-            && by_pre_tokenizer.prefix != Prefix::Never
-            && !self.normalized.is_empty();
+        let may_add_spaces =
+            replaces && by_pre_tokenizer.prefix != Prefix::Never && !self.normalized.is_empty();
         if self.trim != Trim::Keeps || may_add_spaces || piece.contains(METASPACE) {
             return false;
         }
-        let has_prefix = by_normalizer.as_ref().is_some_and(|normalizer| normalizer.prepends)
-            || self.spaces.needs_prefix(piece, range.start == 0);
+        let has_prefix = prepends || self.spaces.needs_prefix(piece, range.start == 0);
         let piece = WrittenPiece { text, range, has_prefix, changes: Vec::new() };
         self.lengths.ranges(&piece, self.trim, ids, out)
     }
@@ -231,7 +222,6 @@ impl SpaceHandling {
         if !parts.is_empty() && !replaces {
             return None;
         }
-        let by_normalizer = replaces.then_some(MetaspaceNormalizer { prepends });
         let by_pre_tokenizer = match type_of(pre_tokenizer) {
             None if pre_tokenizer.is_null() && replaces => NO_METASPACE,
             // The normalizer leaves nothing to split at.
@@ -245,27 +235,28 @@ impl SpaceHandling {
             }
             _ => Metaspace::read(pre_tokenizer)?,
         };
-        Some(Self { by_normalizer, by_pre_tokenizer, others })
+        Some(Self { replaces, prepends, by_pre_tokenizer, others })
     }
 
     /// Returns whether a document that starts with a letter gets a space before it.
     fn prepends_space(&self) -> bool {
-        self.by_normalizer.as_ref().is_some_and(|normalizer| normalizer.prepends)
-            || self.by_pre_tokenizer.prefix != Prefix::Never
+        self.prepends || self.by_pre_tokenizer.prefix != Prefix::Never
     }
 
     /// Normalizes a piece, but writes every [`METASPACE`] as a space: the tables treat both alike.
     fn normalized<'a>(&self, piece: &'a str, buffer: &'a mut String) -> Result<&'a str, EngineStop> {
-        let Some(MetaspaceNormalizer { prepends }) = self.by_normalizer else { return Ok(piece) };
+        if !self.replaces {
+            return Ok(piece);
+        }
         if self.others.iter().any(|other| piece.contains(other)) {
             return Err(EngineStop::NeedsReference);
         }
         let is_written = piece.contains(METASPACE);
-        if !prepends && !is_written {
+        if !self.prepends && !is_written {
             return Ok(piece);
         }
         buffer.clear();
-        if prepends {
+        if self.prepends {
             buffer.push(' ');
         }
         let mut rest = piece;

@@ -43,9 +43,9 @@ impl NormalizedFinder {
     /// If the reference panics.
     pub(crate) fn find(&self, most: u64, text: &str) -> Result<Option<Vec<u32>>, EncodeError> {
         let (mut found, mut buffers) = (Vec::new(), NormalizerBuffers::default());
-        let result = self.raw.encode(text, &mut found, |piece, found| {
+        let result = self.raw.encode(text, &mut found, |piece, _, found| {
             match self.normalizer.normalize_within(most, piece, &mut buffers)? {
-                Some(piece) => self.normalized.encode(piece, found, |_, _| Ok(())),
+                Some(piece) => self.normalized.encode(piece, found, |_, _, _| Ok(())),
                 None => Err(EngineStop::NeedsReference),
             }
         });

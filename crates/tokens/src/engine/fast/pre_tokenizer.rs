@@ -12,8 +12,7 @@ use super::classes::ClassTable;
 use super::regex::SplitRegex;
 use super::split::pattern::{DEEPSEEK, Pattern};
 use super::stop::EngineStop;
-use super::wordpiece::is_punctuation;
-use super::words::MAX_STEPS;
+use super::words::{CharCut, MAX_STEPS};
 use crate::outline::type_of;
 
 /// Regular expressions that match only numbers.
@@ -49,11 +48,7 @@ pub(super) struct PatternCut {
 enum Matches {
     Regex(SplitRegex),
     Thousands(Thousands),
-    /// Numeric characters or punctuation, either each character or whole runs.
-    Chars {
-        is_cut_out: fn(char) -> bool,
-        each: bool,
-    },
+    Chars(CharCut),
 }
 
 /// Finds the matches of [`THOUSANDS`] in linear time.
@@ -91,7 +86,11 @@ impl PreTokenizer {
             [numbers] if use_regex && split_at(numbers) == Some((NUMBER, Keeps::All)) => {
                 (Pattern::Gpt2BetweenNumbers, ClassTable::Plain, [].as_slice())
             }
-            [digits] if use_regex && each_numeric(digits) == Some(true) => {
+            [digits]
+                if use_regex
+                    && type_of(digits) == Some("Digits")
+                    && digits.get("individual_digits") == Some(&Value::Bool(true)) =>
+            {
                 (Pattern::Gpt2BetweenNumbers, ClassTable::NumericAreNumbers, [].as_slice())
             }
             _ if use_regex => (Pattern::Gpt2, ClassTable::Plain, before),
@@ -154,26 +153,10 @@ fn known(value: &Value) -> Option<(Pattern, ClassTable)> {
     }
 }
 
-/// Returns whether `Digits` cuts out individual digits instead of runs; `None` for other pre-tokenizers.
-fn each_numeric(value: &Value) -> Option<bool> {
-    if type_of(value)? == "Digits" { value.get("individual_digits")?.as_bool() } else { None }
-}
-
 impl PatternCut {
     fn read(value: &Value) -> Option<Self> {
-        let chars = |is_cut_out, each| {
-            let matches = Matches::Chars { is_cut_out, each };
-            Some(Self { matches, keeps: Keeps::All, keeps_letters: true })
-        };
-        if type_of(value)? == "Punctuation" {
-            return match value.get("behavior").map_or(Some("Isolated"), Value::as_str)? {
-                "Isolated" => chars(is_punctuation, true),
-                "Contiguous" => chars(is_punctuation, false),
-                _ => None,
-            };
-        }
-        if let Some(each) = each_numeric(value) {
-            return chars(char::is_numeric, each);
+        if let Some(chars) = CharCut::read(value) {
+            return Some(Self { matches: Matches::Chars(chars), keeps: Keeps::All, keeps_letters: true });
         }
         let (regex, keeps) = split_at(value)?;
         let keeps_letters = keeps == Keeps::All && NUMBERS.contains(&regex);
@@ -204,16 +187,7 @@ impl PatternCut {
         match &self.matches {
             Matches::Regex(regex) => regex.find(text, &mut keep)?,
             Matches::Thousands(thousands) => thousands.find(text, &mut keep)?,
-            Matches::Chars { is_cut_out, each } => {
-                let mut run = 0..0;
-                for (at, c) in text.char_indices().filter(|(_, c)| is_cut_out(*c)) {
-                    if *each || at != run.end {
-                        keep(std::mem::replace(&mut run, at..at))?;
-                    }
-                    run.end = at + c.len_utf8();
-                }
-                keep(run)?;
-            }
+            Matches::Chars(chars) => return chars.pieces(text, each),
         }
         keep(text.len()..text.len())
     }

@@ -1,7 +1,5 @@
 //! Pre-tokenizers that cut at white space. They split a chunk of text into the words for the model.
 
-use std::ops::Range;
-
 use regex::Regex;
 use serde_json::Value;
 
@@ -28,12 +26,49 @@ enum PreTokenizerStep {
     Whitespace,
     /// Keeps only the matches.
     Matches(Regex),
-    /// Cuts out certain characters, either each character or whole runs.
-    Chars {
-        is_cut_out: fn(char) -> bool,
-        each: bool,
-    },
+    Chars(CharCut),
     Metaspace(Metaspace),
+}
+
+/// Cuts out numeric characters or punctuation, either each character or whole runs.
+pub(super) struct CharCut {
+    is_cut_out: fn(char) -> bool,
+    each: bool,
+}
+
+impl CharCut {
+    /// Parses a `Punctuation` or `Digits`; `None` if it is anything else, or not supported.
+    pub(super) fn read(value: &Value) -> Option<Self> {
+        let (is_cut_out, each): (fn(char) -> bool, bool) = match type_of(value)? {
+            "Punctuation" => match value.get("behavior").map_or(Some("Isolated"), Value::as_str)? {
+                "Isolated" => (is_punctuation, true),
+                "Contiguous" => (is_punctuation, false),
+                _ => return None,
+            },
+            "Digits" => (char::is_numeric, value.get("individual_digits")?.as_bool()?),
+            _ => return None,
+        };
+        Some(Self { is_cut_out, each })
+    }
+
+    /// Calls `piece` with what is cut out of `text`, and the parts between.
+    pub(super) fn pieces<E>(
+        &self,
+        text: &str,
+        mut piece: impl FnMut(&str) -> Result<(), E>,
+    ) -> Result<(), E> {
+        // The position of the last cut, and whether the character after it is cut out.
+        let (mut start, mut is_out) = (0, false);
+        for (at, c) in text.char_indices() {
+            let is_cut_out = (self.is_cut_out)(c);
+            if at > 0 && (is_cut_out != is_out || is_cut_out && self.each) {
+                piece(&text[start..at])?;
+                start = at;
+            }
+            is_out = is_cut_out;
+        }
+        if start < text.len() { piece(&text[start..]) } else { Ok(()) }
+    }
 }
 
 /// Callback for each word.
@@ -50,7 +85,6 @@ impl Words {
     }
 
     fn push(&mut self, value: &Value) -> Option<()> {
-        let chars = |is_cut_out, each| PreTokenizerStep::Chars { is_cut_out, each };
         let step = match type_of(value)? {
             "Sequence" => {
                 return value.get("pretokenizers")?.as_array()?.iter().try_for_each(|part| self.push(part));
@@ -58,17 +92,11 @@ impl Words {
             "WhitespaceSplit" => PreTokenizerStep::Whitespace,
             "BertPreTokenizer" => {
                 self.push_step(PreTokenizerStep::Whitespace)?;
-                chars(is_punctuation, true)
+                PreTokenizerStep::Chars(CharCut { is_cut_out: is_punctuation, each: true })
             }
             "Whitespace" => PreTokenizerStep::Matches(Regex::new(WORDS).ok()?),
-            "Punctuation" => match value.get("behavior").map_or(Some("Isolated"), Value::as_str)? {
-                "Isolated" => chars(is_punctuation, true),
-                "Contiguous" => chars(is_punctuation, false),
-                _ => return None,
-            },
-            "Digits" => chars(char::is_numeric, value.get("individual_digits")?.as_bool()?),
             "Metaspace" => PreTokenizerStep::Metaspace(Metaspace::read(value)?),
-            _ => return None,
+            _ => PreTokenizerStep::Chars(CharCut::read(value)?),
         };
         self.push_step(step)
     }
@@ -91,7 +119,7 @@ impl Words {
                     return None;
                 }
             }
-            PreTokenizerStep::Metaspace(_) | PreTokenizerStep::Chars { .. } => {}
+            PreTokenizerStep::Metaspace(_) | PreTokenizerStep::Chars(_) => {}
         }
         // Steps are applied recursively.
         if self.steps.len() == MAX_STEPS {
@@ -155,20 +183,7 @@ fn apply(
         PreTokenizerStep::Matches(regex) => {
             regex.find_iter(text).try_for_each(|word| apply(rest, word.as_str(), is_after_space, each))
         }
-        PreTokenizerStep::Chars { is_cut_out, each: each_char } => {
-            let mut piece = |range: Range<usize>| apply(rest, &text[range], is_after_space, each);
-            // The position of the last cut, and whether the character after it is cut out.
-            let (mut start, mut is_out) = (0, false);
-            for (at, c) in text.char_indices() {
-                let is_cut_out = is_cut_out(c);
-                if at > 0 && (is_cut_out != is_out || is_cut_out && *each_char) {
-                    piece(start..at)?;
-                    start = at;
-                }
-                is_out = is_cut_out;
-            }
-            piece(start..text.len())
-        }
+        PreTokenizerStep::Chars(cut) => cut.pieces(text, |piece| apply(rest, piece, is_after_space, each)),
         PreTokenizerStep::Metaspace(metaspace) => {
             let has_prefix = is_after_space || metaspace.prefix == Prefix::Missing;
             let mut written = String::with_capacity(text.len() + 2 * METASPACE.len_utf8());
