@@ -62,20 +62,15 @@ enum Source<'a> {
 /// An AVIF file whose container was read.
 #[derive(Debug)]
 pub struct AvifFile<'a> {
-    /// Width of the decoded pixels, before [`Self::turn`] is applied.
-    pub width: u32,
-    /// Height of the decoded pixels, before [`Self::turn`] is applied.
-    pub height: u32,
-    /// Bits per stored sample: 8, 10 or 12.
-    pub depth: u8,
+    width: u32,
+    height: u32,
+    depth: u8,
     is_monochrome: bool,
     properties: Properties<'a>,
     color: Source<'a>,
     alpha: Option<Source<'a>>,
-    /// Whether colors are multiplied by alpha. [`Self::decode`] does not undo it.
-    pub is_premultiplied: bool,
-    /// Number of frames, of which only the first is decoded.
-    pub frames: u32,
+    is_premultiplied: bool,
+    frames: u32,
     exif: Option<Cow<'a, [u8]>>,
 }
 
@@ -183,6 +178,16 @@ impl<'a> AvifFile<'a> {
         Ok(self)
     }
 
+    /// Returns the width of the decoded pixels, before [`Self::turn`] is applied.
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// Returns the height of the decoded pixels, before [`Self::turn`] is applied.
+    pub fn height(&self) -> u32 {
+        self.height
+    }
+
     /// Returns the number of samples per pixel of the output: 1 for gray and 3 for RGB, and one more for alpha.
     ///
     /// Gray with the profile of an RGB color space is RGB.
@@ -192,10 +197,28 @@ impl<'a> AvifFile<'a> {
         colors + usize::from(self.alpha.is_some())
     }
 
+    /// Returns whether colors are multiplied by alpha. [`Self::decode`] does not undo it.
+    pub fn is_premultiplied(&self) -> bool {
+        self.is_premultiplied
+    }
+
+    /// Returns the bits per stored sample: 8, 10 or 12.
+    pub fn depth(&self) -> u8 {
+        self.depth
+    }
+
     /// Returns how the decoded pixels are turned to be upright.
     pub fn turn(&self) -> Turn {
-        let Properties { quarter_turns, mirror, .. } = self.properties;
-        Turn { quarter_turns: quarter_turns.unwrap_or_default(), mirror }
+        let mirror = self.properties.mirror.map(|axis| match axis {
+            0 => Mirror::TopBottom,
+            _ => Mirror::LeftRight,
+        });
+        Turn { quarter_turns: self.properties.quarter_turns.unwrap_or_default(), mirror }
+    }
+
+    /// Returns the number of frames, of which only the first is decoded.
+    pub fn frames(&self) -> u32 {
+        self.frames
     }
 
     /// Returns the ICC profile, which [`Self::decode`] does not apply.

@@ -2,7 +2,6 @@
 
 use crate::boxes::{BmffBox, Fields, FourCc, name};
 use crate::error::{Error, Result};
-use crate::file::Mirror;
 
 /// The colors of coded samples, as code points of ITU-T H.273.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +27,8 @@ pub(crate) struct Properties<'a> {
     pub(crate) icc: Option<&'a [u8]>,
     /// Quarter turns, counterclockwise.
     pub(crate) quarter_turns: Option<u8>,
-    pub(crate) mirror: Option<Mirror>,
+    /// The axis of `imir`: 0 exchanges top and bottom, 1 exchanges left and right.
+    pub(crate) mirror: Option<u8>,
     /// The type of an auxiliary image.
     pub(crate) auxiliary: Option<&'a [u8]>,
     /// A reason why the image cannot be decoded.
@@ -82,7 +82,7 @@ impl<'a> Properties<'a> {
             }
             b"imir" => {
                 let axis = Fields::new(kind, content).u8()? & 1;
-                self.mirror.get_or_insert(if axis == 0 { Mirror::TopBottom } else { Mirror::LeftRight });
+                self.mirror.get_or_insert(axis);
             }
             b"auxC" | b"auxi" => {
                 let (fields, ..) = Fields::versioned(kind, content)?;

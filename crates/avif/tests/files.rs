@@ -32,7 +32,7 @@ fn fixture(name: &str) -> Vec<u8> {
 
 fn decoded(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let file = AvifFile::read(bytes)?;
-    let mut out = vec![0; file.width as usize * file.height as usize * file.channels()];
+    let mut out = vec![0; file.width() as usize * file.height() as usize * file.channels()];
     file.decode(&mut out).map(|()| out)
 }
 
@@ -63,8 +63,8 @@ fn headers() {
     ] {
         let bytes = fixture(name);
         let file = AvifFile::read(&bytes).expect(name);
-        assert_eq!(((file.width, file.height), file.channels()), (size, channels), "{name}");
-        assert_eq!((file.depth, file.frames, file.turn()), (depth, frames, turned), "{name}");
+        assert_eq!(((file.width(), file.height()), file.channels()), (size, channels), "{name}");
+        assert_eq!((file.depth(), file.frames(), file.turn()), (depth, frames, turned), "{name}");
         assert_eq!((file.icc(), file.exif()), (None, None), "{name}");
         assert!(is_avif(&bytes) && !is_avif(&bytes[1..]), "{name}");
     }
@@ -180,7 +180,7 @@ proptest! {
         for (at, value) in changes {
             bytes[at.index(length)] = value;
         }
-        let pixels = |file: &AvifFile<'_>| u64::from(file.width) * u64::from(file.height);
+        let pixels = |file: &AvifFile<'_>| u64::from(file.width()) * u64::from(file.height());
         if AvifFile::read(&bytes).is_ok_and(|file| pixels(&file) < 1 << 20) {
             let error = decoded(&bytes).err();
             prop_assert!(error.is_none_or(|error| error.kind() != ErrorKind::Panicked));

@@ -21,9 +21,9 @@ pub use dsconvert_avif::{contain_panic, is_avif};
 pub fn header(bytes: &[u8]) -> Result<AvifHeader, Reject> {
     let file = AvifFile::read(bytes).map_err(|error| reject(&error))?;
     Ok(AvifHeader {
-        size: Size::new(file.width, file.height),
+        size: Size::new(file.width(), file.height()),
         orientation: orientation(file.turn()),
-        frames: file.frames,
+        frames: file.frames(),
     })
 }
 
@@ -79,7 +79,7 @@ struct AvifReader<'a>(AvifFile<'a>);
 
 impl ImageDecoder for AvifReader<'_> {
     fn dimensions(&self) -> (u32, u32) {
-        (self.0.width, self.0.height)
+        (self.0.width(), self.0.height())
     }
 
     fn color_type(&self) -> ColorType {
@@ -97,7 +97,7 @@ impl ImageDecoder for AvifReader<'_> {
 
     fn read_image(self, out: &mut [u8]) -> ImageResult<()> {
         self.0.decode(out).map_err(image_error)?;
-        if self.0.is_premultiplied {
+        if self.0.is_premultiplied() {
             divide_by_alpha(out, self.color_type());
         }
         Ok(())
