@@ -37,12 +37,12 @@ use super::unigram::Unigram;
 use super::word_bpe::WordBpe;
 use super::wordpiece::WordPiece;
 use super::words::Words;
-use crate::engine::guarded::guarded;
 use crate::engine::reference::Reference;
 use crate::engine::{Engine, Outcome};
 use crate::error::EncodeError;
 use crate::info::EngineInfo;
 use crate::outline::{METASPACE, normalizers, type_of};
+use crate::panics::guarded;
 use crate::scratch::Scratch;
 
 /// Bytes of a text that are normalized to find out what becomes of its first character.
