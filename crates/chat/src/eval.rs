@@ -92,11 +92,6 @@ struct Frame {
     parent: usize,
 }
 
-struct MacroValue<'t> {
-    function: &'t Function,
-    frame: usize,
-}
-
 /// What a loop runs over.
 enum Items {
     List(Rc<List>),
@@ -152,7 +147,8 @@ pub(crate) struct Evaluator<'t> {
     free: Vec<usize>,
     frame: usize,
     namespaces: Vec<Vec<(Arc<str>, Value)>>,
-    macros: Vec<MacroValue<'t>>,
+    /// Each with the frame in which it was defined.
+    macros: Vec<(&'t Function, usize)>,
     loops: Vec<LoopState<'t>>,
     serial: u64,
     /// The output, and the captures that are open.
@@ -507,7 +503,7 @@ impl<'t> Evaluator<'t> {
     }
 
     fn function_value(&mut self, function: &'t Arc<Function>) -> Value {
-        self.macros.push(MacroValue { function, frame: self.frame });
+        self.macros.push((function, self.frame));
         Kind::Macro(self.macros.len() - 1).into()
     }
 
@@ -988,7 +984,7 @@ impl<'t> Evaluator<'t> {
             }
             (Kind::Loop(at, serial), _) => return self.loop_attribute(*at, *serial, name),
             (Kind::Macro(at), "name") => {
-                self.macros.get(*at).map(|found| Value::str(found.function.name.clone(), TEMPLATE))
+                self.macros.get(*at).map(|(function, _)| Value::str(function.name.clone(), TEMPLATE))
             }
             (Kind::Tuple(list), "grouper") if list.group => list.items.first().cloned(),
             (Kind::Tuple(list), "list") if list.group => list.items.get(1).cloned(),
@@ -1084,10 +1080,7 @@ impl<'t> Evaluator<'t> {
         match &value.0 {
             Kind::Undefined(missing) => error(ErrorKind::Undefined, format!("{missing}, but is called")),
             Kind::Macro(at) => match self.macros.get(*at) {
-                Some(found) => {
-                    let (function, frame) = (found.function, found.frame);
-                    Ok(self.call_function(function, frame, args)?.into())
-                }
+                Some(&(function, frame)) => Ok(self.call_function(function, frame, args)?.into()),
                 None => type_error("an unknown macro is called"),
             },
             Kind::Function(function) => self.call_builtin(*function, args),

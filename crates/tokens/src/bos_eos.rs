@@ -198,21 +198,14 @@ impl DeterminedEnds {
         id_of: &impl Fn(&str) -> Option<u32>,
         in_file: impl Fn(SequenceEnd) -> FoundToken,
     ) -> Result<Self> {
-        let bos = TokenRequest {
-            end: SequenceEnd::Bos,
-            named: options.bos_token.as_deref(),
-            config: config.bos.as_ref(),
-            is_added: options.add_bos,
+        let determine = |end, named: &Option<String>, config: &Option<ConfigToken>, is_added| {
+            let request = TokenRequest { end, named: named.as_deref(), config: config.as_ref(), is_added };
+            request.determine(special, id_of, || in_file(end))
         };
-        let eos = TokenRequest {
-            end: SequenceEnd::Eos,
-            named: options.eos_token.as_deref(),
-            config: config.eos.as_ref(),
-            is_added: options.add_eos,
-        };
-        let determine =
-            |request: TokenRequest<'_>| request.determine(special, id_of, || in_file(request.end));
-        Ok(Self { bos: determine(bos)?, eos: determine(eos)? })
+        Ok(Self {
+            bos: determine(SequenceEnd::Bos, &options.bos_token, &config.bos, options.add_bos)?,
+            eos: determine(SequenceEnd::Eos, &options.eos_token, &config.eos, options.add_eos)?,
+        })
     }
 
     /// Returns the id of the token at `end` if the options add it.

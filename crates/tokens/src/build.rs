@@ -87,7 +87,7 @@ impl Tokenizer {
     /// Creates the tokenizer for the SentencePiece `model` embedded in `json`.
     pub(crate) fn from_embedded(
         json: Vec<u8>,
-        model: SentencePiece,
+        mut model: SentencePiece,
         mut options: TokenizerOptions,
         config: &ConfigTokens,
     ) -> Result<Self> {
@@ -118,11 +118,10 @@ impl Tokenizer {
             bos,
             eos,
         };
+        model.max_bytes = options.max_reference_bytes();
         Ok(Self {
             finder: SpecialTokenFinder::of_strings(&special)?,
-            reference: ReferenceEngine::SentencePiece(Box::new(
-                model.with_max_bytes(options.max_reference_bytes()),
-            )),
+            reference: ReferenceEngine::SentencePiece(Box::new(model)),
             options,
             warnings,
             json: Some(json.into()),

@@ -13,7 +13,7 @@ use tokenizers::{NormalizedString, Normalizer as _, PostProcessorWrapper, Tokeni
 use crate::engine::fast::normalizer::forms::NfcText;
 use crate::error::EncodeError;
 use crate::options::SpecialInText;
-use crate::outline::type_of;
+use crate::outline::{steps, type_of};
 
 /// Maximum total size in bytes of tokens that are searched for with a DFA. The 256 tokens of Llama 3 have 7.4 KiB.
 const MAX_DFA_BYTES: usize = 8 << 10;
@@ -318,13 +318,8 @@ pub(crate) enum Trim {
 impl Trim {
     pub(crate) fn of(post_processor: Option<&PostProcessorWrapper>) -> Self {
         let value = serde_json::to_value(post_processor).unwrap_or_default();
-        let steps = match value.get("processors").and_then(Value::as_array) {
-            Some(steps) => steps.as_slice(),
-            None if value.is_null() => &[],
-            None => std::slice::from_ref(&value),
-        };
         let mut trim = Trim::Keeps;
-        for step in steps {
+        for step in steps(&value, "processors") {
             let flag = |name| step.get(name).and_then(Value::as_bool);
             match (type_of(step), flag("trim_offsets"), flag("add_prefix_space")) {
                 (Some("TemplateProcessing" | "BertProcessing"), ..)

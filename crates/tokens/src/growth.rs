@@ -37,7 +37,10 @@ enum StepKind {
         content_bytes: u64,
     },
     Prepend(u64),
-    Form(Form),
+    Nfc,
+    Nfd,
+    Nfkc,
+    Nfkd,
     Precompiled {
         /// `None` if the map is damaged.
         map: Option<Charsmap>,
@@ -51,14 +54,6 @@ enum StepKind {
 enum Pattern {
     String(String),
     Regex(SysRegex),
-}
-
-#[derive(Clone, Copy)]
-enum Form {
-    Nfc,
-    Nfd,
-    Nfkc,
-    Nfkd,
 }
 
 impl Growth {
@@ -98,8 +93,8 @@ impl Growth {
                 bytes.saturating_add(bytes.saturating_add(parts).saturating_mul(*content_bytes))
             }
             StepKind::Prepend(more) => bytes.saturating_add(parts.saturating_mul(*more)),
-            StepKind::Form(Form::Nfc | Form::Nfd) => bytes.saturating_mul(CANONICAL),
-            StepKind::Form(Form::Nfkc | Form::Nfkd) => bytes.saturating_mul(COMPATIBILITY),
+            StepKind::Nfc | StepKind::Nfd => bytes.saturating_mul(CANONICAL),
+            StepKind::Nfkc | StepKind::Nfkd => bytes.saturating_mul(COMPATIBILITY),
             StepKind::Precompiled { longest, .. } => bytes.saturating_mul(*longest),
             StepKind::ByteLevel => bytes.saturating_mul(2),
             StepKind::Characters => bytes.saturating_mul(CHARACTERS),
@@ -118,10 +113,10 @@ fn collect(normalizer: &NormalizerWrapper, steps: &mut Vec<GrowthStep>) {
             content_bytes: replace.content.len() as u64,
         },
         NormalizerWrapper::Prepend(prepend) => StepKind::Prepend(prepend.prepend.len() as u64),
-        NormalizerWrapper::NFC(_) => StepKind::Form(Form::Nfc),
-        NormalizerWrapper::NFD(_) => StepKind::Form(Form::Nfd),
-        NormalizerWrapper::NFKC(_) => StepKind::Form(Form::Nfkc),
-        NormalizerWrapper::NFKD(_) => StepKind::Form(Form::Nfkd),
+        NormalizerWrapper::NFC(_) => StepKind::Nfc,
+        NormalizerWrapper::NFD(_) => StepKind::Nfd,
+        NormalizerWrapper::NFKC(_) => StepKind::Nfkc,
+        NormalizerWrapper::NFKD(_) => StepKind::Nfkd,
         NormalizerWrapper::Precompiled(map) => {
             let map = Charsmap::of(map);
             let longest = map.as_ref().map_or(u64::MAX, |map| map.longest_replacement().max(1) as u64);
@@ -212,24 +207,10 @@ impl StepKind {
                 before.saturating_sub(matched).saturating_add(count.saturating_mul(*content_bytes))
             }
             StepKind::Prepend(more) => before.saturating_add(*more),
-            StepKind::Form(form) => {
-                let chars = |chars: &mut dyn Iterator<Item = char>| {
-                    let mut bytes = 0;
-                    chars
-                        .take_while(|c| {
-                            bytes += c.len_utf8() as u64;
-                            bytes <= most
-                        })
-                        .for_each(drop);
-                    bytes
-                };
-                match form {
-                    Form::Nfc => chars(&mut text.nfc().map(|(c, _)| c)),
-                    Form::Nfd => chars(&mut text.nfd().map(|(c, _)| c)),
-                    Form::Nfkc => chars(&mut text.nfkc().map(|(c, _)| c)),
-                    Form::Nfkd => chars(&mut text.nfkd().map(|(c, _)| c)),
-                }
-            }
+            StepKind::Nfc => bytes_of(text.nfc(), most),
+            StepKind::Nfd => bytes_of(text.nfd(), most),
+            StepKind::Nfkc => bytes_of(text.nfkc(), most),
+            StepKind::Nfkd => bytes_of(text.nfkd(), most),
             // The map is damaged, so the reference's result is measured afterwards.
             StepKind::Precompiled { map: None, .. } => before,
             StepKind::Precompiled { map: Some(map), .. } => {
@@ -244,6 +225,17 @@ impl StepKind {
             StepKind::Characters => before,
         }
     }
+}
+
+/// Returns the size in bytes of the characters of a normalized text, or any number above `most`.
+fn bytes_of(chars: impl Iterator<Item = (char, isize)>, most: u64) -> u64 {
+    let mut bytes = 0;
+    let is_within = |(c, _): &(char, isize)| {
+        bytes += c.len_utf8() as u64;
+        bytes <= most
+    };
+    chars.take_while(is_within).for_each(drop);
+    bytes
 }
 
 #[cfg(test)]

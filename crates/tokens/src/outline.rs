@@ -29,12 +29,13 @@ pub(crate) struct ModelOutline {
     pub(crate) unk_id: Option<usize>,
 }
 
-/// Returns the steps of a normalizer in order: none if there is no normalizer, one if it is not a sequence.
-pub(crate) fn normalizers(normalizer: &Value) -> &[Value] {
-    match normalizer.get("normalizers").and_then(Value::as_array) {
+/// Returns the steps of a part of the file in order: none if there is no part, one if it is not a sequence. A sequence has
+/// them in the member `name`.
+pub(crate) fn steps<'a>(part: &'a Value, name: &str) -> &'a [Value] {
+    match part.get(name).and_then(Value::as_array) {
         Some(parts) => parts,
-        None if normalizer.is_null() => &[],
-        None => std::slice::from_ref(normalizer),
+        None if part.is_null() => &[],
+        None => std::slice::from_ref(part),
     }
 }
 

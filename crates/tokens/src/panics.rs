@@ -5,8 +5,12 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::error::EncodeError;
+
 /// Maximum length of a panic message in characters; some messages print whole buffers.
 const MAX_MESSAGE_CHARS: usize = 300;
+/// Start of the message of the panic of `onig` when Oniguruma reaches a limit in a match.
+const PATTERN_LIMIT: &str = "Onig: Regex search error: ";
 
 thread_local! {
     /// Number of nested [`caught`] calls on this thread.
@@ -33,6 +37,18 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     result.map_err(|payload| message(&*payload))
 }
 
+/// Calls the reference, and turns an error or a panic into an error of the text.
+pub(crate) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, EncodeError> {
+    match caught(call) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(e)) => Err(EncodeError::Unsupported(e.to_string())),
+        Err(panic) => Err(match panic.strip_prefix(PATTERN_LIMIT) {
+            Some(reason) => EncodeError::PatternLimit(reason.to_owned()),
+            None => EncodeError::Panicked(panic),
+        }),
+    }
+}
+
 fn message(payload: &(dyn Any + Send)) -> String {
     let text = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
         (Some(text), _) => text,
@@ -45,6 +61,12 @@ fn message(payload: &(dyn Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_of_the_reference_is_an_error_of_the_text() {
+        let error = guarded::<()>(|| panic!("as on a malformed character map")).unwrap_err();
+        assert_eq!(error, EncodeError::Panicked("as on a malformed character map".to_owned()));
+    }
 
     #[test]
     fn a_panic_is_contained_and_becomes_its_message() {

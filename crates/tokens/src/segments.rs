@@ -86,24 +86,20 @@ impl<'a> DividedText<'a> {
         }
     }
 
-    fn finished(&self) -> MutexGuard<'_, BTreeMap<usize, SegmentIds>> {
-        self.finished.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn helpers(&self) -> MutexGuard<'_, Vec<Scratch>> {
-        self.helpers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns whether finished segments have to be appended before another one is encoded.
     fn is_full(&self) -> bool {
-        self.finished().len() >= self.max_ahead
+        lock(&self.finished).len() >= self.max_ahead
     }
 
     /// Returns the scratch of a helper that is not running, if one is useful.
     fn idle_helper(&self) -> Option<Scratch> {
         let is_useful = self.next.load(Ordering::Relaxed) < self.segments.len() && !self.is_full();
-        is_useful.then(|| self.helpers().pop()).flatten()
+        is_useful.then(|| lock(&self.helpers).pop()).flatten()
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Splits a long text between words if `divides` is set; otherwise returns it whole.
@@ -191,7 +187,7 @@ impl SegmentEncoder<'_> {
         // it were started before it.
         let mut flush = || -> Result<bool, EncodeError> {
             loop {
-                let Some(result) = divided.finished().remove(&next_segment) else { return Ok(true) };
+                let Some(result) = lock(&divided.finished).remove(&next_segment) else { return Ok(true) };
                 let Some(ids) = result? else { return Ok(false) };
                 ends.add(&ids);
                 let from = out.count() - start;
@@ -218,7 +214,7 @@ impl SegmentEncoder<'_> {
             divided.next.store(divided.segments.len(), Ordering::Relaxed);
             can_continue
         };
-        let has_helpers = !divided.helpers().is_empty();
+        let has_helpers = !lock(&divided.helpers).is_empty();
         let can_continue = match has_helpers {
             false => encode_own(scratch, &|| {}),
             // Idle threads run the helpers. A helper returns when there is currently nothing to encode.
@@ -227,7 +223,7 @@ impl SegmentEncoder<'_> {
                     while let Some(mut scratch) = divided.idle_helper() {
                         scope.spawn(move |_| {
                             while !divided.is_full() && self.encode_next(divided, &mut scratch) {}
-                            divided.helpers().push(scratch);
+                            lock(&divided.helpers).push(scratch);
                         });
                     }
                 })
@@ -259,7 +255,7 @@ impl SegmentEncoder<'_> {
         if !matches!(result, Ok(Some(_))) {
             divided.next.store(divided.segments.len(), Ordering::Relaxed);
         }
-        divided.finished().insert(at, result);
+        lock(&divided.finished).insert(at, result);
         true
     }
 

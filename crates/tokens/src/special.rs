@@ -28,7 +28,7 @@ use crate::error::LoadError;
 use crate::id_set::IdSet;
 use crate::info::SpecialToken;
 use crate::load::Loaded;
-use crate::outline::{METASPACE, normalizers};
+use crate::outline::{METASPACE, steps};
 
 type Result<T> = std::result::Result<T, LoadError>;
 
@@ -106,7 +106,7 @@ fn automaton(strings: &[&str]) -> Result<AhoCorasick> {
 /// and prepend strings, as those of SentencePiece models do.
 fn unchanged_part<'t>(token: &'t str, normalizer: &Value) -> Option<&'t str> {
     let mut written = " ".to_owned();
-    for part in normalizers(normalizer) {
+    for part in steps(normalizer, "normalizers") {
         let string = |at: &str| part.pointer(at).and_then(Value::as_str);
         match string("/type")? {
             "Prepend" => written.push_str(string("/prepend")?),

@@ -5,7 +5,6 @@
 
 pub(crate) mod bytes;
 pub(crate) mod fast;
-pub(crate) mod guarded;
 mod mix;
 pub(crate) mod proof;
 pub(crate) mod reference;

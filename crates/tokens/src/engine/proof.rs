@@ -102,38 +102,23 @@ pub(crate) fn texts(added: &AHashMap<u32, AddedToken>) -> impl Iterator<Item = S
 
 /// Checks that `fast` produces the ids of `reference`. The error names the first text that differs.
 pub(crate) fn check(fast: &dyn Engine, reference: &Reference, scratch: &mut Scratch) -> Result<(), String> {
-    let mut comparison = Comparison { fast, reference, scratch, ids: Vec::new(), expected: Vec::new() };
+    let is_too_large =
+        |error: &EncodeError| matches!(error, EncodeError::TooLarge { .. } | EncodeError::WordTooLong);
+    let (mut ids, mut expected_ids) = (Vec::new(), Vec::new());
     for text in texts(reference.parts().get_added_vocabulary().get_added_tokens_decoder()) {
-        comparison.text(&text)?;
-    }
-    Ok(())
-}
-
-struct Comparison<'a> {
-    fast: &'a dyn Engine,
-    reference: &'a Reference,
-    scratch: &'a mut Scratch,
-    ids: Vec<u32>,
-    expected: Vec<u32>,
-}
-
-impl Comparison<'_> {
-    /// Compares the ids of `text` twice: from the model, then from the cache.
-    fn text(&mut self, text: &str) -> Result<(), String> {
-        self.expected.clear();
-        let expected = self.reference.encode_for_proof(DEFAULT_MAX_REFERENCE_BYTES, text, &mut self.expected);
-        let is_too_large =
-            |error: &EncodeError| matches!(error, EncodeError::TooLarge { .. } | EncodeError::WordTooLong);
+        expected_ids.clear();
+        let expected = reference.encode_for_proof(DEFAULT_MAX_REFERENCE_BYTES, &text, &mut expected_ids);
         if expected.as_ref().is_err_and(is_too_large) {
-            return Ok(());
+            continue;
         }
+        // The ids of the model, then those of the cache.
         for _ in 0..2 {
-            self.ids.clear();
-            let same = match (&expected, self.fast.encode(text, self.scratch, &mut self.ids)) {
+            ids.clear();
+            let same = match (&expected, fast.encode(&text, scratch, &mut ids)) {
                 (_, Ok(Outcome::Declined)) => true,
                 // The user may have set a small limit.
                 (_, Err(error)) if is_too_large(&error) => true,
-                (Ok(_), Ok(Outcome::Done)) => self.ids == self.expected,
+                (Ok(_), Ok(Outcome::Done)) => ids == expected_ids,
                 (Err(a), Err(b)) => discriminant(a) == discriminant(&b),
                 _ => false,
             };
@@ -144,6 +129,6 @@ impl Comparison<'_> {
                 ));
             }
         }
-        Ok(())
     }
+    Ok(())
 }

@@ -14,14 +14,13 @@ use tokenizers::{
     OffsetType, PreTokenizedString, PreTokenizer as _, Token,
 };
 
-use super::guarded::guarded;
 use super::{Engine, Outcome};
 use crate::cuts::{AddedTokenMatcher, Content, Cut};
 use crate::error::{EncodeError, LoadError};
 use crate::growth::Growth;
 use crate::info::EngineInfo;
 use crate::marked::MarkedIds;
-use crate::panics::caught;
+use crate::panics::{caught, guarded};
 use crate::scratch::Scratch;
 
 /// Version of the reference, pinned in `Cargo.toml` and checked by a test.

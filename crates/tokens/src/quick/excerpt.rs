@@ -48,7 +48,7 @@ impl<'a> Excerpt<'a> {
     /// Builds the excerpt for `words`, with the tokens in `hidden` renamed. Returns `None` if there is none.
     pub(super) fn build(&self, words: &[String], hidden: &AHashSet<u32>) -> Option<BPE> {
         let ParsedBpe { vocab, merges, settings, .. } = self.model;
-        let Symbols { isolated, remaining } = self.symbols(words, hidden)?;
+        let (isolated, remaining) = self.symbols(words, hidden)?;
         let mut grams = Grams::new(words);
         grams.add(&remaining);
         let mut kept = vec![false; vocab.len() as usize];
@@ -69,9 +69,10 @@ impl<'a> Excerpt<'a> {
         Some(model)
     }
 
-    /// Returns what becomes of characters without a token. Returns `None` if some may be dropped although the model has
-    /// unknown tokens or byte fallback, or if a merge joins one of these tokens.
-    fn symbols(&self, words: &[String], hidden: &AHashSet<u32>) -> Option<Symbols> {
+    /// Returns the numbers of the tokens that characters without a token may become, and the words without characters
+    /// that are dropped. Returns `None` if some may be dropped although the model has unknown tokens or byte fallback, or
+    /// if a merge joins one of these tokens.
+    fn symbols(&self, words: &[String], hidden: &AHashSet<u32>) -> Option<(AHashSet<u32>, Vec<String>)> {
         let ParsedBpe { vocab, merges, settings, .. } = self.model;
         let mut isolated = AHashSet::new();
         let mut is_never_dropped = false;
@@ -99,16 +100,8 @@ impl<'a> Excerpt<'a> {
         } else {
             return None;
         };
-        Some(Symbols { isolated, remaining })
+        Some((isolated, remaining))
     }
-}
-
-/// What becomes of the characters without a token in some words.
-struct Symbols {
-    /// The numbers of the tokens that they may become.
-    isolated: AHashSet<u32>,
-    /// The words without the characters that are dropped.
-    remaining: Vec<String>,
 }
 
 /// The sequences of [`GRAM`] bytes in some words, as a bitmap of their hashes.

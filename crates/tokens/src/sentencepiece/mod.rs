@@ -56,7 +56,7 @@ pub(crate) struct SentencePiece {
     bos: Option<SpecialToken>,
     eos: Option<SpecialToken>,
     /// Maximum size of a word that is merged, and of a normalized text that is much longer than its original.
-    max_bytes: u64,
+    pub(crate) max_bytes: u64,
 }
 
 /// Buffers of one thread.
@@ -134,10 +134,6 @@ impl SentencePiece {
         };
         let (bos, eos) = (control(trainer.bos_piece(), "<s>"), control(trainer.eos_piece(), "</s>"));
         Ok(Self { normalizer, pieces, model, bos, eos, max_bytes: DEFAULT_MAX_REFERENCE_BYTES })
-    }
-
-    pub(crate) fn with_max_bytes(self, max_bytes: u64) -> Self {
-        Self { max_bytes, ..self }
     }
 
     /// Returns the name of the model type, as in a `tokenizer.json`.

@@ -37,12 +37,12 @@ use super::unigram::Unigram;
 use super::word_bpe::WordBpe;
 use super::wordpiece::WordPiece;
 use super::words::Words;
-use crate::engine::guarded::guarded;
 use crate::engine::reference::Reference;
 use crate::engine::{Engine, Outcome};
 use crate::error::EncodeError;
 use crate::info::EngineInfo;
-use crate::outline::{METASPACE, normalizers, type_of};
+use crate::outline::{METASPACE, steps, type_of};
+use crate::panics::guarded;
 use crate::scratch::Scratch;
 
 /// Bytes of a text that are normalized to find out what becomes of its first character.
@@ -131,7 +131,7 @@ impl CachedChunks {
         }
         let (normalizer, pre_tokenizer) = (&parts.outline.normalizer, &parts.outline.pre_tokenizer);
         let words = Words::read(pre_tokenizer).ok_or("the pre-tokenizer is not supported")?;
-        if !normalizers(normalizer).iter().all(keeps_spaces) {
+        if !steps(normalizer, "normalizers").iter().all(keeps_spaces) {
             return Err("the normalizer is not supported".to_owned());
         }
         // Normalized tokens may contain punctuation, at which `CutRule::Bert` cuts.
@@ -255,7 +255,7 @@ fn keeps_spaces(value: &Value) -> bool {
                 _ => false,
             }
         }
-        Some("Sequence") => normalizers(value).iter().all(keeps_spaces),
+        Some("Sequence") => steps(value, "normalizers").iter().all(keeps_spaces),
         _ => false,
     }
 }

@@ -18,7 +18,7 @@ use crate::cuts::Trim;
 use crate::engine::{Engine, Outcome};
 use crate::error::EncodeError;
 use crate::info::EngineInfo;
-use crate::outline::{METASPACE, normalizers, type_of};
+use crate::outline::{METASPACE, steps, type_of};
 use crate::scratch::Scratch;
 
 /// Maximum size in bytes of a group of words that are looked up together, with one bit per possible end.
@@ -206,7 +206,7 @@ impl Engine for MetaspaceBpe {
 impl SpaceHandling {
     /// Parses the normalizer and the pre-tokenizer. `None` if they do anything else.
     fn new(normalizer: &Value, pre_tokenizer: &Value) -> Option<Self> {
-        let parts = normalizers(normalizer);
+        let parts = steps(normalizer, "normalizers");
         let (mut replaces, mut prepends, mut others) = (false, false, Vec::new());
         for part in parts {
             match type_of(part)? {

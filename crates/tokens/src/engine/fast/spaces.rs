@@ -14,9 +14,9 @@ use unicode_segmentation::UnicodeSegmentation;
 use super::classes::decode;
 use super::stop::EngineStop;
 use super::words::Words;
-use crate::engine::guarded::guarded;
 use crate::engine::reference::Reference;
 use crate::outline::METASPACE;
+use crate::panics::guarded;
 
 const UNKNOWN: u8 = 0;
 const STABLE: u8 = 1;

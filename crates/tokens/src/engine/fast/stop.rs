@@ -21,14 +21,12 @@ pub(super) fn finish(
     before: usize,
     out: &mut Vec<u32>,
 ) -> Result<Outcome, EncodeError> {
+    if result.is_err() {
+        out.truncate(before);
+    }
     match result {
         Ok(()) => Ok(Outcome::Done),
-        Err(stop) => {
-            out.truncate(before);
-            match stop {
-                EngineStop::NeedsReference => Ok(Outcome::Declined),
-                EngineStop::Failed(error) => Err(error),
-            }
-        }
+        Err(EngineStop::NeedsReference) => Ok(Outcome::Declined),
+        Err(EngineStop::Failed(error)) => Err(error),
     }
 }

@@ -4,6 +4,8 @@ use tokenizers::normalizers::BertNormalizer;
 use unicode_categories::UnicodeCategories;
 use unicode_normalization_alignments::UnicodeNormalization;
 
+use super::write_lowercase;
+
 /// A `BertNormalizer` with its options.
 #[derive(Clone, Copy)]
 pub(super) struct Bert {
@@ -27,12 +29,7 @@ impl Bert {
     pub(super) fn write(self, text: &str, out: &mut String) -> bool {
         if text.bytes().all(|b| b.is_ascii_graphic()) {
             // Nothing to clean, isolate or strip.
-            if self.lowercase && text.bytes().any(|b| b.is_ascii_uppercase()) {
-                out.push_str(text);
-                out.make_ascii_lowercase();
-                return true;
-            }
-            return false;
+            return self.lowercase && write_lowercase(text, out);
         }
         let mut cleaned = String::with_capacity(text.len() + 8);
         for c in text.chars() {

@@ -17,9 +17,9 @@ use self::bert::Bert;
 use self::forms::{ComposedPart, Form, composed_parts, write_nfc};
 use self::precompiled::Precompiled;
 use crate::charsmap::Charsmap;
-use crate::engine::guarded::guarded;
 use crate::error::EncodeError;
 use crate::growth::{CANONICAL, CHARACTERS, COMPATIBILITY};
+use crate::panics::guarded;
 
 /// A normalizer, as a list of steps.
 pub(super) struct Normalizer {
