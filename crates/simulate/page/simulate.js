@@ -396,7 +396,7 @@ const Simulate = (() => {
 
   const logText = (result) => result.events.map((e) => `${e.ns} ${e.kind} ${e.batch} ${e.worker}\n`).join("");
 
-  // --- run.rs: progress of a batch, for the animation
+  // --- progress of a batch, for the animation
 
   // Returns the first index whose item does not satisfy `holds`.
   function partition(items, holds) {
