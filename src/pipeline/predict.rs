@@ -8,7 +8,7 @@ mod stratum;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -23,6 +23,7 @@ use super::estimate::{Estimate, MIN_SAMPLE};
 use super::job::{Conversion, Converting, Job};
 use super::memory::Shares;
 use super::outcome::{ItemOutcome, Outcomes};
+use super::progress::locked;
 use super::stop::Stop;
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
@@ -385,10 +386,6 @@ pub(super) fn total_length(strata: &[&Stratum]) -> Estimate {
 /// Returns the sum of a quantity of all strata.
 fn total(strata: &[&Stratum], of: &dyn Fn(&Stratum) -> Estimate) -> Estimate {
     strata.iter().map(|stratum| of(stratum)).fold(Estimate::default(), Estimate::plus)
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn convert<C: Conversion>(

@@ -6,7 +6,7 @@
 //! start, so the first items of a few containers are taken, chosen by the order of the files; a container that ends is
 //! replaced by the next one. Files that are images by name, other files, tar files and other containers are strata.
 
-use std::collections::VecDeque;
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -186,14 +186,21 @@ impl ImagesJob {
 
     /// Returns the ordinals of the first `count` files of a stratum, in the order of the hash of their origins.
     fn first_by_hash(&self, count: usize, stratum: FileStratum) -> Vec<usize> {
+        if count == 0 {
+            return Vec::new();
+        }
+        // Max-heap: the largest hash is on top.
+        let mut first = BinaryHeap::new();
         let seed = SAMPLE_SALT ^ self.header.output.seed;
-        let is_in = |(ordinal, file): &(usize, SourceFile)| self.stratum_of(*ordinal, file) == stratum;
-        let hashed =
-            |(ordinal, file): (usize, SourceFile)| (xxh3_64_with_seed(file.origin.as_bytes(), seed), ordinal);
-        let mut order: Vec<(u64, usize)> = self.items().filter(is_in).map(hashed).collect();
-        order.sort_unstable();
-        order.truncate(count);
-        order.into_iter().map(|(_, ordinal)| ordinal).collect()
+        for (ordinal, file) in
+            self.items().filter(|(ordinal, file)| self.stratum_of(*ordinal, file) == stratum)
+        {
+            first.push((xxh3_64_with_seed(file.origin.as_bytes(), seed), ordinal));
+            if first.len() > count {
+                first.pop();
+            }
+        }
+        first.into_sorted_vec().into_iter().map(|(_, ordinal)| ordinal).collect()
     }
 
     /// Returns the expected records of all splits of all units.

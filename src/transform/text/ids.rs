@@ -45,8 +45,9 @@ impl IdSource for StoredIds<'_> {
     }
 
     fn is_equal(&self, range: Range<usize>, expected: &[u32]) -> bool {
-        let ids = self.0.iter().skip(range.start).take(range.len());
-        range.end <= self.0.len() && ids.eq(expected.iter().copied())
+        let width = self.0.width();
+        let bytes = self.0.as_bytes().get(range.start * width.bytes()..range.end * width.bytes());
+        bytes.and_then(|ids| Ids::new(width, ids)).is_some_and(|ids| ids.iter().eq(expected.iter().copied()))
     }
 }
 
