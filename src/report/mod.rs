@@ -21,9 +21,9 @@ mod thumbnail;
 mod vocabulary;
 
 pub use escape::escape;
-pub(crate) use gather::{BucketShare, LabelCounts};
+pub(crate) use gather::BucketShare;
 pub use gather::{
-    BucketShares, ClassCounts, Classes, Curves, DatasetReport, DecodedSample, ImageStats, RejectExamples,
+    BucketShares, ClassCounts, Curves, DatasetReport, DecodedSample, ImageStats, LabelCounts, RejectExamples,
     ReportOptions, SplitReport, TextStats, Thumbnail, TokenCount, TrainedStats,
 };
 pub use histogram::{Bin, Histogram};

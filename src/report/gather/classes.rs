@@ -9,31 +9,9 @@ use crate::error::{Error, Result};
 use crate::reader::{Dataset, Description, Split};
 use crate::schema::LABEL;
 
-/// Maximum number of classes to list.
-pub(in crate::report) const SHOWN_CLASSES: usize = 50;
-
-/// Class balance of a split.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Classes {
-    /// The most frequent classes by name, with their numbers of records. Ties are in label order.
-    pub top: Vec<(String, u64)>,
-    /// Number of classes of the dataset.
-    pub classes: u64,
-    /// Classes without a record.
-    pub empty: u64,
-    /// Records of the least frequent class that is not empty.
-    pub least: u64,
-    /// Records of the median class among those that are not empty.
-    pub median: u64,
-    /// Records without a label.
-    pub unlabeled: u64,
-    /// Records whose label is known: all, except those that cannot be read.
-    pub read: u64,
-}
-
 /// Records per label, from the manifest. Manifests before version 3 lack them; then, all labels are read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct LabelCounts {
+pub struct LabelCounts {
     /// Number of records by label.
     pub(crate) counts: Vec<u64>,
     /// Records without a label.
@@ -71,25 +49,11 @@ impl LabelCounts {
     }
 }
 
-/// Counts the labels. Returns `None` if the dataset has no labels, or if
-/// they cannot be read.
-pub(super) fn gather(dataset: &Dataset, split: &Split, problems: &mut Problems) -> Option<Classes> {
-    let names = dataset.class_names();
+/// Counts the labels. Returns `None` if the dataset has no labels, or if they cannot be read.
+pub(super) fn gather(dataset: &Dataset, split: &Split, problems: &mut Problems) -> Option<LabelCounts> {
     dataset.schema().index_of(LABEL)?;
     let found = LabelCounts::of(dataset, split, &mut |error| problems.add_unreadable(error));
-    let LabelCounts { counts, unlabeled, read } = problems.ok_or_add("labels cannot be read", found)?;
-    let mut classes = Classes { classes: names.len() as u64, unlabeled, read, ..Classes::default() };
-    let mut order: Vec<usize> = (0..counts.len()).collect();
-    let of = |label: &usize| counts.get(*label).copied().unwrap_or(0);
-    order.sort_by_key(|label| (std::cmp::Reverse(of(label)), *label));
-    let present = order.iter().filter(|label| of(label) > 0).count();
-    classes.empty = (order.len() - present) as u64;
-    classes.least = present.checked_sub(1).and_then(|last| order.get(last)).map_or(0, of);
-    classes.median = order.get(present / 2).map_or(0, of);
-    let named =
-        order.iter().take(SHOWN_CLASSES).filter_map(|label| Some((names.get(*label)?.clone(), of(label))));
-    classes.top = named.collect();
-    Some(classes)
+    problems.ok_or_add("labels cannot be read", found)
 }
 
 /// Label counts of each split of a dataset. Empty for datasets without labels.

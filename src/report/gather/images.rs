@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::classes::{self, Classes};
+use super::classes::{self, LabelCounts};
 use super::{Problems, ReportOptions};
 use crate::error::Result;
 use crate::reader::{Dataset, Record, Split};
@@ -30,8 +30,8 @@ pub struct ImageStats {
     pub aspect: Histogram,
     /// Stored bytes per record.
     pub bytes: Histogram,
-    /// Class balance, if the records have labels.
-    pub classes: Option<Classes>,
+    /// Records per class, if the records have labels.
+    pub classes: Option<LabelCounts>,
     /// Examples, in record order.
     pub thumbnails: Vec<Thumbnail>,
 }

@@ -13,8 +13,7 @@ use serde::Deserialize;
 
 pub(crate) use self::buckets::BucketShare;
 pub use self::buckets::BucketShares;
-pub(crate) use self::classes::LabelCounts;
-pub use self::classes::{ClassCounts, Classes};
+pub use self::classes::{ClassCounts, LabelCounts};
 pub use self::images::{ImageStats, Thumbnail};
 pub use self::text::Curves;
 pub use self::text::{DecodedSample, TextStats, TokenCount, TrainedStats};

@@ -1,5 +1,6 @@
 //! The HTML page of a dataset, one self-contained file without scripts, and the summary for notebooks.
 
+mod classes;
 mod elements;
 mod images;
 mod overview;
@@ -31,6 +32,7 @@ pub fn page_html(report: &DatasetReport, runs: &[RunReport]) -> String {
     overview::header(&mut body, report, !runs.is_empty());
     overview::problems(&mut body, report);
     overview::split_table(&mut body, report);
+    classes::section(&mut body, report);
     for (number, split) in report.splits.iter().enumerate() {
         splits::section(&mut body, report, split, number);
     }
@@ -104,11 +106,11 @@ pub fn summary_html(report: &DatasetReport) -> String {
     for problem in report.problems.listed.iter().take(MAX_ROWS) {
         out.push_str(&format!("<p role=\"alert\">{}</p>\n", clipped(problem, 300)));
     }
-    for split in &report.splits {
+    for (number, split) in report.splits.iter().enumerate() {
         if let Some(images) = split.images.as_ref().filter(|images| !images.thumbnails.is_empty()) {
             contact_sheet(&mut out, &images.thumbnails);
         }
-        for plot in plots_of(split).iter().flatten().take(1) {
+        for plot in plots_of(&report.splits, number).iter().flatten().take(1) {
             out.push_str(&plot.finish(None));
         }
     }
@@ -126,6 +128,7 @@ mod tests {
         assert!(!STYLE.contains("</") && !svg::STYLE.contains("</"));
         // A policy without 'unsafe-inline' forbids style attributes.
         for source in [
+            include_str!("classes.rs"),
             include_str!("elements.rs"),
             include_str!("splits.rs"),
             include_str!("images.rs"),

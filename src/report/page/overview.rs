@@ -9,7 +9,7 @@ use crate::report::gather::{DatasetReport, Problems};
 use crate::schema::LengthUnit;
 
 /// Maximum number of rows in a table of splits, fields or options.
-const MAX_ROWS: usize = 200;
+pub(super) const MAX_ROWS: usize = 200;
 
 /// Returns the total records, shards, bytes and lengths of all splits in the manifest.
 fn totals(report: &DatasetReport) -> (u64, u64, u64, u64) {

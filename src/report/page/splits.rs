@@ -4,7 +4,7 @@ use super::elements::heading;
 use super::{images, text};
 use crate::numbers::{count, mean, percent, plural, share_of_whole};
 use crate::report::escape::escape;
-use crate::report::gather::{DatasetReport, SplitReport};
+use crate::report::gather::{Curves, DatasetReport, SplitReport};
 use crate::report::svg::{Plot, plots_of};
 
 pub(super) fn section(out: &mut String, report: &DatasetReport, split: &SplitReport, number: usize) {
@@ -42,7 +42,7 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, split: &SplitRep
             percent(found.share_p90)
         ));
     }
-    plots(out, split);
+    plots(out, report, number);
     if let Some(found) = &split.images {
         images::section(out, found);
     }
@@ -52,9 +52,10 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, split: &SplitRep
     out.push_str("</section>\n");
 }
 
-fn plots(out: &mut String, split: &SplitReport) {
+fn plots(out: &mut String, report: &DatasetReport, number: usize) {
+    let Some(split) = report.splits.get(number) else { return };
     out.push_str("<div class=\"plots\">\n");
-    let [of_sizes, of_lengths, of_text] = plots_of(split);
+    let [of_sizes, of_lengths, of_text] = plots_of(&report.splits, number);
     let card = |out: &mut String, plot: &Plot| {
         out.push_str(&format!("<div class=\"card\">{}{}</div>\n", plot.finish(None), plot.numbers));
     };
@@ -73,12 +74,15 @@ fn plots(out: &mut String, split: &SplitReport) {
             count(split.info.records)
         )
     });
+    let mut table = String::new();
     if let Some(padding) = split.text.as_ref().and_then(|found| found.padding.as_ref()) {
-        let has_plot = padding.by_records.len().max(padding.by_tokens.len()) > 1;
+        let ends = [("records", &padding.by_records), ("tokens", &padding.by_tokens)]
+            .map(|(unit, points)| Some((unit, points.last().filter(|_| points.len() > 1)?)));
+        table = padding_table(&ends);
         let simulated = padding
             .simulated
             .map(|n| format!(" Random batches with a budget are simulated with {} records.", count(n)));
-        note = has_plot.then(|| format!(
+        note = (!table.is_empty()).then(|| format!(
             "Padding is the share of a batch that holds no tokens, averaged over epochs: random batches pad to their longest record, bucketed \
              ones hold records of similar length, packed ones are rows of {} tokens (or of the token budget) filled by \
              best fit.{}",
@@ -87,7 +91,31 @@ fn plots(out: &mut String, split: &SplitReport) {
         ));
     }
     if let Some(note) = note {
-        out.push_str(&format!("<div class=\"card about\"><p class=\"note\">{note}</p></div>\n"));
+        out.push_str(&format!("<div class=\"card about\">{table}<p class=\"note\">{note}</p></div>\n"));
     }
     out.push_str("</div>\n");
+}
+
+/// The padding of the largest batch of a curve, with its unit.
+type LargestBatch<'a> = Option<(&'static str, &'a (u64, [f64; 3]))>;
+
+/// Returns a table of the padding of the largest batches; empty without any.
+fn padding_table(ends: &[LargestBatch<'_>]) -> String {
+    let rows: String = ends
+        .iter()
+        .flatten()
+        .map(|(unit, (size, padding))| {
+            let cells: String =
+                padding.iter().map(|share| format!("<td class=\"n\">{}</td>", percent(*share))).collect();
+            format!("<tr><th scope=\"row\">{} {unit}</th>{cells}</tr>\n", count(*size))
+        })
+        .collect();
+    if rows.is_empty() {
+        return rows;
+    }
+    let names: String =
+        Curves::NAMES.iter().map(|name| format!("<th scope=\"col\" class=\"n\">{name}</th>")).collect();
+    format!(
+        "<h3>Padding of the largest batches</h3>\n<table><thead><tr><th scope=\"col\">batch of</th>{names}</tr></thead><tbody>\n{rows}</tbody></table>\n"
+    )
 }

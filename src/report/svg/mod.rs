@@ -16,6 +16,8 @@ use crate::numbers::short;
 /// Size of a plot in units of its view box.
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 300.0;
+/// Start of the title, in line with those of the other cards of a page.
+const TITLE: f64 = 8.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 40.0;
@@ -135,7 +137,7 @@ impl Plot {
     /// Draws title, grid, labels and units.
     fn frame(&mut self, x_unit: &str, y_unit: &str) {
         let title = self.title.clone();
-        self.text(LEFT, 22.0, "dsc-title", &title);
+        self.text(TITLE, 22.0, "dsc-title", &title);
         let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
         for (value, label) in self.y.ticks.clone() {
             let y = self.py(value);

@@ -26,13 +26,16 @@ struct SizeCell {
     height: u64,
 }
 
-/// Draws the sizes of images in pixels. Images of similar size share a dot, whose area grows with their number.
-fn sizes(sizes: &[(u32, u32)], title: &str) -> Plot {
-    let sides = |side: fn(&(u32, u32)) -> u32| {
-        let all = || sizes.iter().map(side);
+/// Draws the sizes of images in pixels. Images of similar size share a dot, whose area grows with their number. The axes
+/// reach to the sizes `of_all` splits.
+fn sizes(sizes: &[(u32, u32)], of_all: &[&[(u32, u32)]], title: &str) -> Plot {
+    let sides = |side: fn(&(u32, u32)) -> u32, lists: &[&[(u32, u32)]]| {
+        let all = || lists.iter().flat_map(|sizes| sizes.iter()).map(side);
         (f64::from(all().min().unwrap_or(0).max(1)), f64::from(all().max().unwrap_or(1).max(1)))
     };
-    let (widths, heights) = (sides(|size| size.0), sides(|size| size.1));
+    let both = |lists: &[&[(u32, u32)]]| (sides(|size| size.0, lists), sides(|size| size.1, lists));
+    let described = both(&[sizes]);
+    let (widths, heights) = both(of_all);
     let logarithmic = widths.1.max(heights.1) / widths.0.min(heights.0) > LOGARITHMIC_RATIO;
     let axis = |(least, most): (f64, f64)| match logarithmic {
         true => PlotAxis::logarithmic(least / 1.15, most * 1.15),
@@ -42,10 +45,10 @@ fn sizes(sizes: &[(u32, u32)], title: &str) -> Plot {
     let description = format!(
         "Scatter plot of {}: {} to {} pixels wide, {} to {} pixels high.",
         plural(sizes.len() as u64, "image"),
-        count(widths.0 as u64),
-        count(widths.1 as u64),
-        count(heights.0 as u64),
-        count(heights.1 as u64)
+        count(described.0.0 as u64),
+        count(described.0.1 as u64),
+        count(described.1.0 as u64),
+        count(described.1.1 as u64)
     );
     let (x, y) = (axis(widths), axis(heights));
     let mut plot = Plot::new(
@@ -100,10 +103,16 @@ fn draw_diagonal(plot: &mut Plot) {
 /// Horizontal positions of the legend entries.
 const LEGEND: [f64; 3] = [244.0, 318.0, 402.0];
 
-/// Draws the padding of random, bucketed and packed batches.
-fn padding_curves(points: &[(u64, [f64; 3])], title: &str, unit: &str) -> Plot {
-    let values: Vec<u64> = points.iter().map(|point| point.0).collect();
-    let highest = points.iter().flat_map(|point| point.1).fold(0.0, f64::max);
+/// Padding by batch size: of random, bucketed and packed batches.
+type PaddingPoints = [(u64, [f64; 3])];
+
+/// Draws the padding of random, bucketed and packed batches. The axes reach to the points `of_all` splits.
+fn padding_curves(points: &PaddingPoints, of_all: &[&PaddingPoints], title: &str, unit: &str) -> Plot {
+    let mut values: Vec<u64> = of_all.iter().flat_map(|points| points.iter()).map(|point| point.0).collect();
+    values.sort_unstable();
+    values.dedup();
+    let highest =
+        of_all.iter().flat_map(|points| points.iter()).flat_map(|point| point.1).fold(0.0, f64::max);
     let mut y = PlotAxis::linear(0.0, (highest * 100.0 * 1.1).clamp(1.0, 100.0));
     y.ticks.iter_mut().for_each(|tick| tick.1.push('%'));
     let x = PlotAxis::powers(&values, binary);
@@ -111,7 +120,7 @@ fn padding_curves(points: &[(u64, [f64; 3])], title: &str, unit: &str) -> Plot {
     let named: Vec<String> =
         Curves::NAMES.iter().zip(ends).map(|(name, end)| format!("{name} {end}")).collect();
     let description =
-        format!("At {} {unit}: {}.", count(values.last().copied().unwrap_or(0)), named.join(", "));
+        format!("At {} {unit}: {}.", count(points.last().map_or(0, |point| point.0)), named.join(", "));
     let mut plot = Plot::new(title, &description, (x, &format!("{unit}, logarithmic")), (y, "padding"));
     for (series, name) in Curves::NAMES.iter().enumerate() {
         let of = |point: &(u64, [f64; 3])| point.1.get(series).copied().unwrap_or(0.0);
@@ -163,27 +172,65 @@ fn binary(value: u64) -> String {
     }
 }
 
-/// Draws a histogram of `things` by value. `unit` is the title of the horizontal axis; `whole` values are integers.
-fn histogram(histogram: &Histogram, title: &str, unit: &str, things: &str, whole: bool) -> Plot {
-    let first = histogram.bins.first().map_or(0.0, |bin| bin.from);
-    let last = histogram.bins.last().map_or(1.0, |bin| bin.to);
-    // On a logarithmic axis, a first bin that starts at 0 is drawn as wide as the next one.
-    let start = match histogram.logarithmic && first <= 0.0 {
-        true => histogram.bins.get(1).map_or(0.5, |bin| bin.from * bin.from / bin.to),
-        false => first,
-    };
-    let x = match (histogram.logarithmic, whole) {
-        (true, _) => PlotAxis::logarithmic(start, last),
-        // A single value is a bar in the middle.
-        (false, true) if histogram.bins.len() == 1 => {
-            let room = (first / 50.0).ceil().max(3.0);
-            PlotAxis::whole((first - room).max(0.0), last + room)
+/// The horizontal axis of a histogram, which it shares with those of the other splits.
+struct HistogramAxis {
+    start: f64,
+    end: f64,
+    logarithmic: bool,
+    /// Whether there is one value, which is a bar in the middle.
+    single: bool,
+}
+
+impl HistogramAxis {
+    fn of(histograms: &[&Histogram]) -> Self {
+        let filled = || histograms.iter().filter(|histogram| !histogram.bins.is_empty());
+        let logarithmic = filled().any(|histogram| histogram.logarithmic);
+        let start = |histogram: &Histogram| {
+            let first = histogram.bins.first().map_or(0.0, |bin| bin.from);
+            // On a logarithmic axis, a first bin that starts at 0 is drawn as wide as the next one.
+            match logarithmic && first <= 0.0 {
+                true => histogram.bins.get(1).map_or(0.5, |bin| bin.from * bin.from / bin.to),
+                false => first,
+            }
+        };
+        let end = |histogram: &Histogram| histogram.bins.last().map_or(1.0, |bin| bin.to);
+        let first = filled().map(|histogram| start(histogram)).reduce(f64::min);
+        let last = filled().map(|histogram| end(histogram)).reduce(f64::max);
+        Self {
+            start: first.unwrap_or(0.0),
+            end: last.unwrap_or(1.0),
+            logarithmic,
+            single: filled().count() == 1 && filled().all(|histogram| histogram.bins.len() == 1),
         }
-        (false, true) => PlotAxis::whole(first, last),
-        (false, false) => PlotAxis::linear(first, last),
-    };
+    }
+
+    fn axis(&self, whole: bool) -> PlotAxis {
+        match (self.logarithmic, whole) {
+            (true, _) => PlotAxis::logarithmic(self.start, self.end),
+            (false, true) if self.single => {
+                let room = (self.start / 50.0).ceil().max(3.0);
+                PlotAxis::whole((self.start - room).max(0.0), self.end + room)
+            }
+            (false, true) => PlotAxis::whole(self.start, self.end),
+            (false, false) => PlotAxis::linear(self.start, self.end),
+        }
+    }
+}
+
+/// Draws a histogram of `things` by value, on an axis for the histograms `of_all` splits. `unit` is the title of the
+/// horizontal axis; `whole` values are integers.
+fn histogram(
+    histogram: &Histogram,
+    of_all: &[&Histogram],
+    title: &str,
+    unit: &str,
+    things: &str,
+    whole: bool,
+) -> Plot {
+    let shared = HistogramAxis::of(of_all);
+    let (start, x) = (shared.start, shared.axis(whole));
     let y = PlotAxis::whole(0.0, histogram.highest() as f64 * 1.06);
-    let scale = if histogram.logarithmic { ", logarithmic" } else { "" };
+    let scale = if shared.logarithmic { ", logarithmic" } else { "" };
     let mode = histogram.bins.iter().max_by_key(|bin| bin.count);
     let description = format!(
         "Histogram of {}; median {} {unit}, most frequent {}.",
@@ -258,30 +305,46 @@ const HEADING: f64 = 44.0;
 /// Maximum number of characters of a name in a heading.
 const NAME_CHARACTERS: usize = 60;
 
-/// Returns the plots of a split, in the order of the page: those of the sizes of images, of lengths, and of text.
-pub(in crate::report) fn plots_of(split: &SplitReport) -> [Vec<Plot>; 3] {
-    let (mut of_sizes, mut of_text) = (Vec::new(), Vec::new());
-    if let Some(images) = split.images.as_ref().filter(|images| !images.sizes.is_empty()) {
-        of_sizes.push(sizes(&images.sizes, "Width and height"));
-        of_sizes.push(histogram(&images.aspect, "Aspect ratio", "width ÷ height", "image", false));
-        of_sizes.push(histogram(&images.bytes, "Record size", "bytes", "record", true));
+/// Returns the plots of the split with the ordinal `number`, in the order of the page: those of the sizes of images, of
+/// lengths, and of text. The splits of a report share their horizontal axes, so that they can be compared.
+pub(in crate::report) fn plots_of(splits: &[SplitReport], number: usize) -> [Vec<Plot>; 3] {
+    let (mut of_sizes, mut of_lengths, mut of_text) = (Vec::new(), Vec::new(), Vec::new());
+    let Some(split) = splits.get(number) else { return [of_sizes, of_lengths, of_text] };
+    let images = || splits.iter().filter_map(|split| split.images.as_ref());
+    if let Some(found) = split.images.as_ref().filter(|images| !images.sizes.is_empty()) {
+        let all: Vec<&[(u32, u32)]> = images().map(|images| images.sizes.as_slice()).collect();
+        of_sizes.push(sizes(&found.sizes, &all, "Width and height"));
+        let all: Vec<&Histogram> = images().map(|images| &images.aspect).collect();
+        of_sizes.push(histogram(&found.aspect, &all, "Aspect ratio", "width ÷ height", "image", false));
+        let all: Vec<&Histogram> = images().map(|images| &images.bytes).collect();
+        of_sizes.push(histogram(&found.bytes, &all, "Record size", "bytes", "record", true));
     }
-    let (title, thing) =
-        if split.images.is_some() { ("Pixels", "image") } else { ("Record length", "record") };
-    let of_lengths = |lengths| histogram(lengths, title, split.info.length.unit.name(), thing, true);
+    if let Some(lengths) = &split.lengths {
+        let (title, thing) =
+            if split.images.is_some() { ("Pixels", "image") } else { ("Record length", "record") };
+        let all: Vec<&Histogram> = splits.iter().filter_map(|split| split.lengths.as_ref()).collect();
+        of_lengths.push(histogram(lengths, &all, title, split.info.length.unit.name(), thing, true));
+    }
+    let text = || splits.iter().filter_map(|split| split.text.as_ref());
     if let Some(trained) = split.text.as_ref().and_then(|text| text.trained.as_ref()) {
         let unit = "% of the tokens of a record";
-        of_text.push(histogram(&trained.shares, "Trained on", unit, "record", false));
+        let all: Vec<&Histogram> =
+            text().filter_map(|text| text.trained.as_ref()).map(|trained| &trained.shares).collect();
+        of_text.push(histogram(&trained.shares, &all, "Trained on", unit, "record", false));
     }
     if let Some(padding) = split.text.as_ref().and_then(|text| text.padding.as_ref()) {
+        let all = || text().filter_map(|text| text.padding.as_ref());
         if padding.by_records.len() > 1 {
-            of_text.push(padding_curves(&padding.by_records, "Padding by batch size", "records in a batch"));
+            let all: Vec<&PaddingPoints> = all().map(|padding| padding.by_records.as_slice()).collect();
+            let title = "Padding by batch size";
+            of_text.push(padding_curves(&padding.by_records, &all, title, "records in a batch"));
         }
         if padding.by_tokens.len() > 1 {
-            of_text.push(padding_curves(&padding.by_tokens, "Padding by budget", "tokens in a batch"));
+            let all: Vec<&PaddingPoints> = all().map(|padding| padding.by_tokens.as_slice()).collect();
+            of_text.push(padding_curves(&padding.by_tokens, &all, "Padding by budget", "tokens in a batch"));
         }
     }
-    [of_sizes, split.lengths.iter().map(of_lengths).collect(), of_text]
+    [of_sizes, of_lengths, of_text]
 }
 
 /// Returns an SVG with the plots of all gathered splits: sizes and histograms of images, lengths and padding of text.
@@ -289,24 +352,24 @@ pub fn plots_svg(report: &DatasetReport) -> String {
     let mut body = String::new();
     let mut y = 0.0;
     let width = WIDTH * COLUMNS as f64;
-    for split in &report.splits {
+    for (number, split) in report.splits.iter().enumerate() {
         let things = if report.manifest.schema.holds_images() { "image" } else { "record" };
         let _ = writeln!(
             body,
-            "<text class=\"dsc-title\" x=\"16\" y=\"{:.0}\">{} · {} · {}</text>",
+            "<text class=\"dsc-title\" x=\"8\" y=\"{:.0}\">{} · {} · {}</text>",
             y + 30.0,
             clipped(&report.name, NAME_CHARACTERS),
             clipped(&split.name, NAME_CHARACTERS),
             plural(split.info.records, things)
         );
         y += HEADING;
-        let plots = plots_of(split).into_iter().flatten().collect::<Vec<_>>();
+        let plots = plots_of(&report.splits, number).into_iter().flatten().collect::<Vec<_>>();
         for (i, plot) in plots.iter().enumerate() {
             let place = ((i % COLUMNS) as f64 * WIDTH, y + (i / COLUMNS) as f64 * HEIGHT);
             body.push_str(&plot.finish(Some(place)));
         }
         if plots.is_empty() {
-            let _ = writeln!(body, "<text x=\"16\" y=\"{:.0}\">There is nothing to plot.</text>", y + 16.0);
+            let _ = writeln!(body, "<text x=\"8\" y=\"{:.0}\">There is nothing to plot.</text>", y + 16.0);
         }
         y += (plots.len().div_ceil(COLUMNS) as f64 * HEIGHT).max(HEADING);
     }
@@ -323,15 +386,38 @@ pub fn plots_svg(report: &DatasetReport) -> String {
 mod tests {
     use super::*;
 
+    fn of_one(found: &[(u32, u32)]) -> Plot {
+        sizes(found, &[found], "Sizes")
+    }
+
+    #[test]
+    fn splits_share_their_axes() {
+        let (large, small): (Vec<_>, Vec<_>) = (vec![(900, 600), (20, 30)], vec![(500, 500)]);
+        let [a, b] = [&large, &small].map(|found| sizes(found, &[&large, &small], ""));
+        assert_eq!((a.x.ticks, a.y.ticks), (b.x.ticks, b.y.ticks));
+        // Alone, one would be logarithmic and the other linear.
+        let (wide, narrow) =
+            (Histogram::of(vec![0.0, 3.0, 9000.0], true), Histogram::of(vec![40.0, 50.0], true));
+        assert!(wide.logarithmic && !narrow.logarithmic);
+        let [a, b] =
+            [&wide, &narrow].map(|found| histogram(found, &[&wide, &narrow], "", "tokens", "record", true));
+        assert!(a.x.logarithmic && b.x.logarithmic && a.x.from > 0.0);
+        assert_eq!((a.x.from, a.x.to, a.x.ticks), (b.x.from, b.x.to, b.x.ticks));
+        let (many, few) =
+            (vec![(1, [0.0; 3]), (64, [0.9, 0.1, 0.0])], vec![(1, [0.0; 3]), (4, [0.2, 0.1, 0.0])]);
+        let [a, b] = [&many, &few].map(|found| padding_curves(found, &[&many, &few], "", ""));
+        assert_eq!((a.x.ticks, a.y.ticks), (b.x.ticks, b.y.ticks));
+    }
+
     #[test]
     fn images_of_one_size_share_a_dot() {
-        let svg = sizes(&vec![(256, 256); 100_000], "Sizes").finish(None);
+        let svg = of_one(&vec![(256, 256); 100_000]).finish(None);
         assert_eq!(svg.matches("<circle").count(), 1);
         assert!(svg.contains("256×256: 100,000 images"));
         let many: Vec<(u32, u32)> = (0..100_000).map(|i| (1 + i % 331, 1 + i / 331)).collect();
-        assert!(sizes(&many, "Sizes").finish(None).len() < 600_000);
-        assert!(sizes(&[(0, 0), (u32::MAX, 1)], "").finish(None).contains("<circle"));
-        assert_eq!(sizes(&[], "").finish(None).matches("<circle").count(), 0);
+        assert!(of_one(&many).finish(None).len() < 600_000);
+        assert!(of_one(&[(0, 0), (u32::MAX, 1)]).finish(None).contains("<circle"));
+        assert_eq!(of_one(&[]).finish(None).matches("<circle").count(), 0);
     }
 }
 
@@ -342,12 +428,12 @@ mod curves_tests {
     #[test]
     fn curves_have_points_and_names() {
         let points = [(1, [0.0, 0.0, 0.1]), (32, [0.6, 0.05, 0.1])];
-        let svg = padding_curves(&points, "Padding", "records").finish(None);
+        let svg = padding_curves(&points, &[&points], "Padding", "records").finish(None);
         assert_eq!(svg.matches("<circle").count(), 6);
         for part in ["random", "bucketed", "packed", "32 records, random: 60.0% padding", "60%"] {
             assert!(svg.contains(part), "{part}");
         }
-        assert!(padding_curves(&[], "", "").finish(None).contains("</svg>"));
+        assert!(padding_curves(&[], &[], "", "").finish(None).contains("</svg>"));
     }
 }
 
@@ -358,10 +444,10 @@ mod bars_tests {
     #[test]
     fn each_bin_with_records_has_a_bar() {
         let found = Histogram::of(vec![1.0, 2.0, 2.0, 900.0], true);
-        let svg = histogram(&found, "Lengths", "tokens", "record", true).finish(None);
+        let svg = histogram(&found, &[&found], "Lengths", "tokens", "record", true).finish(None);
         assert_eq!(svg.matches("dsc-bar").count(), found.bins.iter().filter(|b| b.count > 0).count());
         assert!(svg.contains("tokens, logarithmic") && svg.contains("median 2"));
-        let empty = histogram(&Histogram::default(), "Lengths", "tokens", "record", true).finish(None);
+        let empty = histogram(&Histogram::default(), &[], "Lengths", "tokens", "record", true).finish(None);
         assert_eq!(empty.matches("dsc-bar").count(), 0);
     }
 
