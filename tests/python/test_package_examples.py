@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shlex
 import subprocess
 import sys
 
@@ -192,8 +193,24 @@ def long_documents(command, tmp_path):
     return out
 
 
+README_EXAMPLES = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_image_example_of_the_readme_runs(command, tmp_path, monkeypatch):
+    (line,) = [line for line in README.splitlines() if line.startswith("dsconvert images ")]
+    places = {"photos/": ROOT / "fixtures/photos", "photos-256": tmp_path / "photos-256"}
+    command(*(places.get(word, word) for word in shlex.split(line)[1:]))
+    monkeypatch.chdir(tmp_path)
+    batches = []
+    exec(compile(README_EXAMPLES[0], "README.md", "exec"), {"model": lambda image, label: batches.append((image, label))})
+    records = len(dsconvert.open(tmp_path / "photos-256", "train"))
+    assert sum(len(label) for _, label in batches) == 3 * records
+    assert all(image.shape[1:] == (224, 224, 3) and str(image.dtype) == "torch.uint8" for image, _ in batches)
+    assert {int(label) for _, labels in batches for label in labels} == set(range(5))
+
+
 def test_the_example_of_the_readme_runs_on_documents_of_any_length(long_documents, tmp_path, monkeypatch):
-    (example,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    _, example = README_EXAMPLES
     path = long_documents
     assert dsconvert.open(path, "train").lengths().max() > 16_384, "some documents are longer than the budget"
     with pytest.raises(dsconvert.UsageError, match="1 of 201 records are longer than the 16384 that `max_tokens` allows"):
