@@ -57,6 +57,14 @@ pub struct Place {
 /// Help text of [`ErrorKind::Internal`] errors.
 pub const BUG_HELP: &str = "this is a bug in dsconvert: please report it, with this message and the command";
 
+/// Returns the message for `what`, which needs the feature `feature` of Cargo.toml, and how to install it.
+pub fn missing_feature(what: &str, feature: &str) -> String {
+    format!(
+        "this build lacks the feature {feature:?}, which {what} needs; in a checkout of dsconvert, \"cargo install \
+         --locked --path . --features {feature}\" installs it"
+    )
+}
+
 /// An error with its location and help text.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
@@ -94,6 +102,11 @@ impl Error {
     /// Creates an [`ErrorKind::Corrupt`] error.
     pub fn corrupt(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Corrupt, message)
+    }
+
+    /// Creates the [`ErrorKind::Unsupported`] error for `what`, which needs the feature `feature` that this build lacks.
+    pub fn missing_feature(what: &str, feature: &str) -> Self {
+        Self::new(ErrorKind::Unsupported, missing_feature(what, feature))
     }
 
     /// Creates an [`ErrorKind::Internal`] error, for an impossible state or a panic.

@@ -88,6 +88,7 @@ impl Kind {
     }
 
     /// Returns the kind whose payload is among the fields of which `has` holds. Without one, it is that of images.
+    #[cfg(any(feature = "msgpack", test))]
     pub(crate) fn of_fields(has: impl Fn(&str) -> bool) -> Self {
         let mut kinds = [Kind::Text, Kind::Images].into_iter();
         kinds.find(|kind| has(kind.layout().payload)).unwrap_or(Kind::Images)

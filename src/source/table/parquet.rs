@@ -60,7 +60,10 @@ impl ParquetFile {
     pub fn open(planned: &PlannedFile) -> Result<Self, Broken> {
         let file = Arc::new(planned.open()?);
         file.hold(HELD_BYTES);
-        Self::of(FileBytes::File(file))
+        Self::of(FileBytes::File(file)).map_err(|broken| match broken {
+            Broken::Failed(error) if error.place().path.is_none() => error.at_path(&planned.path).into(),
+            broken => broken,
+        })
     }
 
     /// Opens the file whose content is `bytes`.
@@ -83,6 +86,7 @@ impl ParquetFile {
         let found = load(ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
         let schema = Arc::new(requested(&found));
         let options = ArrowReaderOptions::new().with_schema(Arc::clone(&schema));
+        check_codecs(found.metadata())?;
         let metadata =
             input.decode(|| ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options))?;
         Ok(Self { input, metadata, schema })
@@ -138,6 +142,17 @@ impl ParquetFile {
         let wanted =
             move |(at, _): &(usize, _)| roots.binary_search(&schema.get_column_root_idx(*at)).is_ok();
         group.columns().iter().enumerate().filter(wanted).map(|(_, column)| column)
+    }
+}
+
+/// Refuses a file with a codec that this build lacks: rows that it cannot read are no damage.
+fn check_codecs(footer: &ParquetMetaData) -> Result<()> {
+    let mut columns = footer.row_groups().iter().flat_map(RowGroupMetaData::columns);
+    match columns.any(|column| matches!(column.compression(), Compression::BROTLI(_))) {
+        true if !cfg!(feature = "brotli") => {
+            Err(Error::missing_feature("a Parquet file compressed with brotli", "brotli"))
+        }
+        _ => Ok(()),
     }
 }
 

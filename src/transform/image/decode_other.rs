@@ -5,6 +5,7 @@ use image::{ColorType, ExtendedColorType, ImageDecoder};
 use super::container::{self, corrupt};
 use super::geometry::Size;
 use super::icc::ColorSpace;
+use super::libwebp;
 use super::pixels::Pixels;
 use super::source::CheckedImage;
 use crate::decode::other::{fill_zeros, limits, open, open_damaged_png, reject, too_large};
@@ -65,7 +66,7 @@ pub(super) fn decode(
         Err(damage) => return Err(damage),
     };
     let damage = match damage {
-        None if !libwebp_agrees(source) => {
+        None if !libwebp_agrees(source)? => {
             let damage = corrupt("libwebp finds its data damaged");
             if !lenient {
                 return Err(damage);
@@ -135,12 +136,11 @@ fn has_rows(source: &CheckedImage<'_>, damage: &Reject, buffer: &mut [u8]) -> bo
     buffer.iter().any(|sample| *sample != 0)
 }
 
-/// Checks that libwebp decodes a still lossy WebP; returns true for all other files. The decoder of the `image` crate
-/// reads on after the data of a partition has ended.
-fn libwebp_agrees(source: &CheckedImage<'_>) -> bool {
+/// Returns whether libwebp decodes a still lossy WebP; true for all other files.
+fn libwebp_agrees(source: &CheckedImage<'_>) -> Result<bool, Reject> {
     let has = |kind: &[u8; 4]| container::webp::chunks(source.bytes).any(|chunk| &chunk.kind == kind);
-    source.image_type != ImageType::Webp
-        || !has(b"VP8 ")
-        || has(b"ANMF")
-        || webp::Decoder::new(source.bytes).decode().is_some()
+    match source.image_type == ImageType::Webp && has(b"VP8 ") && !has(b"ANMF") {
+        true => libwebp::decodes(source.bytes),
+        false => Ok(true),
+    }
 }

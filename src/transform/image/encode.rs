@@ -8,6 +8,7 @@ use libjpeg_turbo_rs::{Encoder, PixelFormat};
 
 use super::container::unsupported;
 use super::encoding::{Encode, Subsampling};
+use super::libwebp;
 use super::pixels::Pixels;
 use crate::decode::planes_of_pixels;
 use crate::sample::{Reject, RejectCode};
@@ -32,7 +33,7 @@ pub(super) fn encode(pixels: &Pixels, encode: Encode) -> Result<Vec<u8>, Reject>
                 .map_err(refused)?;
             Ok(out)
         }
-        Encode::Webp { quality } => webp(pixels, quality),
+        Encode::Webp { quality } => libwebp::encode(pixels, quality),
         Encode::WebpLossless => {
             let mut out = Vec::new();
             WebPEncoder::new_lossless(&mut out)
@@ -89,21 +90,4 @@ pub(super) fn jpeg_of_planes(planes: &[Pixels; 3], quality: u8) -> Option<Vec<u8
         libjpeg_turbo_rs::Subsampling::S420,
     )
     .ok()
-}
-
-fn webp(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, Reject> {
-    // libwebp does not support gray images.
-    let widened: Vec<u8>;
-    let encoder = match pixels.channels {
-        1 => {
-            widened = pixels.data.iter().flat_map(|v| [*v; 3]).collect();
-            webp::Encoder::from_rgb(&widened, pixels.width, pixels.height)
-        }
-        3 => webp::Encoder::from_rgb(&pixels.data, pixels.width, pixels.height),
-        _ => webp::Encoder::from_rgba(&pixels.data, pixels.width, pixels.height),
-    };
-    match encoder.encode_simple(false, f32::from(quality)) {
-        Ok(memory) => Ok(memory.to_vec()),
-        Err(error) => Err(unsupported(format!("libwebp cannot encode it: {error:?}"))),
-    }
 }

@@ -61,6 +61,16 @@ pub enum Encode {
 }
 
 impl Encode {
+    /// Refuses an encoding whose encoder this build lacks.
+    pub(super) fn check(self) -> Result<()> {
+        match self {
+            Encode::Webp { .. } if !cfg!(feature = "webp") => {
+                Err(Error::missing_feature("lossy WebP", "webp").of_option("encode"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the type of the output; `None` for [`Encode::Keep`], because it depends on the source.
     pub fn output_type(self) -> Option<ImageType> {
         match self {

@@ -43,6 +43,8 @@ mod exif;
 mod filters;
 mod geometry;
 mod icc;
+#[cfg_attr(not(feature = "webp"), path = "no_libwebp.rs")]
+mod libwebp;
 mod mask;
 mod memory;
 mod metadata;

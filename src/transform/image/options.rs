@@ -99,6 +99,7 @@ options! {
 impl ImageOptions {
     /// Rejects contradictory options, with an error that names the options.
     pub(super) fn checked(self) -> Result<Self> {
+        self.encode.check()?;
         if self.max_pixels == 0 {
             return Err(Error::usage("`max_pixels` must be at least 1"));
         }

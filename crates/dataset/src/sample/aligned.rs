@@ -89,10 +89,12 @@ pub fn trained(flags: &[u8]) -> usize {
 }
 
 /// Bytes of the length of a run.
+#[cfg(any(feature = "msgpack", feature = "protobuf", test))]
 const RUN_BYTES: usize = 4;
 
 /// Returns the stored form of `flags` in msgpack and protobuf: the lengths of alternating runs as u32, LE. The first run is
 /// one of zeros, and the only one that may be empty.
+#[cfg(any(feature = "msgpack", feature = "protobuf", test))]
 pub(crate) fn to_runs(flags: &[u8]) -> Vec<u8> {
     let (mut runs, mut rest, mut value) = (Vec::new(), flags, 0);
     while !rest.is_empty() {
@@ -107,6 +109,7 @@ pub(crate) fn to_runs(flags: &[u8]) -> Vec<u8> {
 
 /// Returns the flags of a record with `tokens` tokens, given their stored form. Nothing is allocated unless the runs add up
 /// to that number. The error is a clause for a message.
+#[cfg(any(feature = "msgpack", feature = "protobuf", test))]
 pub(crate) fn from_runs(runs: &[u8], tokens: usize) -> Result<Vec<u8>, String> {
     let (runs, rest) = runs.as_chunks::<RUN_BYTES>();
     let lengths = || runs.iter().map(|run| u32::from_le_bytes(*run));

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::map::map;
-#[cfg(feature = "remote")]
 use super::objects::RemoteFile;
 use super::paths::open_file;
 use crate::error::{Error, ErrorKind, Result};
@@ -36,7 +35,7 @@ pub struct Blob {
 enum Data {
     Mapped(Bytes),
     File(Arc<File>),
-    #[cfg(feature = "remote")]
+    #[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "such a build opens none"))]
     Remote(Arc<RemoteFile>),
 }
 
@@ -105,7 +104,6 @@ impl Blob {
         match &self.data {
             Data::Mapped(bytes) => Some(bytes),
             Data::File(_) => None,
-            #[cfg(feature = "remote")]
             Data::Remote(_) => None,
         }
     }
@@ -122,7 +120,6 @@ impl Blob {
                 self.read_file(file, offset, &mut buffer)?;
                 Ok(Bytes::from(buffer))
             }
-            #[cfg(feature = "remote")]
             Data::Remote(file) => file.read(offset..end),
         }
     }
@@ -140,7 +137,6 @@ impl Blob {
                 self.read_file(file, offset, &mut array)?;
                 Ok(array)
             }
-            #[cfg(feature = "remote")]
             Data::Remote(file) => {
                 let bytes = file.read(offset..self.end_of(offset, N as u64)?)?;
                 bytes.first_chunk().copied().ok_or_else(|| self.too_short(offset, N as u64))

@@ -6,16 +6,14 @@ use bytes::Bytes;
 
 use super::blob::{Access, Blob};
 use super::object_url::ObjectUrl;
+use super::objects::RemoteDataset;
 use super::paths::resolve;
-#[cfg(feature = "remote")]
-use super::remote::RemoteDataset;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Access to the files of one dataset, in a directory or under an address in object storage.
 #[derive(Debug, Clone)]
 pub struct Location {
     path: PathBuf,
-    #[cfg(feature = "remote")]
     remote: Option<RemoteDataset>,
 }
 
@@ -35,28 +33,12 @@ impl Location {
             }
             return Ok(Self::local(path));
         };
-        Self::remote(&url, options)
+        Ok(Self { path: url.as_path().to_owned(), remote: Some(RemoteDataset::new(&url, options)?) })
     }
 
     /// Creates the location of the dataset in the directory `path`, whatever its name.
     pub fn local(path: &Path) -> Self {
-        Self {
-            path: path.to_owned(),
-            #[cfg(feature = "remote")]
-            remote: None,
-        }
-    }
-
-    #[cfg(feature = "remote")]
-    fn remote(url: &ObjectUrl, options: &RemoteOptions) -> Result<Self> {
-        Ok(Self { path: url.as_path().to_owned(), remote: Some(RemoteDataset::new(url, options)?) })
-    }
-
-    #[cfg(not(feature = "remote"))]
-    fn remote(url: &ObjectUrl, _: &RemoteOptions) -> Result<Self> {
-        Err(Error::new(ErrorKind::Unsupported, "this build cannot read from object storage")
-            .at_path(url.as_path())
-            .help("build it with the feature `remote`"))
+        Self { path: path.to_owned(), remote: None }
     }
 
     /// Returns the directory or address, for messages and for reopening the dataset.
@@ -66,18 +48,12 @@ impl Location {
 
     /// Returns whether the dataset is in object storage.
     pub fn is_remote(&self) -> bool {
-        #[cfg(feature = "remote")]
-        return self.remote.is_some();
-        #[cfg(not(feature = "remote"))]
-        return false;
+        self.remote.is_some()
     }
 
     /// Returns whether bytes have been fetched from object storage since the last call.
     pub fn has_fetched(&self) -> bool {
-        #[cfg(feature = "remote")]
-        return self.remote.as_ref().is_some_and(RemoteDataset::has_fetched);
-        #[cfg(not(feature = "remote"))]
-        return false;
+        self.remote.as_ref().is_some_and(RemoteDataset::has_fetched)
     }
 
     /// Returns the result of `read`, which reads `files`, given by path and SHA-256. If they are damaged and were
@@ -101,12 +77,8 @@ impl Location {
     /// Drops what was fetched of `files`, given by path and SHA-256. Returns whether reading them again may give other
     /// bytes.
     pub fn forget(&self, files: &[(&str, &str)]) -> bool {
-        #[cfg(feature = "remote")]
-        if let Some(remote) = &self.remote {
-            return files.iter().fold(false, |any, (path, sha256)| remote.forget(path, sha256) || any);
-        }
-        let _ = files;
-        false
+        let Some(remote) = &self.remote else { return false };
+        files.iter().fold(false, |any, (path, sha256)| remote.forget(path, sha256) || any)
     }
 
     /// Reads the object `name`, which may have at most `max_bytes` bytes; `None` if the dataset is local.
@@ -115,12 +87,7 @@ impl Location {
     ///
     /// `Io` if the object does not exist or cannot be read.
     pub(crate) fn small_object(&self, name: &str, max_bytes: u64) -> Result<Option<Bytes>> {
-        #[cfg(feature = "remote")]
-        if let Some(remote) = &self.remote {
-            return remote.small(name, max_bytes).map(Some);
-        }
-        let _ = (name, max_bytes);
-        Ok(None)
+        self.remote.as_ref().map(|remote| remote.small(name, max_bytes)).transpose()
     }
 
     /// Opens a file that the manifest or the shard table lists with `bytes` and `sha256`. For a remote dataset, only the
@@ -130,11 +97,9 @@ impl Location {
     ///
     /// `Corrupt` if the size differs or the path leads out of the dataset; `Io` if the file cannot be opened.
     pub fn open(&self, path: &str, bytes: u64, sha256: &str, access: Access) -> Result<Blob> {
-        #[cfg(feature = "remote")]
         if let Some(remote) = &self.remote {
             return remote.open(path, bytes, sha256);
         }
-        let _ = sha256;
         Blob::open(&resolve(&self.path, path)?, access, Some(bytes))
     }
 

@@ -12,11 +12,9 @@ mod lock;
 mod map;
 mod new_file;
 mod object_url;
-#[cfg(feature = "remote")]
+#[cfg_attr(not(feature = "remote"), path = "no_objects.rs")]
 pub mod objects;
 mod paths;
-#[cfg(feature = "remote")]
-mod remote;
 
 pub use blob::{Access, Blob};
 pub use dirs::{contained, for_each_entry};

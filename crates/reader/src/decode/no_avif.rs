@@ -1,17 +1,28 @@
-//! The interface of `avif.rs` in builds without the feature `avif`: no image is AVIF.
+//! The interface of `avif.rs` in builds without the feature `avif`: AVIF images are rejected, with the feature in the reason.
 
 use std::panic::PanicHookInfo;
 
+use dsconvert_dataset::error::missing_feature;
 use dsconvert_dataset::sample::Reject;
-use image::error::{DecodingError, ImageFormatHint, UnsupportedError};
+use image::error::{DecodingError, ImageFormatHint, UnsupportedError, UnsupportedErrorKind};
 use image::{ImageDecoder, ImageError, ImageFormat, ImageResult};
 
 pub use super::AvifHeader;
 use super::unsupported;
 
-/// Returns false: this build does not read AVIF.
-pub fn is_avif(_: &[u8]) -> bool {
-    false
+/// Returns whether `bytes` start with the brands of an AVIF file.
+pub fn is_avif(bytes: &[u8]) -> bool {
+    let Some((size, rest)) = bytes.split_first_chunk() else { return false };
+    let Some(content) = rest.strip_prefix(b"ftyp") else { return false };
+    let length = (u32::from_be_bytes(*size) as usize).saturating_sub(8);
+    let content = content.get(..length).unwrap_or(content);
+    // The minor version, after the major brand, is not a brand.
+    let brands = content.as_chunks::<4>().0.iter().enumerate().filter(|(index, _)| *index != 1);
+    brands.map(|(_, brand)| brand).any(|brand| matches!(brand, b"avif" | b"avis"))
+}
+
+fn reason() -> String {
+    missing_feature("an AVIF image", "avif")
 }
 
 /// Rejects the image: this build does not read AVIF.
@@ -20,7 +31,7 @@ pub fn is_avif(_: &[u8]) -> bool {
 ///
 /// Always.
 pub fn header(_: &[u8]) -> Result<AvifHeader, Reject> {
-    Err(unsupported("AVIF images cannot be read by this build"))
+    Err(unsupported(reason()))
 }
 
 /// Returns nothing: this build does not read AVIF.
@@ -36,5 +47,7 @@ pub(super) fn reject_of(_: &DecodingError) -> Option<Reject> {
 }
 
 pub(super) fn open(_: &[u8]) -> ImageResult<Box<dyn ImageDecoder + '_>> {
-    Err(ImageError::Unsupported(UnsupportedError::from(ImageFormatHint::Exact(ImageFormat::Avif))))
+    let kind = UnsupportedErrorKind::GenericFeature(reason());
+    let format = ImageFormatHint::Exact(ImageFormat::Avif);
+    Err(ImageError::Unsupported(UnsupportedError::from_format_and_kind(format, kind)))
 }

@@ -124,7 +124,6 @@ const READABLE: &[ImageType] = &[
     ImageType::Pnm,
     ImageType::Tga,
     ImageType::Qoi,
-    #[cfg(feature = "avif")]
     ImageType::Avif,
 ];
 

@@ -3,7 +3,7 @@
 //! [`ObjectUrl`](super::ObjectUrl) is an address, and [`Bucket`] is the client of its store. All calls block. Requests
 //! run on a separate runtime (`runtime`), which starts with the first request of a process, never before a fork. The
 //! client is the crate `object_store`: it signs requests, retries after network and server failures, and takes its
-//! credentials from the environment.
+//! credentials from the environment. `no_objects.rs` has the same interface, for builds without the feature `remote`.
 
 mod bucket;
 mod cache;
@@ -15,6 +15,7 @@ mod listing;
 mod memory_cache;
 mod object_reader;
 mod outages;
+mod remote_dataset;
 mod remote_file;
 mod retries;
 mod runtime;
@@ -24,11 +25,11 @@ mod upload;
 mod tests;
 
 pub use bucket::{Bucket, Created, Object};
-pub(super) use cache::Cache;
 pub use client::Settings;
 pub use failure::is_cut_short;
 pub use listing::FileListing;
 pub use object_reader::ObjectReader;
-pub(super) use remote_file::{BlockStore, RemoteFile};
+pub(super) use remote_dataset::RemoteDataset;
+pub(super) use remote_file::RemoteFile;
 pub use retries::{on_retries, repeated_requests};
 pub use upload::Upload;

@@ -7,6 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use objects::{Fault, Faults, Server};
 
+use super::cache::Cache;
+use super::remote_file::{BlockStore, RemoteFile};
 use super::*;
 use crate::error::ErrorKind;
 use crate::storage::ObjectUrl;

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use super::blob::Blob;
-use super::location::RemoteOptions;
-use super::lock::briefly;
-use super::object_url::ObjectUrl;
-use super::objects::{BlockStore, Bucket, Cache, RemoteFile};
+use super::super::blob::Blob;
+use super::super::location::RemoteOptions;
+use super::super::lock::briefly;
+use super::super::object_url::ObjectUrl;
+use super::bucket::Bucket;
+use super::cache::Cache;
+use super::remote_file::{BlockStore, RemoteFile};
 use crate::error::{Error, Result};
 
 /// Default limit of the cache in bytes.
@@ -24,7 +26,7 @@ const MAX_DROPS: u32 = 4;
 
 /// A dataset in object storage, and the caches for blocks already read from it.
 #[derive(Debug, Clone)]
-pub(super) struct RemoteDataset {
+pub(in crate::storage) struct RemoteDataset {
     url: ObjectUrl,
     bucket: Bucket,
     store: BlockStore,
@@ -33,7 +35,7 @@ pub(super) struct RemoteDataset {
 }
 
 impl RemoteDataset {
-    pub(super) fn new(url: &ObjectUrl, options: &RemoteOptions) -> Result<Self> {
+    pub(in crate::storage) fn new(url: &ObjectUrl, options: &RemoteOptions) -> Result<Self> {
         let bucket = Bucket::with(url, &options.settings.iter().cloned().collect())?;
         let max_bytes = options.cache_bytes.unwrap_or(CACHE_BYTES);
         let cache = match &options.cache_dir {
@@ -52,18 +54,18 @@ impl RemoteDataset {
         Ok(Self { url: url.clone(), bucket, store, dropped: Arc::default() })
     }
 
-    pub(super) fn small(&self, name: &str, max_bytes: u64) -> Result<Bytes> {
+    pub(in crate::storage) fn small(&self, name: &str, max_bytes: u64) -> Result<Bytes> {
         Ok(self.bucket.get(&self.url.join(name)?, max_bytes)?.0)
     }
 
-    pub(super) fn open(&self, path: &str, bytes: u64, sha256: &str) -> Result<Blob> {
+    pub(in crate::storage) fn open(&self, path: &str, bytes: u64, sha256: &str) -> Result<Blob> {
         let url = self.url.join(path)?;
         Ok(Blob::from_remote(RemoteFile::open(&self.bucket, url, bytes, sha256, &self.store)?))
     }
 
     /// Drops what was fetched of a file that differs from its checksums, so that it is fetched again. Returns whether it
     /// did: after [`MAX_DROPS`] times, the file counts as damaged in the store.
-    pub(super) fn forget(&self, path: &str, sha256: &str) -> bool {
+    pub(in crate::storage) fn forget(&self, path: &str, sha256: &str) -> bool {
         let Ok(url) = self.url.join(path) else { return false };
         let Some(mut dropped) = briefly(&self.dropped) else { return false };
         let drops = dropped.entry(path.to_owned()).or_default();
@@ -71,7 +73,7 @@ impl RemoteDataset {
         *drops <= MAX_DROPS && self.store.forget(&url, sha256).is_ok()
     }
 
-    pub(super) fn has_fetched(&self) -> bool {
+    pub(in crate::storage) fn has_fetched(&self) -> bool {
         self.store.take_used()
     }
 }
