@@ -151,6 +151,13 @@ pub fn main() -> ExitCode {
     ExitCode::from(run(std::env::args_os()))
 }
 
+/// Installs the panic hook of the command, once per process: panics that are caught print nothing, and those of the AVIF
+/// decoder become errors. A program that decodes images and embeds the command calls it first: a hook cannot be replaced
+/// once the AVIF decoder has panicked.
+pub fn install_panic_hook() {
+    hook::install();
+}
+
 /// Runs the command line `argv`, whose first item is the name of the program, and returns its exit status. For programs
 /// that embed the command, such as the Python package.
 pub fn run<I>(argv: I) -> u8

@@ -259,15 +259,15 @@ pub fn begins_as_image(path: &Path) -> Result<bool> {
     Ok(has_signature(&PlannedFile::now(path)?.start(SNIFFED_BYTES)?))
 }
 
-/// As [`begins_as_image`], but also accepts HEIC, JPEG XL and JPEG 2000 images, and AVIF images in a build without their
-/// decoder.
+/// As [`begins_as_image`], but also accepts HEIC, JPEG XL and JPEG 2000 images, raw photographs, and AVIF images in a build
+/// without their decoder.
 ///
 /// # Errors
 ///
 /// Returns an error if the file cannot be read.
 pub fn begins_as_any_image(file: &PlannedFile) -> Result<bool> {
     let start = file.start(SNIFFED_BYTES)?;
-    Ok(has_signature(&start) || is_unreadable_photo(&start))
+    Ok(has_signature(&start) || is_unreadable_photo(&start, &file.path.to_string_lossy()))
 }
 
 #[cfg(test)]

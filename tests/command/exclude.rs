@@ -487,3 +487,29 @@ fn datasets_and_outputs_may_be_in_object_storage() {
     assert_same(&setup.objects(), &tree(&local));
     setup.run("a", &format!("{convert} --out {old}/")).exits(2).says(&["a dataset already exists"]);
 }
+
+#[test]
+fn a_flipped_bit_in_the_other_dataset_lets_no_duplicate_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = "--resize shorter:16 --encode png --dedup bytes";
+    for format in FORMATS {
+        let (old, new) = (dir.path().join(format!("old-{format}")), dir.path().join(format!("new-{format}")));
+        convert("images", &fixture("photos"), &old, &format!("{options} --format {format}")).exits(0);
+        let image = records(&old)[3].image().unwrap().to_vec();
+        let (shard, at) = tree(&old)
+            .into_iter()
+            .filter(|(name, _)| name.starts_with("train"))
+            .find_map(|(name, file)| {
+                Some((name, file.windows(image.len()).position(|bytes| bytes == image)? + image.len() / 2))
+            })
+            .unwrap();
+        let path = old.join(&shard);
+        let mut file = std::fs::read(&path).unwrap();
+        file[at] ^= 1;
+        std::fs::write(&path, file).unwrap();
+        let exclude = format!("{options} --exclude {}", old.display());
+        let shard = shard.rsplit('/').next().unwrap();
+        convert("images", &fixture("photos"), &new, &exclude).exits(3).says(&[shard, "inspect --verify"]);
+        assert!(!new.join("manifest.json").exists());
+    }
+}

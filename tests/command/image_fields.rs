@@ -253,6 +253,21 @@ fn an_invalid_mask_rejects_its_sample() {
 }
 
 #[test]
+fn notes_of_a_rejected_image_are_not_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tar = Tar::default();
+    tar.file("0.png", &photo(64, 48)).file("0.seg.png", &mask(64, 48));
+    // A mask of another size.
+    tar.file("1.png", &photo(64, 48)).file("1.seg.png", &mask(10, 10));
+    put(dir.path(), "s.tar", &tar.end());
+    let options = ["s.tar", "--out", "out", "--encode", "keep", "--max-rejects", "100%"];
+    run(dir.path(), b"", &options).exits(0);
+    let out = dir.path().join("out");
+    assert_outcomes(&out, [1, 0, 0, 1]);
+    assert_eq!(manifest(&out)["notes"]["passed_through"], 1);
+}
+
+#[test]
 fn listed_image_fields_are_repaired() {
     let dir = tempfile::tempdir().unwrap();
     put(dir.path(), "s.tar", &tar().end());

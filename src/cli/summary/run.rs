@@ -160,6 +160,12 @@ fn add_damage(lines: &mut Lines, manifest: &Manifest, out: &Path) {
     if let Some(count) = manifest.notes.get("damaged_kept") {
         lines.add(format!("  {} converted as far as possible (--lenient)", plural(*count, "damaged image")));
     }
+    if let Some(count) = manifest.notes.get("tiff_pages_left_out") {
+        let noun = plural(*count, "further page");
+        lines.add(format!(
+            "  {noun} of TIFF files left out: the first page that is no thumbnail is the image"
+        ));
+    }
     if let Some(count) = manifest.notes.get("blank_sidecars") {
         lines.add(format!("  {} beside images with nothing but white space", plural(*count, "file")));
     }

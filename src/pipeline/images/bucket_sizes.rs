@@ -123,7 +123,8 @@ impl ImagesJob {
             // The header of a JPEG is at its start; other types may have parts of theirs at the end.
             let start = self.planned(file).start(START_BYTES)?;
             let is_item = self.is_item(file, detail);
-            if !is_item && !transform::has_signature(&start) && !transform::is_unreadable_photo(&start) {
+            let is_photo = || transform::is_unreadable_photo(&start, &file.origin);
+            if !is_item && !transform::has_signature(&start) && !is_photo() {
                 return Ok(());
             }
             if transform::sniff(&start) == Some(ImageType::Jpeg)

@@ -152,7 +152,10 @@ impl ImagesJob {
                     continue;
                 }
             };
-            if !is_item && !transform::has_signature(&bytes) && !transform::is_unreadable_photo(&bytes) {
+            if !is_item
+                && !transform::has_signature(&bytes)
+                && !transform::is_unreadable_photo(&bytes, &file.origin)
+            {
                 out.skip(SkippedTypes::type_of(&file.origin));
                 continue;
             }
@@ -348,8 +351,22 @@ impl ImagesJob {
         }
     }
 
-    /// Returns the outcome of an image with its metadata.
+    /// Returns the outcome of an image with its metadata. Notes about a rejected image are not counted.
     pub(super) fn convert_image(
+        &self,
+        item: ImageItem,
+        split: u16,
+        worker: &mut ImageWorker,
+        out: &mut Outcomes,
+    ) -> Result<ItemOutcome, Reject> {
+        let mut noted = Outcomes::default();
+        let outcome = self.convert_noted(item, split, worker, &mut noted)?;
+        noted.notes.into_iter().for_each(|(name, count)| out.count(name, count));
+        Ok(outcome)
+    }
+
+    /// Returns the outcome of an image, and counts in `out` what is noteworthy about it.
+    fn convert_noted(
         &self,
         item: ImageItem,
         split: u16,
@@ -456,6 +473,9 @@ fn note_image(image: &Converted, out: &mut Outcomes) {
         ("exif_dropped", image.lacks_exif),
         ("odd_sample_range", image.has_odd_range),
     ];
+    if image.further_pages > 0 {
+        out.count("tiff_pages_left_out", image.further_pages);
+    }
     let noted = noted.into_iter().filter(|(_, happened)| *happened).map(|(name, _)| name);
     noted.chain(image.tolerated.iter().map(|tolerated| tolerated.note())).for_each(|name| out.note(name));
 }

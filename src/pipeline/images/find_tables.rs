@@ -426,7 +426,7 @@ fn inspect(table: &TableFile, columns: &mut [InspectedColumn]) -> Result<()> {
             let at = distinct.iter().position(|other| **other == column.column);
             let images = at.and_then(|at| row.get(at)).map(Vec::as_slice).unwrap_or_default();
             column.values += images.len();
-            column.images += images.iter().filter(|bytes| begins_as_image(bytes)).count();
+            column.images += images.iter().filter(|bytes| begins_as_image(bytes, "")).count();
             column.looks.push(images.iter().map(|bytes| inspector.look(bytes)).collect());
         }
     }

@@ -61,9 +61,9 @@ pub(super) fn is_image(member: &str) -> bool {
     transform::has_image_extension(&format!("x.{member}"))
 }
 
-/// Returns whether bytes start like an image, even one that this build cannot read.
-pub(super) fn begins_as_image(bytes: &[u8]) -> bool {
-    transform::has_signature(bytes) || transform::is_unreadable_photo(bytes)
+/// Returns whether the bytes of a member or column start like an image, even one that this build cannot read.
+pub(super) fn begins_as_image(bytes: &[u8], name: &str) -> bool {
+    transform::has_signature(bytes) || transform::is_unreadable_photo(bytes, &format!("x.{name}"))
 }
 
 /// What the header of an image shows.

@@ -180,7 +180,7 @@ impl InspectedTars {
             }
             self.has_classes |= sample.members.iter().any(|(member, _)| member == CLASS);
             for (member, bytes) in
-                sample.members.iter().filter(|m| !is_image_member(m) && !begins_as_image(&m.1))
+                sample.members.iter().filter(|m| !is_image_member(m) && !begins_as_image(&m.1, &m.0))
             {
                 let look = MemberLook::of(member, bytes);
                 let known = self.members.entry(member.clone()).or_insert(look);

@@ -37,7 +37,12 @@ pub(super) fn reduction(header: &JpegHeader<'_>, source: Size, target: Size) -> 
 /// Rejects a file that is too small for its pixels.
 pub(super) fn check_file_size(source: &CheckedImage<'_>) -> Result<(), Reject> {
     let (size, stored) = (source.structure.size, source.bytes.len() as u64);
-    container::check_pixels_per_byte(size.pixels(), stored, MAX_PIXELS_PER_BYTE).map(drop)
+    let checked = container::check_pixels_per_byte(size.pixels(), stored, MAX_PIXELS_PER_BYTE);
+    let is_ended = |header: &JpegHeader<'_>| jpeg::is_ended(source.bytes, header.first_scan);
+    match &source.jpeg {
+        Some(header) if !is_ended(header) => checked.map_err(container::cut_off),
+        _ => checked,
+    }
 }
 
 /// A request to decode a JPEG.
@@ -62,9 +67,7 @@ impl JpegRequest<'_> {
     pub(super) fn decode(&self, scratch: &mut ImageScratch) -> Result<bool, Reject> {
         let frame = self.header.frame;
         let is_cmyk = frame.components == 4;
-        if !self.options.lenient {
-            check_file_size(self.source)?;
-        }
+        check_file_size(self.source)?;
         let channels = match (self.options.color, self.profile) {
             // libjpeg-turbo-rs does not convert the colors of lossless files to gray.
             (Color::Gray, _) if frame.process == Process::Lossless && frame.components != 1 => 3,

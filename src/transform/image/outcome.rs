@@ -48,6 +48,8 @@ pub struct Converted {
     pub tolerated: Vec<Tolerated>,
     /// Whether the samples of a TIFF exceed the range of their type, or hardly use it.
     pub has_odd_range: bool,
+    /// Number of further pages of a TIFF, which are left out.
+    pub further_pages: u64,
 }
 
 /// A defect of a source that loses no pixel, so that the image is converted nevertheless.

@@ -3,7 +3,7 @@
 use super::container::{self, Structure, jpeg};
 use super::geometry::{Geometry, Size};
 use super::options::ImageOptions;
-use crate::decode::{ImageType, PlanesFile, converter, foreign_format, sniff};
+use crate::decode::{ImageType, PlanesFile, foreign_format, sniff, unreadable};
 use crate::sample::{Reject, RejectCode};
 
 /// The content of a header: enough to plan a conversion without decoding pixels.
@@ -45,17 +45,7 @@ impl<'a> CheckedImage<'a> {
             return Err(Reject::new(RejectCode::Empty, "the file is empty"));
         }
         let image_type = sniff(bytes).ok_or_else(|| match foreign_format(bytes) {
-            Some(name) => {
-                let how = match converter(name) {
-                    Some((command, project)) => {
-                        format!("PNG first, for example with `{command}` of {project}")
-                    }
-                    None => "PNG or JPEG first".to_owned(),
-                };
-                container::unsupported(format!(
-                    "{name} images cannot be read by this build; convert them to {how}"
-                ))
-            }
+            Some(name) => unreadable(name),
             None => Reject::new(RejectCode::UnknownType, "the content is not an image of a known type"),
         })?;
         let mut jpeg = None;
@@ -77,6 +67,9 @@ impl<'a> CheckedImage<'a> {
             ImageType::Tiff | ImageType::Raw => container::tiff::walk(bytes)?,
         };
         check_pixels(structure.size, options.max_pixels, "the image")?;
+        if let Some(reject) = structure.cut_off {
+            return Err(reject);
+        }
         let ratio = match image_type {
             ImageType::Tiff | ImageType::Avif => MAX_PIXELS_PER_BYTE_OF_REGIONS,
             ImageType::Webp if container::webp::is_lossless(bytes) => MAX_PIXELS_PER_BYTE_OF_REGIONS,

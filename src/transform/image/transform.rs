@@ -223,6 +223,7 @@ impl ImageTransform {
                 lacks_exif: false,
                 tolerated: Vec::new(),
                 has_odd_range: decoded.has_odd_range,
+                further_pages: source.structure.further_pages,
             }));
         }
         self.shape(&source, &plan, &decoded, scratch)?;
@@ -250,9 +251,7 @@ impl ImageTransform {
         if !is_kept || self.jpeg_profile(header, scratch).is_some() {
             return Ok(None);
         }
-        if !self.options.lenient {
-            decode_jpeg::check_file_size(source)?;
-        }
+        decode_jpeg::check_file_size(source)?;
         let size = source.structure.size;
         let (width, height) = (size.width as usize, size.height as usize);
         let request = dsconvert_jpeg::PlanesRequest {
@@ -301,9 +300,7 @@ impl ImageTransform {
         if !is_plain || self.jpeg_profile(header, scratch).is_some() {
             return Ok(None);
         }
-        if !self.options.lenient {
-            decode_jpeg::check_file_size(source)?;
-        }
+        decode_jpeg::check_file_size(source)?;
         let size = source.structure.size;
         let reduction =
             decode_jpeg::reduction(header, size, plan.stored_resized(source.structure.orientation));
@@ -410,6 +407,7 @@ impl ImageTransform {
             lacks_exif,
             tolerated: Vec::new(),
             has_odd_range: false,
+            further_pages: source.structure.further_pages,
         }
     }
 
@@ -609,7 +607,8 @@ impl ImageTransform {
         let ImageOptions { encode, color, .. } = self.options;
         let is_unmoved = plan.is_identity()
             && source.structure.orientation == Orientation::Upright
-            && !source.structure.animated;
+            && !source.structure.animated
+            && !source.structure.hides_image;
         let has_output_type = match (encode, source.image_type, &source.jpeg) {
             // CMYK is always converted to RGB.
             (_, ImageType::Jpeg, Some(header)) if header.frame.components == 4 => false,

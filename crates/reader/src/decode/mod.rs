@@ -54,6 +54,15 @@ pub fn truncated(what: &str) -> Reject {
     Reject::new(RejectCode::Truncated, format!("the file ends inside {what}"))
 }
 
+/// Returns the reject for an image of the type `name`, as of [`foreign_format`].
+pub fn unreadable(name: &str) -> Reject {
+    let how = match converter(name) {
+        Some((command, project)) => format!("PNG first, for example with `{command}` of {project}"),
+        None => "PNG or JPEG first".to_owned(),
+    };
+    unsupported(format!("{name} images cannot be read by this build; convert them to {how}"))
+}
+
 /// Returns the reject for content that contradicts its format.
 pub fn corrupt(message: impl Into<String>) -> Reject {
     Reject::new(RejectCode::Corrupt, message)

@@ -1,8 +1,9 @@
 //! Crops and resizes files of planes.
 //!
 //! Each plane is resampled directly to the output, and colors are converted once per pixel of the output. The result is
-//! that of upsampling, color conversion and resampling, in this order, up to rounding: all three are linear, so the weights
-//! of a chroma sample are those of the upsampled samples that depend on it.
+//! that of upsampling, resampling and color conversion, in this order, up to rounding: the first two are linear, so the
+//! weights of a chroma sample are those of the upsampled samples that depend on it. The conversion is linear, too, except
+//! that it clips colors outside of RGB, so the result is that of conversion before resampling where nothing is clipped.
 
 use dsconvert_dataset::sample::Reject;
 use dsconvert_jpeg::{PixelFormat, PlaneConverter, Region, StoredPlane, StoredPlanes};
@@ -323,6 +324,99 @@ mod tests {
             let psnr = psnr(&found, &expected);
             assert!(psnr >= 50.0, "{size:?}: {psnr}");
         }
+    }
+
+    /// A picture of saturated colors with sharp edges.
+    fn saturated(width: u32, height: u32, seed: u32) -> Pixels {
+        let mut data = Vec::new();
+        for (y, x) in (0..height).flat_map(|y| (0..width).map(move |x| (y, x))) {
+            let block = (x / 5 + y / 7 * 31).wrapping_add(seed).wrapping_mul(2_654_435_761);
+            data.extend([29, 30, 31].map(|bit| if block >> bit & 1 == 1 { 255 } else { 0 }));
+        }
+        Pixels { data, width, height, channels: 3 }
+    }
+
+    /// Returns the plane with twice the columns and rows, as the fancy upsampling of libjpeg computes it, without rounding.
+    fn upsampled(plane: &StoredPlane<'_>, size: Size) -> Vec<f64> {
+        let (width, height) = (plane.width as i64, plane.height as i64);
+        let at = |x: i64, y: i64| {
+            let (x, y) = (x.clamp(0, width - 1) as usize, y.clamp(0, height - 1) as usize);
+            f64::from(plane.samples[y * plane.stride + x])
+        };
+        let near = |n: u32| (i64::from(n / 2), i64::from(n / 2) + if n % 2 == 0 { -1 } else { 1 });
+        let pixels = (0..size.height).flat_map(|y| (0..size.width).map(move |x| (x, y)));
+        let value = |(x, y)| {
+            let ((x, further_x), (y, further_y)) = (near(x), near(y));
+            let near_row = 3.0 * at(x, y) + at(further_x, y);
+            (3.0 * near_row + 3.0 * at(x, further_y) + at(further_x, further_y)) / 16.0
+        };
+        pixels.map(value).collect()
+    }
+
+    /// Returns the weights of the antialiased bilinear filter for sample `n` of `count` over `length` samples from `start`.
+    fn weights_of(start: f64, length: f64, count: u32, n: u32, all: u32) -> Vec<(usize, f64)> {
+        let scale = length / f64::from(count);
+        let (center, support) = (start + (f64::from(n) + 0.5) * scale, scale.max(1.0));
+        let (first, end) = (start as u32, ((start + length).ceil() as u32).min(all));
+        let weight = |k: u32| 1.0 - (f64::from(k) + 0.5 - center).abs() / support;
+        let weights: Vec<_> =
+            (first..end).map(|k| (k as usize, weight(k))).filter(|(_, weight)| *weight > 0.0).collect();
+        let sum: f64 = weights.iter().map(|(_, weight)| weight).sum();
+        weights.into_iter().map(|(k, weight)| (k, weight / sum)).collect()
+    }
+
+    #[test]
+    fn colors_are_clipped_after_the_resize() {
+        let mut differ = 0;
+        for (size, (left, top, width, height), target) in [
+            (Size::new(200, 160), (0.0, 0.0, 200.0, 160.0), Size::new(90, 90)),
+            (Size::new(200, 160), (31.0, 17.5, 120.25, 99.0), Size::new(64, 64)),
+            (Size::new(121, 93), (3.0, 5.0, 41.0, 37.0), Size::new(77, 50)),
+            (Size::new(121, 93), (0.0, 0.0, 121.0, 93.0), Size::new(100, 90)),
+        ] {
+            for chroma in [PlanesChroma::S420, PlanesChroma::S444] {
+                let bytes = planes_of_pixels(&saturated(size.width, size.height, 3), chroma);
+                let file = PlanesFile::read(&bytes).unwrap();
+                let stored = file.planes();
+                let full = |plane: &StoredPlane<'_>| -> Vec<f64> {
+                    match (plane.width, plane.height) == (size.width as usize, size.height as usize) {
+                        true => plane.samples.iter().map(|sample| f64::from(*sample)).collect(),
+                        false => upsampled(plane, size),
+                    }
+                };
+                let [cb, cr] = stored.chroma.as_ref().unwrap();
+                let planes = [full(&stored.luma), full(cb), full(cr)];
+                let columns: Vec<_> =
+                    (0..target.width).map(|n| weights_of(left, width, target.width, n, size.width)).collect();
+                let rows: Vec<_> = (0..target.height)
+                    .map(|n| weights_of(top, height, target.height, n, size.height))
+                    .collect();
+                let mut expected = Vec::new();
+                for (row, column) in
+                    rows.iter().flat_map(|row| columns.iter().map(move |column| (row, column)))
+                {
+                    let [y, cb, cr] = planes.each_ref().map(|plane| -> f64 {
+                        let of_row = |y: usize| -> f64 {
+                            column.iter().map(|(x, weight)| plane[y * size.width as usize + x] * weight).sum()
+                        };
+                        row.iter().map(|(y, weight)| of_row(*y) * weight).sum()
+                    });
+                    let (cb, cr) = (cb - 128.0, cr - 128.0);
+                    let rgb = [y + 1.402 * cr, y - 0.344_136 * cb - 0.714_136 * cr, y + 1.772 * cb];
+                    expected.extend(rgb.map(|level| level.round().clamp(0.0, 255.0) as u8));
+                }
+                let part = SourceRegion { left, top, width, height };
+                let mut found = vec![0; expected.len()];
+                PlaneScaler::default()
+                    .resize(&file, part, target, PixelOrder::interleaved(3), &mut found)
+                    .unwrap();
+                let worst = found.iter().zip(&expected).map(|(a, b)| a.abs_diff(*b)).max();
+                assert!(worst <= Some(4) && psnr(&found, &expected) >= 48.0, "{worst:?} {size:?} {chroma:?}");
+                differ += usize::from(psnr(&found, &through_rgb(&file, part, target)) < 48.0);
+            }
+        }
+        // The documented difference to clipping before the resize: if it is gone, correct the page.
+        assert!(differ > 0);
     }
 
     #[test]

@@ -207,6 +207,11 @@ fn is_tga_header(bytes: &[u8]) -> bool {
     map_fits && depth_fits && descriptor_fits && [w0, w1] != [0; 2] && [h0, h1] != [0; 2]
 }
 
+/// The first bytes of a JPEG XL without a container.
+const BARE_JPEG_XL: [u8; 2] = [0xff, 0x0a];
+/// The name of all formats of raw photographs: CR3, RW2, ORF, RAF and those that are TIFF files.
+pub(super) const CAMERA_RAW: &str = "camera raw";
+
 /// Returns the name of a known image format that this build cannot read, for a better message than "unknown".
 pub fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
@@ -214,7 +219,13 @@ pub fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
         [_, _, _, _, b'f', b't', b'y', b'p', b'h' | b'm', b'e' | b'i', b'i' | b'v' | b'f', _, ..] => {
             Some("HEIF")
         }
-        [0xff, 0x0a, ..] | [0, 0, 0, 12, b'J', b'X', b'L', b' ', ..] => Some("JPEG XL"),
+        [b0, b1, ..] if [*b0, *b1] == BARE_JPEG_XL => Some("JPEG XL"),
+        [0, 0, 0, 12, b'J', b'X', b'L', b' ', ..] => Some("JPEG XL"),
+        [_, _, _, _, b'f', b't', b'y', b'p', b'c', b'r', b'x', ..] => Some(CAMERA_RAW),
+        [b'I', b'I', b'U', 0, ..] | [b'I', b'I', b'R', b'O' | b'S', ..] | [b'M', b'M', b'O', b'R', ..] => {
+            Some(CAMERA_RAW)
+        }
+        _ if bytes.starts_with(b"FUJIFILMCCD-RAW") => Some(CAMERA_RAW),
         [0, 0, 0, 12, b'j', b'P', b' ', b' ', ..] | [0xff, 0x4f, 0xff, 0x51, ..] => Some("JPEG 2000"),
         [b'8', b'B', b'P', b'S', ..] => Some("Photoshop"),
         [0, 0, 1, 0, _, _, ..] => Some("icon"),
@@ -230,16 +241,23 @@ pub fn converter(name: &str) -> Option<(&'static str, &'static str)> {
         "HEIF" => Some(("heif-convert IN.heic OUT.png", "libheif")),
         "JPEG XL" => Some(("djxl IN.jxl OUT.png", "libjxl")),
         "JPEG 2000" => Some(("opj_decompress -i IN.jp2 -o OUT.png", "OpenJPEG")),
+        CAMERA_RAW => Some(("darktable-cli IN OUT.png", "darktable")),
         _ => None,
     }
 }
 
-/// Returns whether the content is a photograph of a type that cannot be read. Such a file must not be mistaken for
-/// something other than an image.
-pub fn is_unreadable_photo(bytes: &[u8]) -> bool {
+/// Returns whether the content of the file `name` is a photograph of a type that cannot be read. Such a file must not be
+/// mistaken for something other than an image.
+pub fn is_unreadable_photo(bytes: &[u8], name: &str) -> bool {
     // Two bytes are not enough to tell a bare JPEG XL from other data.
-    let is_uncertain = bytes.starts_with(&[0xff, 0x0a]);
-    matches!(foreign_format(bytes), Some("AVIF" | "HEIF" | "JPEG XL" | "JPEG 2000")) && !is_uncertain
+    let is_uncertain = bytes.starts_with(&BARE_JPEG_XL) && !has_extension(name, "jxl");
+    let is_photo =
+        matches!(foreign_format(bytes), Some("AVIF" | "HEIF" | "JPEG XL" | "JPEG 2000" | CAMERA_RAW));
+    is_photo && !is_uncertain
+}
+
+fn has_extension(name: &str, extension: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case(extension))
 }
 
 /// Returns whether `name` has an extension of an image type that this build reads, ignoring case.
@@ -349,8 +367,15 @@ mod tests {
             b"\0\0\0\x0cjP  ",
             b"\xff\x4f\xff\x51",
             b"\0\0\0\x18ftypheic\0\0\0\0",
+            b"\0\0\0\x18ftypcrx \0\0\0\x01",
+            b"IIU\0\x18\0\0\0",
+            b"IIRO\x08\0\0\0",
+            b"FUJIFILMCCD-RAW 0201",
         ] {
             assert!(foreign_format(bytes).and_then(converter).is_some(), "{bytes:?}");
+            assert!(is_unreadable_photo(bytes, "a.jxl"), "{bytes:?}");
+            assert_eq!(is_unreadable_photo(bytes, "a.bin"), !bytes.starts_with(b"\xff\x0a"));
         }
+        assert!(is_unreadable_photo(b"\xff\x0a\x01", "photos/B.JXL"));
     }
 }

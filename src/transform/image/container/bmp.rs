@@ -1,7 +1,7 @@
 //! BMP: a file header of 14 bytes, and a DIB header whose first value is its own size.
 
 use super::super::outcome::Tolerated;
-use super::{Structure, check_pixels_per_byte, corrupt, size, truncated, u16_le, u32_le};
+use super::{Structure, check_pixels_per_byte, corrupt, cut_off, size, truncated, u16_le, u32_le};
 use crate::sample::Reject;
 
 /// Size of the OS/2 1.x header, which uses 16-bit sizes.
@@ -11,7 +11,7 @@ const CORE_HEADER_BYTES: u32 = 12;
 const RLE8: u32 = 1;
 const RLE4: u32 = 2;
 
-/// Maximum number of pixels per stored byte of a run-length encoded file. Runs alone reach 128.
+/// Maximum number of pixels per stored byte of a run-length encoded file, and of one that is cut off. Runs alone reach 128.
 const MAX_RLE_RATIO: u64 = 1024;
 
 /// Reads the structure of the BMP file `bytes`, and checks that its pixel data is complete.
@@ -45,6 +45,8 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
     }
     let row_bytes = (u64::from(width) * u64::from(depth)).div_ceil(32) * 4;
     if (data.len() as u64) < row_bytes.saturating_mul(height.into()) {
+        let checked = check_pixels_per_byte(structure.size.pixels(), bytes.len() as u64, MAX_RLE_RATIO);
+        structure.cut_off = checked.map_err(cut_off).err();
         structure.note(truncated("its pixels"));
     }
     Ok(structure)

@@ -30,10 +30,16 @@ pub(super) struct Structure {
     pub(super) orientation: Orientation,
     /// Whether the file is an animation of several frames.
     pub(super) animated: bool,
+    /// Whether simple readers show another image of the file: the image of a TIFF is not its first directory.
+    pub(super) hides_image: bool,
+    /// Number of further images that are left out.
+    pub(super) further_pages: u64,
     /// Memory that the decoder needs in addition to the usual, in bytes.
     pub(super) decoder_bytes: u64,
     /// A defect that loses no pixel. It is removed from the file before the file is converted.
     pub(super) tolerated: Option<Tolerated>,
+    /// Set if the file is cut off so early that its data cannot hold its pixels, which must not be allocated.
+    pub(super) cut_off: Option<Reject>,
     /// Damage that may still allow the pixels to be decoded. A strict conversion rejects the file with it.
     pub(super) damage: Option<Reject>,
 }
@@ -44,8 +50,11 @@ impl Structure {
             size,
             orientation: Orientation::Upright,
             animated: false,
+            hides_image: false,
+            further_pages: 0,
             decoder_bytes: 0,
             tolerated: None,
+            cut_off: None,
             damage: None,
         }
     }
@@ -68,6 +77,11 @@ pub(super) fn check_pixels_per_byte(pixels: u64, stored: u64, ratio: u64) -> Res
 /// Rejects a file whose `stored` bytes would become more than `ratio` bytes each, for the same reason.
 pub(super) fn check_decoded_bytes(decoded: u64, stored: u64, ratio: u64) -> Result<(), Reject> {
     check_ratio(decoded, "bytes of samples", stored, ratio)
+}
+
+/// Returns the reject of a file that is cut off so early that its data cannot hold its pixels.
+pub(super) fn cut_off(reject: Reject) -> Reject {
+    Reject::new(RejectCode::Truncated, format!("the file is cut off: {}", reject.message))
 }
 
 fn check_ratio(decoded: u64, unit: &str, stored: u64, ratio: u64) -> Result<(), Reject> {

@@ -8,7 +8,7 @@ use flate2::read::ZlibDecoder;
 
 use super::super::exif;
 use super::super::outcome::Tolerated;
-use super::{Structure, check_decoded_bytes, corrupt, size, truncated, u32_be};
+use super::{Structure, check_decoded_bytes, corrupt, cut_off, size, truncated, u32_be};
 use crate::sample::Reject;
 
 /// Reads the structure of the PNG file `bytes`. All checksums are verified.
@@ -21,7 +21,10 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
     }
     let mut structure = Structure::of_size(size(width, height)?);
     let (mut ended, mut data_bytes, mut headers) = (false, 0u64, 0);
+    // What follows the last whole chunk, with the start of its data if the file is cut off.
+    let mut rest_bytes = bytes.len().saturating_sub(SIGNATURE.len()) as u64;
     for chunk in chunks(bytes) {
+        rest_bytes = rest_bytes.saturating_sub(chunk.whole.len() as u64);
         if !chunk.crc_is_valid() {
             if chunk.is_ancillary() {
                 structure.tolerated = Some(Tolerated::PngChunks);
@@ -50,11 +53,14 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
     if headers > 1 {
         structure.note(corrupt("the PNG has two headers"));
     }
-    if !ended {
-        structure.note(truncated("its chunks"));
+    let row_bits = u64::from(width) * bits_per_pixel(bytes);
+    let decoded = row_bits.div_ceil(8) * u64::from(height);
+    if ended {
+        check_decoded_bytes(decoded, data_bytes, MAX_DEFLATE_RATIO)?;
     } else {
-        let row_bits = u64::from(width) * bits_per_pixel(bytes);
-        check_decoded_bytes(row_bits.div_ceil(8) * u64::from(height), data_bytes, MAX_DEFLATE_RATIO)?;
+        let checked = check_decoded_bytes(decoded, data_bytes + rest_bytes, MAX_DEFLATE_RATIO);
+        structure.cut_off = checked.map_err(cut_off).err();
+        structure.note(truncated("its chunks"));
     }
     Ok(structure)
 }

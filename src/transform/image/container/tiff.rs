@@ -2,7 +2,7 @@
 
 use super::super::exif::Orientation;
 use super::super::xmp;
-use super::{Structure, size};
+use super::{Structure, check_decoded_bytes, cut_off, size, truncated};
 use crate::decode::TiffFile;
 use crate::sample::Reject;
 
@@ -14,6 +14,16 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
         Some(tag) => Orientation::from_tag(tag).unwrap_or_default(),
         None => file.xmp_packet().and_then(xmp::orientation).unwrap_or_default(),
     };
+    structure.hides_image = !file.is_first();
+    structure.further_pages = file.further_pages();
     structure.decoder_bytes = file.working_bytes();
+    let (decoded, stored, ratio) = file.data_bytes();
+    let checked = check_decoded_bytes(decoded, stored, ratio.unwrap_or(u64::MAX));
+    if file.is_cut_off() {
+        structure.cut_off = checked.map_err(cut_off).err();
+        structure.note(truncated("its pixels"));
+    } else {
+        checked?;
+    }
     Ok(structure)
 }

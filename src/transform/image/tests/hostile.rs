@@ -143,6 +143,30 @@ fn difficult_files_have_the_outcome_of_their_row() {
         ("JPEG of no width", resized(&whole, 0, 32), &[], Expected::Reject(Corrupt)),
         ("PNG bomb", raw_png((60_000, 60_000), 1, 0, &[], &[&[0]]), &[], Expected::Reject(TooLarge)),
         ("BMP bomb", bmp(i32::MAX as u32, i32::MIN, &[]), &[], Expected::Reject(TooLarge)),
+        (
+            "PNG bomb without its end, lenient",
+            cut(raw_png((12_000, 12_000), 8, 2, &[], &[&[0]]), 60),
+            &[("lenient", "true")],
+            Expected::Reject(Truncated),
+        ),
+        (
+            "JPEG of 12000×12000 without an end of image, lenient",
+            cut(resized(&whole, 12_000, 12_000), whole.len() - 2),
+            &[("lenient", "true")],
+            Expected::Reject(Truncated),
+        ),
+        (
+            "progressive of 12000×12000, lenient",
+            resized_at(&progressive(48, 32), 0xc2, 12_000, 12_000),
+            &[("lenient", "true"), ("resize", "longer:64")],
+            Expected::Reject(TooLarge),
+        ),
+        (
+            "BMP of 12000×12000, lenient",
+            bmp(12_000, 12_000, &[&[1; 6]]),
+            &[("lenient", "true")],
+            Expected::Reject(Truncated),
+        ),
         ("thousands of scans", many_scans(), &[], Expected::Reject(TooLarge)),
         ("1×1 JPEG", jpeg(1, 1), &[], Pixels(1, 1, 0)),
         ("65500×1 JPEG", jpeg(65_500, 1), &[("resize", "longer:8")], Pixels(8, 1, 0)),
@@ -249,8 +273,13 @@ fn flat(side: u32, color: [u8; 3]) -> Expected {
 }
 
 fn resized(jpeg: &[u8], width: u16, height: u16) -> Vec<u8> {
+    resized_at(jpeg, 0xc0, width, height)
+}
+
+/// Changes the size in the frame header with the marker `frame`.
+fn resized_at(jpeg: &[u8], frame: u8, width: u16, height: u16) -> Vec<u8> {
     let size = [height.to_be_bytes(), width.to_be_bytes()].concat();
-    patched(jpeg.to_vec(), marker(jpeg, 0xc0) + 5, &size)
+    patched(jpeg.to_vec(), marker(jpeg, frame) + 5, &size)
 }
 
 fn segment(jpeg: &[u8], kind: u8) -> std::ops::Range<usize> {

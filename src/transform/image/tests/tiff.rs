@@ -301,11 +301,152 @@ fn lenient_keeps_the_strips_before_damage() {
 }
 
 #[test]
+fn a_size_that_the_data_cannot_hold_is_refused_before_anything_is_allocated() {
+    let lab = short(PHOTOMETRIC, &[8]);
+    let far = [long(0x0111, &[8]), long(0x0116, &[12_000]), long(0x0117, &[4096])];
+    let stored = zlib(&[0; 4 << 20]);
+    for (name, tags, strict, lenient) in [
+        ("uncompressed", vec![], RejectCode::Truncated, RejectCode::Truncated),
+        ("LZW", vec![short(COMPRESSION, &[5])], RejectCode::TooLarge, RejectCode::TooLarge),
+        ("deflate", vec![short(COMPRESSION, &[8])], RejectCode::TooLarge, RejectCode::TooLarge),
+        ("PackBits", vec![short(COMPRESSION, &[32_773])], RejectCode::TooLarge, RejectCode::TooLarge),
+        ("JPEG", vec![short(COMPRESSION, &[7])], RejectCode::TooLarge, RejectCode::TooLarge),
+    ] {
+        let lab = if name == "JPEG" { short(PHOTOMETRIC, &[6]) } else { lab.clone() };
+        let tags = [&tags[..], &[lab], &far].concat();
+        let file = tiff_of((12_000, 12_000), 3, 8, &tags, &stored);
+        for (texts, expected) in [(vec![], strict), (vec![("lenient", "true")], lenient)] {
+            // The header is read without an allocation for pixels.
+            let reject = ImageTransform::new(options(&texts)).unwrap().peek(&file).unwrap_err();
+            assert_eq!(reject.code, expected, "{name}: {reject:?}");
+        }
+    }
+    // A file that is cut off keeps the strips that it has.
+    let tags = [short(0x0116, &[100]), long(0x0111, &[8, 120_008, 240_008, 360_008, 0xff_ffff])];
+    let tags = [&tags[..], &[long(0x0117, &[120_000; 5])]].concat();
+    let file = tiff_of((400, 500), 3, 8, &tags, &[9; 480_000]);
+    assert_eq!(code(&file, &[]), RejectCode::Truncated);
+    let kept = raw(&file, &[("lenient", "true")]);
+    assert!(kept.lenient && kept.bytes[..480_000].iter().all(|sample| *sample == 9));
+}
+
+#[test]
 fn values_beyond_the_file_are_not_taken_for_missing_tags() {
     let whole = tiff_of((2, 1), 3, 8, &[], &[1, 2, 3, 4, 5, 6]);
     // The last value is that of the bits per sample, whose default is 1.
     assert!(whole.ends_with(&[8, 0, 8, 0, 8, 0]));
     assert_eq!(code(&whole[..whole.len() - 1], &[]), RejectCode::Truncated);
+}
+
+/// Joins files of one page each to a file of several pages. `inside` puts those after the first into tag 330 of it.
+fn pages(files: &[Vec<u8>], inside: bool) -> Vec<u8> {
+    let mut out = files[0].clone();
+    let mut directories = vec![u32_at(&out, 4)];
+    for file in &files[1..] {
+        // Every offset grows by the position of the file.
+        let base = out.len() as u32;
+        let mut file = file.clone();
+        let directory = u32_at(&file, 4) as usize;
+        let count = usize::from(u16::from_le_bytes([file[directory], file[directory + 1]]));
+        for entry in (0..count).map(|entry| directory + 2 + 12 * entry) {
+            let tag = u16::from_le_bytes([file[entry], file[entry + 1]]);
+            let value = entry + 8;
+            let sample_bytes = if file[entry + 2] == 3 { 2 } else { 4 };
+            let is_far = u32_at(&file, entry + 4) * sample_bytes > 4;
+            if is_far || tag == 0x0111 {
+                let moved = (u32_at(&file, value) + base).to_le_bytes();
+                file[value..value + 4].copy_from_slice(&moved);
+            }
+        }
+        directories.push(base + directory as u32);
+        out.extend(file);
+    }
+    if inside {
+        let first = directories[0] as usize;
+        let count = usize::from(u16::from_le_bytes([out[first], out[first + 1]]));
+        let entry = (0..count)
+            .map(|entry| first + 2 + 12 * entry)
+            .find(|at| u16::from_le_bytes([out[*at], out[*at + 1]]) == 330)
+            .unwrap();
+        out[entry + 8..entry + 12].copy_from_slice(&directories[1].to_le_bytes());
+    } else {
+        for pair in directories.windows(2) {
+            let first = pair[0] as usize;
+            let count = usize::from(u16::from_le_bytes([out[first], out[first + 1]]));
+            let next = first + 2 + 12 * count;
+            out[next..next + 4].copy_from_slice(&pair[1].to_le_bytes());
+        }
+    }
+    out
+}
+
+fn u32_at(file: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*file[at..].first_chunk().unwrap())
+}
+
+#[test]
+fn the_image_is_the_first_page_that_is_neither_reduced_nor_a_mask() {
+    const NEW_SUBFILE_TYPE: u16 = 254;
+    const SUBFILE_TYPE: u16 = 255;
+    let page = |side: u16, tags: &[TiffTag]| {
+        tiff_of((side, side), 1, 8, tags, &vec![side as u8; usize::from(side).pow(2)])
+    };
+    let (reduced, mask) = (long(NEW_SUBFILE_TYPE, &[1]), long(NEW_SUBFILE_TYPE, &[4]));
+    let old_reduced = short(SUBFILE_TYPE, &[2]);
+    let (thumbnail, full, other) =
+        (page(3, std::slice::from_ref(&reduced)), page(9, &[]), page(7, &[long(NEW_SUBFILE_TYPE, &[2])]));
+    for (name, files, side, further) in [
+        ("thumbnail first", vec![thumbnail.clone(), full.clone()], 9, 0),
+        ("old thumbnail first", vec![page(3, &[old_reduced]), full.clone()], 9, 0),
+        ("mask first", vec![page(9, &[mask]), other.clone()], 7, 0),
+        ("thumbnails last", vec![full.clone(), thumbnail.clone(), thumbnail.clone()], 9, 0),
+        ("pages", vec![other.clone(), full.clone(), thumbnail.clone(), full.clone()], 7, 2),
+        ("thumbnail and pages", vec![thumbnail.clone(), other, full.clone()], 7, 1),
+        ("thumbnails alone", vec![thumbnail.clone(), page(4, &[reduced.clone()])], 3, 0),
+    ] {
+        let file = pages(&files, false);
+        let found = raw(&file, &[]);
+        assert_eq!((found.width, found.bytes[0], found.further_pages), (side, side as u8, further), "{name}");
+        // A file is passed through only if other readers show the same image.
+        let kept = convert(&file, &[("encode", "keep")]).unwrap();
+        assert_eq!((kept.width, kept.passthrough), (side, side as u8 == files[0][8]), "{name}");
+    }
+    // Inside the directory of the thumbnail.
+    let inside = long(330, &[0]);
+    let file = pages(&[page(3, &[reduced.clone(), inside.clone()]), full.clone()], true);
+    assert_eq!(raw(&file, &[]).width, 9);
+    // Reduced versions inside that of the image, as in pyramids.
+    let file = pages(&[page(9, std::slice::from_ref(&inside)), thumbnail.clone()], true);
+    assert_eq!((raw(&file, &[]).width, raw(&file, &[]).further_pages), (9, 0));
+    // Damage to a later directory is not that of the image.
+    let file = pages(&[full.clone(), full], false);
+    let cut = raw(&file[..file.len() - 4], &[]);
+    assert_eq!((cut.width, cut.further_pages), (9, 0));
+}
+
+#[test]
+fn raw_photographs_are_not_their_previews() {
+    const NEW_SUBFILE_TYPE: u16 = 254;
+    let samples = [7; 9];
+    let sensor = |photometric: u16| tiff_of((3, 3), 1, 8, &[short(PHOTOMETRIC, &[photometric])], &samples);
+    let preview = |tags: &[TiffTag]| tiff_of((3, 3), 1, 8, tags, &samples);
+    let reduced = long(NEW_SUBFILE_TYPE, &[1]);
+    let mut cr2 = preview(&[]);
+    cr2[8..10].copy_from_slice(b"CR");
+    for (name, file) in [
+        ("NEF, ARW", pages(&[preview(&[reduced.clone(), long(330, &[0])]), sensor(32_803)], true)),
+        ("PEF", sensor(32_803)),
+        ("after previews", pages(&[preview(&[reduced]), sensor(34_892)], false)),
+        ("DNG", preview(&[(50_706, 1, vec![1, 4, 0, 0])])),
+        ("CR2", cr2),
+    ] {
+        let reject = convert(&file, &[("lenient", "true")]).unwrap_err();
+        assert_eq!(reject.code, RejectCode::Unsupported, "{name}: {reject:?}");
+        assert!(
+            reject.message.contains("camera raw") && reject.message.contains("darktable-cli"),
+            "{reject:?}"
+        );
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the first directory of a TIFF file declares about its pixels.
+//! What a directory of a TIFF file declares about its pixels.
 
 use std::ops::Range;
 
@@ -160,7 +160,7 @@ impl Layout {
     pub(super) fn read(tags: &TiffTags<'_>) -> Result<Self, Reject> {
         let side = |tag| tags.first(tag).and_then(|side| u32::try_from(side).ok()).filter(|side| *side > 0);
         let (Some(width), Some(height)) = (side(tags::IMAGE_WIDTH), side(tags::IMAGE_LENGTH)) else {
-            return Err(corrupt("the first directory of the TIFF has no valid size"));
+            return Err(corrupt("the directory of the TIFF has no valid size"));
         };
         let size = Size { width, height };
         let compression = Compression::read(tags)?;
@@ -306,6 +306,30 @@ impl Layout {
             _ => rows,
         };
         self.row_bytes()?.checked_mul(rows as usize)
+    }
+
+    /// Returns the bytes of all parts after decompression.
+    pub(super) fn decompressed_bytes(&self) -> u64 {
+        let (across, down) = self.grid();
+        let planes = if self.is_planar { self.samples as u64 } else { 1 };
+        let bytes_of = |rows| self.part_bytes(rows).map_or(u64::MAX, |bytes| bytes as u64);
+        let last = bytes_of(self.part_rows(down - 1));
+        let column = bytes_of(self.part_rows(0)).saturating_mul((down - 1).into()).saturating_add(last);
+        column.saturating_mul(across.into()).saturating_mul(planes)
+    }
+
+    /// Returns the maximum number of bytes that a stored byte may become. `None` if the width of a row determines it.
+    pub(super) fn max_expansion(&self) -> Option<u64> {
+        Some(match self.compression {
+            // Runs of 128 bytes. Data that is not compressed may be cut off.
+            Compression::None | Compression::PackBits => 128,
+            // No string of the table is longer.
+            Compression::Lzw => 4096,
+            Compression::Deflate => 1032,
+            // The DC coefficient of a block of 64 samples takes at least one bit.
+            Compression::Jpeg | Compression::OldJpeg => 64 * 8 * self.samples as u64,
+            Compression::FaxRows { .. } | Compression::FaxT4 { .. } | Compression::FaxT6 => return None,
+        })
     }
 
     fn read_parts(&self, tags: &TiffTags<'_>) -> Result<Vec<Range<usize>>, Reject> {

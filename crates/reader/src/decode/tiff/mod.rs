@@ -1,4 +1,4 @@
-//! TIFF: the first image of a file, in strips or tiles, with the colors and compressions that other readers support.
+//! TIFF: the first image of full size in a file, in strips or tiles, with the colors and compressions that other readers support.
 //!
 //! Pixels are decoded in bands, which are rows of strips or tiles. The samples of a band are scaled to 8 or 16 bits, then
 //! its colors are converted.
@@ -8,14 +8,18 @@ mod compression;
 mod fax;
 mod jpeg;
 mod layout;
+mod pages;
 mod samples;
 mod tags;
+
+use std::ops::Range;
 
 use dsconvert_dataset::sample::Reject;
 use image::{ColorType, ImageDecoder, ImageResult};
 
 use self::colors::ColorConverter;
 use self::layout::{Alpha, Colors, Layout};
+use self::pages::TiffPage;
 use self::samples::{Sample, SampleReader};
 use self::tags::TiffTags;
 use super::other::{image_error, too_large};
@@ -26,24 +30,37 @@ use super::{corrupt, truncated};
 /// Bytes of a strip or tile that may be allocated in addition to twice the image.
 const MAX_PART_BYTES: usize = 64 << 20;
 
-/// A TIFF file with a parsed first directory.
+/// A TIFF file with the parsed directory of its image.
 #[derive(Debug)]
 pub struct TiffFile<'a> {
     tags: TiffTags<'a>,
+    is_first: bool,
+    further_pages: u64,
     layout: Layout,
     converter: ColorConverter,
 }
 
 impl<'a> TiffFile<'a> {
-    /// Reads the first directory of the TIFF file `bytes`. Rejects everything that the decoder does not support.
+    /// Reads the directory of the first image in the TIFF file `bytes` that is no thumbnail. Rejects everything that the
+    /// decoder does not support.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Reject> {
-        let tags = TiffTags::read(bytes).ok_or_else(|| truncated("its directory"))?;
+        let TiffPage { tags, is_first, further: further_pages } = TiffPage::find(bytes)?;
         if !tags.has_all_values() {
             return Err(truncated("its directory"));
         }
         let layout = Layout::read(&tags)?;
         let converter = ColorConverter::new(&tags, &layout)?;
-        Ok(Self { tags, layout, converter })
+        Ok(Self { tags, is_first, further_pages, layout, converter })
+    }
+
+    /// Returns whether the image is that of the first directory, which readers show that ignore what others are.
+    pub fn is_first(&self) -> bool {
+        self.is_first
+    }
+
+    /// Returns the number of other images in the file, not counting reduced versions and masks.
+    pub fn further_pages(&self) -> u64 {
+        self.further_pages
     }
 
     /// Returns the size of the stored pixels.
@@ -80,6 +97,29 @@ impl<'a> TiffFile<'a> {
         part.saturating_mul(if self.layout.compression.is_jpeg() { 3 } else { 2 }).saturating_add(band)
     }
 
+    /// Returns the bytes of the samples as the file declares them, the bytes of their compressed data in the file, and how
+    /// many of the former one of the latter may become at most, if the compression limits that.
+    pub fn data_bytes(&self) -> (u64, u64, Option<u64>) {
+        let end = self.tags.bytes().len();
+        let in_file = |part: &Range<usize>| part.end.min(end).saturating_sub(part.start) as u64;
+        let stored = match self.layout.parts.as_slice() {
+            // The JPEG is elsewhere.
+            [] => end as u64,
+            // Parts may share their data.
+            parts => parts.iter().map(in_file).fold(0, u64::saturating_add).min(end as u64),
+        };
+        (self.layout.decompressed_bytes(), stored, self.layout.max_expansion())
+    }
+
+    /// Returns whether a strip or tile that is decoded reaches beyond the end of the file.
+    pub fn is_cut_off(&self) -> bool {
+        let (across, down) = self.layout.grid();
+        let planes = if self.layout.is_planar { self.converter.samples() } else { 1 };
+        let needed = (across as usize).saturating_mul(down as usize).saturating_mul(planes);
+        let end = self.tags.bytes().len();
+        self.layout.parts.iter().take(needed).any(|part| part.end > end)
+    }
+
     fn is_deep(&self) -> bool {
         self.layout.bits > 8
     }
@@ -113,7 +153,7 @@ impl<'a> TiffFile<'a> {
     }
 
     fn decode_as<T: Sample>(&self, out: &mut [u8]) -> Result<bool, Reject> {
-        let Self { tags, layout, converter } = self;
+        let Self { tags, layout, converter, .. } = self;
         let mut reader = SampleReader::new(layout, tags.is_little_endian());
         let (_, down) = layout.grid();
         let width = layout.size.width as usize;
@@ -142,7 +182,7 @@ impl<'a> TiffFile<'a> {
         reader: &mut SampleReader,
         band: &mut [T],
     ) -> Result<(), Reject> {
-        let Self { tags, layout, converter } = self;
+        let Self { tags, layout, converter, .. } = self;
         let (across, down) = layout.grid();
         let (width, needed) = (layout.size.width as usize, converter.samples());
         // Channels that are not needed are not decompressed.

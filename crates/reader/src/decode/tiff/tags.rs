@@ -1,4 +1,4 @@
-//! The tags of the first directory of a TIFF file (TIFF 6.0 and BigTIFF).
+//! The directories of a TIFF file, and their tags (TIFF 6.0 and BigTIFF).
 
 /// Size of the values of an entry, in bytes, by its type (TIFF 6.0, and BigTIFF from 16 on); 0 for unknown types.
 const TYPE_BYTES: [u8; 19] = [0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8, 8, 8];
@@ -10,6 +10,8 @@ const IFD: u16 = 13;
 const LONG8: u16 = 16;
 const IFD8: u16 = 18;
 
+pub(super) const NEW_SUBFILE_TYPE: u16 = 254;
+pub(super) const SUBFILE_TYPE: u16 = 255;
 pub(super) const IMAGE_WIDTH: u16 = 256;
 pub(super) const IMAGE_LENGTH: u16 = 257;
 pub(super) const BITS_PER_SAMPLE: u16 = 258;
@@ -29,6 +31,7 @@ pub(super) const TILE_WIDTH: u16 = 322;
 pub(super) const TILE_LENGTH: u16 = 323;
 pub(super) const TILE_OFFSETS: u16 = 324;
 pub(super) const TILE_BYTE_COUNTS: u16 = 325;
+pub(super) const SUB_DIRECTORIES: u16 = 330;
 pub(super) const EXTRA_SAMPLES: u16 = 338;
 pub(super) const SAMPLE_FORMAT: u16 = 339;
 pub(super) const JPEG_TABLES: u16 = 347;
@@ -41,6 +44,7 @@ pub(super) const YCBCR_SUBSAMPLING: u16 = 530;
 pub(super) const REFERENCE_BLACK_WHITE: u16 = 532;
 pub(super) const XMP: u16 = 700;
 pub(super) const ICC_PROFILE: u16 = 34_675;
+pub(super) const DNG_VERSION: u16 = 50_706;
 
 /// The tags that determine pixels.
 const PIXEL_TAGS: [u16; 26] = [
@@ -72,7 +76,7 @@ const PIXEL_TAGS: [u16; 26] = [
     REFERENCE_BLACK_WHITE,
 ];
 
-/// The first directory of a TIFF file. Values are borrowed from the file, so their sizes are bounded by its size.
+/// One directory of a TIFF file. Values are borrowed from the file, so their sizes are bounded by its size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TiffTags<'a> {
     bytes: &'a [u8],
@@ -93,22 +97,37 @@ impl<'a> TiffTags<'a> {
             b"MM\0+" => (false, true),
             _ => return None,
         };
-        let mut tags = Self { bytes, is_little_endian, is_big_tiff, first_entry: 0, count: 0 };
-        let (pointer, sizes) = if is_big_tiff { (8, 8) } else { (4, 2) };
-        let directory = usize::try_from(tags.number(pointer, if is_big_tiff { 8 } else { 4 })?).ok()?;
-        tags.count = tags.number(directory, sizes)?;
-        tags.first_entry = directory.checked_add(sizes)?;
-        let (entry_bytes, next_bytes) = if is_big_tiff { (20, 8) } else { (12, 4) };
-        let length = tags.count.checked_mul(entry_bytes)?.checked_add(next_bytes)?;
+        let tags = Self { bytes, is_little_endian, is_big_tiff, first_entry: 0, count: 0 };
+        let (pointer, word) = if is_big_tiff { (8, 8) } else { (4, 4) };
+        tags.at(tags.number(pointer, word)?)
+    }
+
+    /// Reads the directory at `position` of the same file.
+    pub(super) fn at(&self, position: u64) -> Option<Self> {
+        let sizes = if self.is_big_tiff { 8 } else { 2 };
+        let directory = usize::try_from(position).ok()?;
+        let count = self.number(directory, sizes)?;
+        let tags = Self { count, first_entry: directory.checked_add(sizes)?, ..*self };
         // The whole directory is in the file, with the position of the next one.
-        bytes.get(tags.first_entry..)?.get(..usize::try_from(length).ok()?)?;
-        Some(tags)
+        tags.next().map(|_| tags)
+    }
+
+    /// Returns the position of the next directory, which is 0 after the last one.
+    pub(super) fn next(&self) -> Option<u64> {
+        let (entry_bytes, word) = if self.is_big_tiff { (20, 8) } else { (12, 4) };
+        let entries = usize::try_from(self.count.checked_mul(entry_bytes)?).ok()?;
+        self.number(self.first_entry.checked_add(entries)?, word)
     }
 
     /// Returns whether the values of all tags that determine pixels are in the file. A missing value must not be taken for
     /// a missing tag.
     pub(super) fn has_all_values(&self) -> bool {
         self.entries().all(|(tag, _, value)| !PIXEL_TAGS.contains(&tag) || value.is_some())
+    }
+
+    /// Returns the position of the first entry, which identifies the directory.
+    pub(super) fn first_entry(&self) -> usize {
+        self.first_entry
     }
 
     pub(super) fn bytes(&self) -> &'a [u8] {
