@@ -6,7 +6,7 @@ use super::{EndOfDocument, ExportFormat, ExportInput, ExportOptions, ExportSplit
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::reader::Record;
-use crate::reader::loader::CU_SEQLENS;
+use crate::reader::loader::{CU_SEQLENS, PIECE_STARTS};
 use crate::sample::{Ids, Value};
 use crate::schema::{INPUT_IDS, IdWidth, KEY, ORIGIN};
 
@@ -27,6 +27,8 @@ pub(super) struct Documents {
     place: EndPlace,
     /// Whether records are rows of several documents.
     packed: bool,
+    /// Whether a separating token is only before the first piece of a document, which the rows name.
+    before_starts: bool,
     /// Whether to also return keys and origins.
     has_names: bool,
 }
@@ -62,8 +64,9 @@ impl Documents {
             .help("export with `to megatron-bridge`, which has loss masks"));
         }
         let packed = input.is_packed()?;
-        let mut warnings: Vec<String> =
-            left_out(format, &unused_fields(schema, &[CU_SEQLENS])).into_iter().collect();
+        let used: &[&str] =
+            if place == EndPlace::Before { &[CU_SEQLENS, PIECE_STARTS] } else { &[CU_SEQLENS] };
+        let mut warnings: Vec<String> = left_out(format, &unused_fields(schema, used)).into_iter().collect();
         if packed && input.cut_documents > 0 {
             warnings.push(format!(
                 "{} of the packed rows {} divided among several rows; each piece becomes a document",
@@ -83,12 +86,19 @@ impl Documents {
         let by_end = end.as_ref().map(|(id, _)| u64::from(*id) + 1);
         let width = width(cardinality.map(|known| known.max(by_end.unwrap_or(0))));
         // In rows that were packed from documents with an EOS token, a piece without one continues in another row.
-        if packed && place == EndPlace::After && input.tokenizer.adds_eos {
+        let mut before_starts = false;
+        if packed && input.tokenizer.adds_eos {
             let is_added =
                 |(id, _): &(u32, String)| input.tokenizer.eos.as_ref().is_some_and(|(eos, _)| eos == id);
-            end = end.filter(|end| !is_added(end));
+            match place {
+                EndPlace::After => end = end.filter(|end| !is_added(end)),
+                EndPlace::Before => {
+                    before_starts =
+                        end.as_ref().is_some_and(is_added) && schema.index_of(PIECE_STARTS).is_some();
+                }
+            }
         }
-        Ok(Self { width, end, warnings, place, packed, has_names })
+        Ok(Self { width, end, warnings, place, packed, before_starts, has_names })
     }
 
     /// Encodes the documents of `records`.
@@ -109,7 +119,7 @@ impl Documents {
         source.lend_ids(&ordinals, field, &mut |all| {
             block.ids.reserve(all.iter().map(|ids| (ids.len() + 1) * self.width.bytes()).sum());
             result = all.iter().zip(&ordinals).try_for_each(|(ids, &record)| {
-                self.add(ids, &mut block).map_err(|error| source.at_record(error, record))
+                self.add(ids, false, &mut block).map_err(|error| source.at_record(error, record))
             });
         })?;
         result.map(|()| block)
@@ -120,14 +130,17 @@ impl Documents {
         let before = block.lengths.len();
         match self.packed {
             true => {
-                for piece in pieces(record, ids.len())? {
+                let pieces = pieces(record, ids.len())?;
+                let continues =
+                    if self.before_starts { continues(record, pieces.len())? } else { Vec::new() };
+                for (number, piece) in pieces.into_iter().enumerate() {
                     let width = ids.width();
                     let bytes = &ids.as_bytes()[piece.start * width.bytes()..piece.end * width.bytes()];
                     let piece = Ids::new(width, bytes).ok_or_else(no_ids)?;
-                    self.add(&piece, block)?;
+                    self.add(&piece, continues.get(number) == Some(&true), block)?;
                 }
             }
-            false => self.add(&ids.lend(), block)?,
+            false => self.add(&ids.lend(), false, block)?,
         }
         if self.has_names {
             let text = |name: &str| record.text(name).unwrap_or_default().to_owned();
@@ -137,8 +150,9 @@ impl Documents {
         Ok(())
     }
 
-    /// Adds a document with these `ids`, and the separating token where it is missing.
-    fn add(&self, ids: &Ids<&[u8]>, block: &mut DocumentBlock) -> Result<()> {
+    /// Adds a document with these `ids`, and the separating token where it is missing. If the document `continues`, it has
+    /// the token before its start, in another row.
+    fn add(&self, ids: &Ids<&[u8]>, continues: bool, block: &mut DocumentBlock) -> Result<()> {
         let width = ids.width().bytes();
         let mut bytes: &[u8] = ids.as_bytes();
         let end_bytes = self.end.as_ref().map(|(id, _)| id.to_le_bytes());
@@ -152,10 +166,13 @@ impl Documents {
         let end = self.end.as_ref().map(|(id, _)| *id);
         if self.place == EndPlace::Before {
             // The token before the next document takes the place of the one after this document.
-            if ends && bytes.len() > width {
+            if ends && (bytes.len() > width || continues) {
                 bytes = &bytes[..bytes.len() - width];
             }
-            if let Some(end) = end.filter(|_| !starts) {
+            if continues && bytes.is_empty() {
+                return Ok(());
+            }
+            if let Some(end) = end.filter(|_| !starts && !continues) {
                 self.push(end, &mut block.ids)?;
             }
         }
@@ -229,6 +246,18 @@ pub(super) fn pieces(record: &Record, tokens: usize) -> Result<Vec<Range<usize>>
     match is_valid {
         true => Ok(ends.windows(2).map(|pair| pair[0]..pair[1]).collect()),
         false => Err(damaged()),
+    }
+}
+
+/// Returns for each of the `pieces` of a packed row whether its document starts in another row.
+fn continues(record: &Record, pieces: usize) -> Result<Vec<bool>> {
+    match record.get(PIECE_STARTS) {
+        Some(Value::Ids(starts)) if starts.len() == pieces => {
+            Ok(starts.iter().map(|start| start > 0).collect())
+        }
+        _ => {
+            Err(Error::corrupt(format!("{PIECE_STARTS} does not have one number for each piece of the row")))
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
-use crate::reader::loader::CU_SEQLENS;
+use crate::reader::loader::{CU_SEQLENS, PIECE_STARTS};
 use crate::reader::{Dataset, Mixture, MixtureEpoch, RecordSource, Split};
 use crate::report::Vocabulary;
 use crate::schema::{ASSISTANT_MASKS, Schema};
@@ -105,7 +105,8 @@ impl ExportInput {
     pub fn select(split: &Split, fields: Option<&[String]>) -> Result<Split> {
         let Some(fields) = fields else { return Ok(split.clone()) };
         let schema = split.schema();
-        let always: Vec<&str> = schema.layout().built_in().chain([ASSISTANT_MASKS, CU_SEQLENS]).collect();
+        let of_tokens = [ASSISTANT_MASKS, CU_SEQLENS, PIECE_STARTS];
+        let always: Vec<&str> = schema.layout().built_in().chain(of_tokens).collect();
         let stored = schema.fields.iter().map(|field| field.name.as_str());
         let kept = stored.filter(|name| always.contains(name) || fields.iter().any(|field| field == name));
         let unknown = fields.iter().map(String::as_str).filter(|name| schema.index_of(name).is_none());

@@ -91,7 +91,10 @@ impl MegatronBridge {
                 let is_trained = masks.is_none_or(|masks| masks[next] != 0);
                 rows.masks.values().append_value(i8::from(is_trained));
             }
-            rows.masks.values().append_value(0);
+            // An empty document has no last token.
+            if !document.is_empty() {
+                rows.masks.values().append_value(0);
+            }
         }
         rows.ids.append(true);
         rows.masks.append(true);

@@ -80,7 +80,7 @@ impl WebDataset {
                     };
                     files.push((extension, bytes.to_vec()));
                 }
-                (Member::File(extension), value) => files.push((extension.clone(), file_of(value)?)),
+                (Member::File(extension), value) => files.push((extension.clone(), file_of(ty, value)?)),
                 (Member::Image(_), _) => {
                     return Err(Error::corrupt(format!("the field {name:?} holds no image")));
                 }
@@ -165,14 +165,18 @@ fn escaped(key: &str) -> String {
     if name.is_empty() { "%".to_owned() } else { name }
 }
 
-/// Returns the content of a member.
-fn file_of(value: &Value) -> Result<Vec<u8>> {
+/// Returns the content of a member: of lists of numbers, a `.npy` file.
+fn file_of(ty: FieldType, value: &Value) -> Result<Vec<u8>> {
     Ok(match value {
         Value::Text(text) => text.as_bytes().to_vec(),
         Value::Int(number) => number.to_string().into_bytes(),
         Value::Ids(ids) => {
             let descr = if ids.width() == IdWidth::U16 { "<u2" } else { "<u4" };
             [npy_header(descr, &[ids.len()]).as_slice(), ids.as_bytes()].concat()
+        }
+        // 0 or 1 per token: int8, as in shards and in batches.
+        Value::Bytes(flags) if ty == FieldType::Flags => {
+            [npy_header("|i1", &[flags.len()]).as_slice(), flags].concat()
         }
         Value::Bytes(bytes) => bytes.to_vec(),
         other => return Err(Error::corrupt(format!("a member of a sample cannot hold {other:?}"))),
@@ -297,6 +301,9 @@ mod tests {
                 Member::Json,
             ]
         );
+        let masks = file_of(FieldType::Flags, &Value::Bytes(vec![0, 1].into())).unwrap();
+        assert!(masks.starts_with(b"\x93NUMPY\x01\0") && masks.ends_with(b"\n\x00\x01"), "{masks:?}");
+        assert_eq!(file_of(FieldType::Binary, &Value::Bytes(vec![0, 1].into())).unwrap(), [0, 1]);
         assert_eq!(json_of(FieldType::Float32, &Value::Float(f64::from(0.1f32))).unwrap(), json!(0.1));
         assert_eq!(json_of(FieldType::Float64, &Value::Float(f64::NAN)).unwrap(), Json::Null);
         assert_eq!(json_of(FieldType::Json, &Value::Text("[1]".into())).unwrap(), json!([1]));

@@ -44,6 +44,7 @@ use crate::pipeline::source_checks::split_names;
 use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
+use crate::reader::loader::{CU_SEQLENS, PIECE_STARTS};
 use crate::recipe::TextRecipe;
 use crate::schema::{Field, FieldType, Kind, Schema};
 use crate::source::file_list::ChosenFiles;
@@ -295,4 +296,4 @@ impl TextJob {
 }
 
 /// Fields of the rows of `--pack`, which mark the boundaries of their documents.
-pub(super) const PACK_FIELDS: [&str; 2] = ["cu_seqlens", "piece_starts"];
+pub(super) const PACK_FIELDS: [&str; 2] = [CU_SEQLENS, PIECE_STARTS];

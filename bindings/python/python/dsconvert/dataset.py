@@ -479,7 +479,8 @@ def open(
             with a transform, and has its own option `transform`. Default: `None`.
         merge_classes: With a list of paths: classes of the same name are one class. `False` requires that all datasets have
             the same classes. Default: `False`.
-        mmap: `True` maps files into memory. `False` reads them instead, for files that may change while they are read.
+        mmap: `True` maps files into memory. If another process truncates a mapped file, the system kills Python (SIGBUS).
+            `False` reads files instead and raises an error, for files that may change while they are used.
             Default: `True`.
         verify_checksums: Compares each record with its CRC32C, which requires reading all its fields, and each index
             file with its SHA-256 before the first length is returned. Default: `True`.

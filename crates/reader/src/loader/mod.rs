@@ -63,7 +63,7 @@ pub use options::{
 /// Former names, which the options of a conversion have, too.
 #[doc(hidden)]
 pub use options::{ImageBatchOptions as ImageOptions, TextBatchOptions as TextOptions};
-pub use packed::CU_SEQLENS;
+pub use packed::{CU_SEQLENS, PIECE_STARTS};
 pub(crate) use schedule::BatchRows;
 pub use schedule::{LoaderCounts, LoaderTotals};
 pub use state::{LoaderState, SavedPlan};

@@ -9,6 +9,8 @@ use crate::{Record, RecordSource, Split};
 
 /// Name of the stored field with the ends of documents.
 pub const CU_SEQLENS: &str = "cu_seqlens";
+/// Name of the stored field with the position of the first token of each piece in its document.
+pub const PIECE_STARTS: &str = "piece_starts";
 
 impl Split {
     /// Returns the number of tokens of a full row, if the records of the split are rows of several documents (the
