@@ -56,11 +56,12 @@ struct InputArgs {
     #[arg(long, value_name = "FILE|none", conflicts_with = "files_from")]
     metadata: Option<PathBuf>,
 
-    /// Boxes or captions of the images: a COCO .json file, or a folder of YOLO labels; may be given several times
+    /// Boxes or captions of the images: a COCO .json file, or a folder of YOLO labels or Pascal VOC XML; may be given several times
     ///
     /// COCO files name the images relative to their own folder or to SRC. The labels of SRC/a/b.jpg are in a/b.txt of a folder of
-    /// labels, or where `images` in the path is replaced by `labels`. Boxes become the fields boxes, labels and iscrowd, and follow
-    /// the image when it is turned, resized, cropped and padded; captions become the field captions.
+    /// labels, or where `images` in the path is replaced by `labels`; the XML is in a/b.xml, or where `JPEGImages` is replaced by
+    /// `Annotations`. Boxes become the fields boxes, labels and iscrowd or difficult, and follow the image when it is turned,
+    /// resized, cropped and padded; captions become the field captions.
     #[arg(long, value_name = "FILE|DIR", conflicts_with = "files_from")]
     annotations: Vec<PathBuf>,
 

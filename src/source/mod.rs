@@ -2,6 +2,7 @@
 
 pub mod annotations;
 pub mod archive;
+pub mod box_fields;
 pub mod braces;
 pub mod broken;
 mod compressed_members;

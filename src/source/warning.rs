@@ -155,6 +155,55 @@ pub enum Warning {
         /// Origin of the first one.
         example: String,
     },
+    /// Files of annotations number the categories differently, or have different ones, so their names are joined.
+    CategoriesRenumbered {
+        /// Path of the first file that differs from those before it.
+        path: PathBuf,
+        /// Name of a category that has another id.
+        category: String,
+    },
+    /// Annotations name images by paths that lead elsewhere, so only the last components are compared.
+    NamesMatchedByLast {
+        /// Path of the file.
+        path: PathBuf,
+        /// Number of images.
+        images: u64,
+        /// One of the names.
+        example: String,
+    },
+    /// Files in a folder of annotations look like those of images, but belong to none.
+    LabelsWithoutImage {
+        /// Path of the folder.
+        path: PathBuf,
+        /// Number of files.
+        files: u64,
+        /// Path of the first one.
+        example: PathBuf,
+    },
+    /// All polygons in a folder of labels could be boxes with keypoints inside them.
+    PolygonsLikeKeypoints {
+        /// Path of the folder.
+        path: PathBuf,
+        /// Number of polygons.
+        lines: u64,
+    },
+    /// A field of rows has boxes in pixels of the source image, which do not follow the image, because their form is not known.
+    BoxesNotMoved {
+        /// Name of the field.
+        field: String,
+    },
+    /// A field of rows has boxes, which become fields that follow the image.
+    BoxesMoved {
+        /// Name of the field.
+        field: String,
+        /// Whether the last two numbers of a box are its width and height, rather than a corner.
+        are_sizes: bool,
+    },
+    /// There are boxes, but no image of some splits has one.
+    SplitsWithoutBoxes {
+        /// Names of the splits.
+        splits: Vec<String>,
+    },
     /// Files fit the pattern of a companion, but belong to no image.
     CompanionsUnpaired {
         /// Number of files.
@@ -371,6 +420,13 @@ impl Warning {
             | Self::AnnotatedImagesMissing { .. }
             | Self::AnnotationsWithoutImage { .. }
             | Self::ImagesNotAnnotated { .. }
+            | Self::CategoriesRenumbered { .. }
+            | Self::NamesMatchedByLast { .. }
+            | Self::LabelsWithoutImage { .. }
+            | Self::PolygonsLikeKeypoints { .. }
+            | Self::SplitsWithoutBoxes { .. }
+            | Self::BoxesNotMoved { .. }
+            | Self::BoxesMoved { .. }
             | Self::CompanionsUnpaired { .. }
             | Self::DamagedTables { .. }
             | Self::KeysSkipped { .. } => &[],
@@ -526,6 +582,53 @@ impl fmt::Display for Warning {
                 "{} without annotations, such as {:?}: the fields of annotations are null there",
                 plural(*images, "image"),
                 printable(example)
+            ),
+            Self::CategoriesRenumbered { path, category } => write!(
+                f,
+                "{}: the ids of its categories differ from those of the files before it, such as that of {:?}: categories \
+                 are joined by name",
+                printable_path(path),
+                printable(category)
+            ),
+            Self::NamesMatchedByLast { path, images, example } => write!(
+                f,
+                "{}: {} named by a path that leads elsewhere, such as {:?}, {} matched by the last part of the name",
+                printable_path(path),
+                plural(*images, "image"),
+                printable(example),
+                if *images == 1 { "is" } else { "are" }
+            ),
+            Self::LabelsWithoutImage { path, files, example } => write!(
+                f,
+                "{}: {} of annotations {} to no image, such as {}; they are paired by path and name",
+                printable_path(path),
+                plural(*files, "file"),
+                if *files == 1 { "belongs" } else { "belong" },
+                printable_path(example)
+            ),
+            Self::PolygonsLikeKeypoints { path, lines } => write!(
+                f,
+                "{}: {} of labels {} read as polygons, but could be boxes with keypoints; if they are, put kpt_shape into \
+                 data.yaml",
+                printable_path(path),
+                plural(*lines, "line"),
+                if *lines == 1 { "is" } else { "are" }
+            ),
+            Self::BoxesNotMoved { field } => write!(
+                f,
+                "the boxes in {field:?} stay in pixels of the source, while images are turned, resized and cropped; give \
+                 them with `annotations` to move them"
+            ),
+            Self::BoxesMoved { field, are_sizes } => write!(
+                f,
+                "the boxes in {field:?} are read as {} and become the fields boxes and labels, which follow the image; \
+                 {field:?} keeps the pixels of the source",
+                if *are_sizes { "x, y, width, height" } else { "x1, y1, x2, y2" }
+            ),
+            Self::SplitsWithoutBoxes { splits } => write!(
+                f,
+                "no image in {} has a box, as if all were background; the annotations of these images may be elsewhere",
+                listed(splits.iter().cloned())
             ),
             Self::CompanionsUnpaired { files, example } => write!(
                 f,

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageOps
 
 import dsconvert
 
@@ -150,3 +150,52 @@ def test_classes_of_boxes_are_merged_by_name(command, tmp_path):
     merged = dsconvert.open(paths, merge_classes=True)
     found = [[merged.class_names[label] for label in record["labels"]] for record in merged]
     assert found == [["cat", "dog"], ["ant", "cat", "eel"]]
+
+
+@pytest.fixture(scope="module", params=["objects", "voc", "yolo"])
+def one_each(request, command, tmp_path_factory):
+    """Turned images with a rectangle each, whose box is in a field of a table, in XML or in labels."""
+    folder, rows = tmp_path_factory.mktemp(request.param), []
+    (folder / "images").mkdir()
+    (folder / "images/data.yaml").write_text("names: [x]\n")
+    for number in range(16):
+        image = Image.new("RGB", (WIDTH, HEIGHT))
+        x, y = 10 + 2 * number, 8 + number
+        ImageDraw.Draw(image).rectangle([x, y, x + 29, y + 24], fill="white")
+        exif = Image.Exif()
+        exif[0x0112] = number % 8 + 1
+        path = folder / f"images/{number:02}.png"
+        image.save(path, exif=exif)
+        with Image.open(path) as stored:
+            upright = ImageOps.exif_transpose(stored)
+        left, top, right, bottom = upright.convert("L").getbbox()
+        rows.append({"file_name": path.name, "objects": {"bbox": [[left, top, right - left, bottom - top]], "category": [0]}})
+        box = f"<xmin>{left}</xmin><ymin>{top}</ymin><xmax>{right}</xmax><ymax>{bottom}</ymax>"
+        size = f"<size><width>{upright.width}</width><height>{upright.height}</height></size>"
+        line = [(left + right) / 2 / upright.width, (top + bottom) / 2 / upright.height, (right - left) / upright.width, (bottom - top) / upright.height]
+        if request.param == "voc":
+            path.with_suffix(".xml").write_text(f"<annotation>{size}<object><name>x</name><bndbox>{box}</bndbox></object></annotation>")
+        if request.param == "yolo":
+            path.with_suffix(".txt").write_text(" ".join(map(str, [0, *line])))
+    if request.param == "objects":
+        (folder / "images/metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = [] if request.param == "objects" else ["--annotations", folder / "images"]
+    command("images", folder / "images", "--out", folder / "out", "--encode", "png", "--resize", "longer:90", "--pad", "96x96", *options)
+    return dsconvert.open(folder / "out", "train")
+
+
+@pytest.mark.parametrize("options", [
+    {"hflip": 0.5}, {"center_crop": (64, 72), "hflip": 0.5}, {"random_resized_crop": (80, 80), "crop_scale": (0.4, 0.9), "hflip": 0.5},
+], ids=["flip", "crop", "random crop"])
+def test_boxes_of_all_sources_are_where_the_pixels_are(one_each, options):
+    compared = 0
+    for seed in range(4):
+        for batch in dsconvert.Loader(one_each, batch_size=4, seed=seed, **options):
+            for image, boxes in zip(batch["image"], batch["boxes"], strict=True):
+                rows, columns = np.nonzero(image[:, :, 0] > 127)
+                for box in boxes:
+                    if min(box[2] - box[0], box[3] - box[1]) > 3:
+                        found = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+                        assert np.abs(box - found).max() <= 1.01, (box, found)
+                        compared += 1
+    assert compared > 50

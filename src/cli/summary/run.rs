@@ -197,6 +197,12 @@ fn add_boxes(lines: &mut Lines, manifest: &Manifest) {
         ("boxes_outside", "box", "outside of the crop or the image dropped"),
         ("boxes_invalid", "box", "without an area dropped"),
         ("boxes_of_polygons", "polygon", "stored as the box around it"),
+        ("keypoints_left_out", "box", "with keypoints, which are not stored"),
+        ("masks_left_out", "box", "with a mask, which is not stored"),
+        ("confidences_left_out", "box", "with a confidence, which is not stored"),
+        ("rotations_left_out", "box", "with an angle, stored as if they were not turned"),
+        ("parts_left_out", "box", "of parts, which are not stored"),
+        ("ignore_flags_left_out", "box", "marked to be ignored, which is not stored"),
         (
             "boxes_assumed_upright",
             "image",

@@ -26,6 +26,7 @@ use crate::printable::printable;
 use crate::sample::{Record, Reject, RejectCode, Value, pack_box_numbers, pack_boxes, pack_pair};
 use crate::schema::{FieldType, LABEL};
 use crate::source::annotations::ImageBoxes;
+use crate::source::box_fields;
 use crate::source::broken::Broken;
 use crate::source::image_table::{ImageColumns, ImageRow};
 use crate::source::labels::unknown_class;
@@ -434,11 +435,15 @@ fn set_boxes(
     values: &mut [Value],
     out: &mut Outcomes,
 ) -> Result<(), Reject> {
-    let Some(ImageBoxes { size, are_fractions, list, polygons }) = boxes else {
+    let Some(ImageBoxes { size, are_fractions, is_upright, list, extras }) = boxes else {
         out.note("images_without_annotations");
         return Ok(());
     };
-    let units = if *are_fractions { BoxUnits::Fractions } else { BoxUnits::Pixels(*size) };
+    let units = match (are_fractions, is_upright, size) {
+        (true, ..) => BoxUnits::Fractions,
+        (false, true, None) => BoxUnits::UprightPixels,
+        (false, ..) => BoxUnits::Pixels(*size),
+    };
     let placed = geometry.place_boxes(&list.boxes, units)?;
     let kept = || placed.kept.iter().map(|(at, _)| *at);
     let labels = kept().map(|at| list.labels.get(at).copied().map_or(0, i64::from));
@@ -454,10 +459,12 @@ fn set_boxes(
     for (name, count) in [
         ("boxes_invalid", placed.invalid),
         ("boxes_outside", placed.outside),
-        ("boxes_of_polygons", *polygons),
         ("images_without_boxes", u64::from(placed.kept.is_empty())),
         ("boxes_assumed_upright", u64::from(placed.is_ambiguous && !placed.kept.is_empty())),
-    ] {
+    ]
+    .into_iter()
+    .chain(extras.notes())
+    {
         if count > 0 {
             out.count(name, count);
         }
@@ -652,8 +659,12 @@ impl ImagesJob {
             Some(class) => Value::Int(self.conversion.classes.ordinal(&class)?.into()),
             None => Value::Null,
         };
-        let (origin, values) = (origin.to_owned(), row.values);
-        let item = ImageItem { origin, bytes, label, values, further, boxes: None };
+        let (mut values, mut boxes) = (row.values, None);
+        if let Some(reader) = &self.conversion.row_boxes {
+            boxes = reader.read(&values)?.map(Box::new);
+            values.splice(..0, box_fields::fields().map(|_| Value::Null));
+        }
+        let item = ImageItem { origin: origin.to_owned(), bytes, label, values, further, boxes };
         self.convert_image(item, split, worker, out)
     }
 }

@@ -19,10 +19,11 @@ use crate::options::SourceSpec;
 use crate::pipeline::source_checks::check_origins;
 use crate::printable::printable;
 use crate::recipe::Sidecars;
-use crate::sample::RejectCode;
+use crate::sample::{RejectCode, Value};
 use crate::schema::{Field, FieldType};
 use crate::source::annotations::annotate;
 use crate::source::archive::{ArchiveKind, is_image_name};
+use crate::source::box_fields::{self, BoxColumn, BoxForm, BoxScan, RowBoxesReader, source_side};
 use crate::source::file_list::{ChosenFiles, FileList};
 use crate::source::image_table::{TableImages, is_image_table};
 use crate::source::labels::Folders;
@@ -72,7 +73,9 @@ pub(super) struct FoundImages {
     pub(super) labeled: Vec<(SourceFile, u32)>,
     /// Whether labels in Parquet files are ordinals of classes rather than names.
     pub(super) labels_are_ordinals: bool,
-    /// The classes of the boxes of annotations; empty if there are no boxes.
+    /// The boxes in a column of Parquet files.
+    pub(super) row_boxes: Option<RowBoxesReader>,
+    /// The classes of the boxes; empty if there are no boxes.
     pub(super) box_classes: Vec<String>,
     /// Hash of the metadata or of the annotations.
     pub(super) content: Option<u128>,
@@ -100,6 +103,34 @@ impl FoundImages {
         }
     }
 
+    /// Warns of folders that would be classes if no metadata described the images.
+    fn warn_of_unused_folders(&self, folders: &mut Folders, images: &ChosenFiles<'_>) -> Result<()> {
+        let would_be = folders.clone().with_classes(images, FolderLayout::Auto, None)?.class_names;
+        if let Some(classes) = would_be.filter(|classes| classes.len() > 1) {
+            let in_splits = folders.splits.are_folders();
+            folders.warnings.push(Warning::FolderClassesUnused { folders: classes, in_splits });
+        }
+        Ok(())
+    }
+
+    /// Returns the warning about splits without a box, if others have boxes.
+    fn splits_without_boxes(&self, folders: &Folders) -> Option<Warning> {
+        let names = &folders.splits.names;
+        let (mut images, mut boxed) = (vec![false; names.len()], vec![false; names.len()]);
+        for (file, detail) in self.files.iter().zip(&self.details).filter(|(file, _)| file.of_field.is_none())
+        {
+            let split = folders.splits.of(&file);
+            let has_boxes = detail.boxes.as_ref().is_some_and(|boxes| !boxes.list.boxes.is_empty());
+            if let (Some(images), Some(boxed)) = (images.get_mut(split), boxed.get_mut(split)) {
+                *images = true;
+                *boxed |= has_boxes;
+            }
+        }
+        let without = names.iter().zip(images).zip(boxed).filter(|((_, images), boxed)| *images && !boxed);
+        let splits: Vec<String> = without.map(|((name, _), _)| name.clone()).collect();
+        (!splits.is_empty()).then_some(Warning::SplitsWithoutBoxes { splits })
+    }
+
     /// Interprets the folders of the `items`. Labels in metadata replace classes from folders. Metadata found by the walk
     /// does so even without labels, unless the options request folders.
     pub(super) fn folders(&self, items: &ChosenFiles<'_>, options: &ImagesOptions) -> Result<Folders> {
@@ -121,6 +152,12 @@ impl FoundImages {
                 )
                 .help("leave out `layout`: a dataset has one list of classes"));
             }
+            if options.recipe.output.split.is_none() {
+                folders.warnings.extend(self.splits_without_boxes(&folders));
+            }
+            if self.metadata_by_walk {
+                self.warn_of_unused_folders(&mut folders, &images)?;
+            }
         } else if let Some(names) = &self.class_names {
             if layout == FolderLayout::Labels {
                 let error =
@@ -140,11 +177,7 @@ impl FoundImages {
         } else if !self.metadata_by_walk || options.recipe.classes.is_some() || layout != FolderLayout::Auto {
             folders = folders.with_classes(&images, layout, options.recipe.classes.clone())?;
         } else {
-            let would_be = folders.clone().with_classes(&images, layout, None)?.class_names;
-            if let Some(classes) = would_be.filter(|classes| classes.len() > 1) {
-                let in_splits = folders.splits.are_folders();
-                folders.warnings.push(Warning::FolderClassesUnused { folders: classes, in_splits });
-            }
+            self.warn_of_unused_folders(&mut folders, &images)?;
         }
         if self.walked && matches!(layout, FolderLayout::Auto | FolderLayout::Splits) {
             folders.warn_of_masks(&images);
@@ -263,7 +296,8 @@ pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
                     found = read(archive.as_ref())?;
                 }
             }
-            let found = FoundImages { tables: vec![table.path.clone()], ..FoundImages::of(found) };
+            let found = FoundImages::of(found).with_boxes(options)?;
+            let found = FoundImages { tables: vec![table.path.clone()], ..found };
             match archive {
                 Some(listing) => found.with_sidecars(&listing.files, options),
                 None => found.with_listed_sidecars(options),
@@ -364,7 +398,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
         listed,
     )
     .map_err(metadata_help)?;
-    let mut found = FoundImages::of(named).with_sidecars(&listing.files, options)?;
+    let mut found = FoundImages::of(named).with_boxes(options)?.with_sidecars(&listing.files, options)?;
     // Damage to an archive is an item, which no row names.
     for damage in listing.files.iter().filter(is_damage) {
         found.files.push(&damage);
@@ -487,6 +521,14 @@ impl FoundImages {
     fn of(metadata: Metadata) -> Self {
         let Metadata { files, details, mut fields, class_names, content, image_fields } = metadata;
         let files = files.into_iter().collect();
+        // The size of the source beside what a table says about the image; records have a size of their own.
+        for at in 0..fields.len() {
+            if let Some(name) =
+                source_side(&fields[at].name).filter(|name| fields.iter().all(|f| f.name != *name))
+            {
+                fields[at].name = name.to_owned();
+            }
+        }
         let (ty, at) = (FieldType::Image, 0..image_fields.len());
         let image = |(name, member)| MemberField { name, member, ty };
         let image_fields: Vec<_> = image_fields.into_iter().map(image).collect();
@@ -495,6 +537,56 @@ impl FoundImages {
         let file_fields = at.map(|at| FileField { ty, at }).collect();
         let found = Self { files, details, fields, roles, file_fields, ..Self::default() };
         Self { class_names, content: Some(content), ..found }
+    }
+
+    /// Makes the boxes that a field of the rows holds fields of their own, which follow the image.
+    fn with_boxes(mut self, options: &ImagesOptions) -> Result<Self> {
+        let Some(column) = BoxColumn::find(&self.fields) else {
+            let field = BoxColumn::sides_in(&self.fields);
+            self.warnings.extend(field.map(|field| Warning::BoxesNotMoved { field }));
+            return Ok(self);
+        };
+        let mut scan = BoxScan::default();
+        let has_values = |detail: &&Detail| !detail.values.is_empty();
+        self.details.iter().filter(has_values).for_each(|detail| scan.add(&column, &detail.values));
+        if !scan.has_boxes(&column) {
+            return Ok(self);
+        }
+        let Some(reader) = self.box_reader(column, &scan, None, options) else { return Ok(self) };
+        for detail in self.details.iter_mut().filter(|detail| !detail.values.is_empty()) {
+            match reader.read(&detail.values) {
+                Ok(boxes) => detail.boxes = boxes.map(Box::new),
+                Err(reject) => detail.defect = detail.defect.take().or(Some(Box::new(reject))),
+            }
+            let values = std::mem::take(&mut detail.values).into_vec();
+            detail.values = box_fields::fields().map(|_| Value::Null).into_iter().chain(values).collect();
+        }
+        self.fields.splice(..0, box_fields::fields());
+        Ok(self)
+    }
+
+    /// Returns the reader of the boxes in a column of rows, whose categories may be `declared`, and adds their classes. Returns
+    /// `None` with a warning if they cannot follow the image.
+    pub(super) fn box_reader(
+        &mut self,
+        column: BoxColumn,
+        scan: &BoxScan,
+        declared: Option<Vec<String>>,
+        options: &ImagesOptions,
+    ) -> Option<RowBoxesReader> {
+        let (field, layout) = (column.name.clone(), options.recipe.layout);
+        // A dataset has one list of classes.
+        let has_room = column.has_room(&self.fields)
+            && self.class_names.is_none()
+            && matches!(layout, FolderLayout::Auto | FolderLayout::Flat);
+        let classes = options.recipe.classes.as_deref();
+        let reader = RowBoxesReader::of(column, scan, declared, classes).filter(|_| has_room);
+        self.warnings.push(match &reader {
+            None => Warning::BoxesNotMoved { field },
+            Some(reader) => Warning::BoxesMoved { field, are_sizes: reader.form() == BoxForm::Sizes },
+        });
+        self.box_classes = reader.as_ref().map(|reader| reader.class_names().to_vec()).unwrap_or_default();
+        reader
     }
 
     /// Adds the sidecars of the files that a walk found.

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::printable::printable_path;
 use crate::recipe::{ImageFields, ListedImage};
 use crate::schema::{FieldType, IMAGE};
+use crate::source::box_fields::{self, BoxColumn, BoxScan};
 use crate::source::broken::Broken;
 use crate::source::file_list::FileList;
 use crate::source::image_table::{
@@ -59,6 +60,7 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
     let mut labels: BTreeMap<String, Vec<SourceFile>> = BTreeMap::new();
     let mut others = BTreeSet::new();
     let mut warning = None;
+    let (mut scan, mut declared) = (BoxScan::default(), None);
     let keep = options.recipe.keep_fields.as_deref();
     for (ordinal, file) in files.iter().enumerate().filter(|(_, file)| is_image_table(file, &options.sources))
     {
@@ -112,6 +114,10 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
                 labels.entry(label).or_default().push(file.clone());
             }
         }
+        if let Some(column) = BoxColumn::find(&table.columns.fields) {
+            table.each_row(&column.used(), |values| scan.add(&column, values))?;
+            declared = declared.or_else(|| table.declared_categories(&column.name));
+        }
         first = Some(match first {
             Some((first, _, columns)) => (first, chosen, columns),
             None => (file, chosen, Arc::clone(&table.columns)),
@@ -129,7 +135,7 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
     let mut left_out = columns.left_out.clone();
     left_out.extend(chosen.left_out.into_iter().filter(|name| !columns.left_out.contains(name)));
     let kept = keep.unwrap_or_default().iter().zip(&columns.fields);
-    let images = FoundImages {
+    let mut images = FoundImages {
         fields: columns.fields.iter().cloned().chain(roles.fields.iter().map(MemberField::field)).collect(),
         described_members: kept.map(MemberField::of_column).collect(),
         labels_are_ordinals: classes.as_ref().is_some_and(Labels::by_ordinal),
@@ -141,6 +147,15 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
         warnings: chosen.warning.into_iter().collect(),
         ..FoundImages::default()
     };
+    if let Some(field) = BoxColumn::sides_in(&columns.fields) {
+        images.warnings.push(Warning::BoxesNotMoved { field });
+    }
+    if let Some(column) = BoxColumn::find(&columns.fields).filter(|column| scan.has_boxes(column)) {
+        images.row_boxes = images.box_reader(column, &scan, declared, options);
+        if images.row_boxes.is_some() {
+            images.fields.splice(..0, box_fields::fields());
+        }
+    }
     Ok(TableSearch::Images(Box::new(FoundTables { images, others })))
 }
 

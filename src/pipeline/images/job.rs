@@ -36,6 +36,7 @@ use crate::sample::Value;
 use crate::schema::{
     CROP_TOP_LEFT, Field, FieldType, Kind, LABEL, ORIGINAL_SIZE, RESIZED_SIZE, Schema, TARGET_SIZE,
 };
+use crate::source::box_fields::RowBoxesReader;
 use crate::source::file_list::FileList;
 use crate::source::image_table::{TableImages, is_image_table};
 use crate::source::labels::{Folders, class_ordinals};
@@ -86,6 +87,9 @@ pub struct ImageConversion {
     pub(super) labels_in_samples: bool,
     /// The images of the rows of Parquet files.
     pub(super) table_images: Option<TableImages>,
+    /// The boxes in a column of Parquet files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) row_boxes: Option<RowBoxesReader>,
     /// Fields whose values are in files of their own, which follow those of their items.
     pub(super) file_fields: Vec<FileField>,
     /// The fields from the names of class folders, if there are any.
@@ -202,6 +206,7 @@ impl Conversion for ImageConversion {
             members: found.members,
             labels_in_samples: found.labels_in_samples,
             table_images: found.table_images,
+            row_boxes: found.row_boxes,
             file_fields: found.file_fields,
             repeats,
             folders,

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::path::Path;
 
-use serde::de::{Error as _, IgnoredAny, SeqAccess, Visitor};
+use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use super::boxes::BoxExtras;
 use crate::error::{Error, Result};
 use crate::source::without_bom;
 
@@ -35,6 +36,43 @@ pub(super) struct CocoAnnotation {
     #[serde(default)]
     pub(super) iscrowd: CocoFlag,
     pub(super) caption: Option<String>,
+    #[serde(default)]
+    segmentation: CocoExtra,
+    #[serde(default)]
+    keypoints: CocoExtra,
+    num_keypoints: Option<IgnorableNumber>,
+    #[serde(default)]
+    score: CocoExtra,
+    #[serde(default)]
+    ignore: CocoExtra,
+    #[serde(default)]
+    attributes: CocoAttributes,
+}
+
+impl CocoAnnotation {
+    /// Counts what is not stored of a box.
+    pub(super) fn add_extras(&self, extras: &mut BoxExtras) {
+        let is_zero = self.num_keypoints.as_ref().is_some_and(|number| number.0 == Some(0.0));
+        extras.masks += u64::from(self.segmentation.0);
+        extras.keypoints += u64::from(self.keypoints.0 && !is_zero);
+        extras.confidences += u64::from(self.score.0);
+        extras.ignored += u64::from(self.ignore.0);
+        extras.rotations += u64::from(self.attributes.is_rotated);
+    }
+}
+
+/// Whether a member that is not stored says something: it is neither null, nor 0, nor false, nor empty.
+#[derive(Debug, Default)]
+struct CocoExtra(bool);
+
+/// A number; `None` for any other value.
+#[derive(Debug)]
+struct IgnorableNumber(Option<f64>);
+
+/// What CVAT says about an annotation.
+#[derive(Debug, Default)]
+struct CocoAttributes {
+    is_rotated: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -170,6 +208,76 @@ impl<'de> Deserialize<'de> for CocoBox {
     }
 }
 
+impl<'de> Deserialize<'de> for CocoExtra {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ExtraVisitor;
+
+        impl<'de> Visitor<'de> for ExtraVisitor {
+            type Value = CocoExtra;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("any value")
+            }
+
+            fn visit_unit<E>(self) -> Result<CocoExtra, E> {
+                Ok(CocoExtra(false))
+            }
+
+            fn visit_bool<E>(self, flag: bool) -> Result<CocoExtra, E> {
+                Ok(CocoExtra(flag))
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<CocoExtra, E> {
+                Ok(CocoExtra(number != 0))
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<CocoExtra, E> {
+                Ok(CocoExtra(number != 0))
+            }
+
+            fn visit_f64<E>(self, number: f64) -> Result<CocoExtra, E> {
+                Ok(CocoExtra(number != 0.0))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<CocoExtra, E> {
+                Ok(CocoExtra(!text.is_empty()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<CocoExtra, A::Error> {
+                let mut is_any = false;
+                while list.next_element::<IgnoredAny>()?.is_some() {
+                    is_any = true;
+                }
+                Ok(CocoExtra(is_any))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<CocoExtra, A::Error> {
+                let mut is_any = false;
+                while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
+                    is_any = true;
+                }
+                Ok(CocoExtra(is_any))
+            }
+        }
+
+        deserializer.deserialize_any(ExtraVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for IgnorableNumber {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        serde_json::Value::deserialize(deserializer).map(|value| Self(value.as_f64()))
+    }
+}
+
+impl<'de> Deserialize<'de> for CocoAttributes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let attributes = serde_json::Value::deserialize(deserializer)?;
+        let angle = attributes.get("rotation").and_then(serde_json::Value::as_f64);
+        Ok(Self { is_rotated: angle.is_some_and(|angle| angle != 0.0) })
+    }
+}
+
 impl<'de> Deserialize<'de> for CocoFlag {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -224,6 +332,39 @@ mod tests {
         assert_eq!(ids, ["1", "\"x\"", "-7"]);
         assert_eq!(file.annotations[1].category_id, Some(CocoId::Number(u64::MAX)));
         assert!(file.has_boxes() && file.has_captions());
+    }
+
+    #[test]
+    fn what_is_not_stored_is_counted() {
+        let of = |members: &str| {
+            let json = format!(
+                "{{\"images\": [], \"annotations\": [{{\"image_id\": 1, \"bbox\": [], {members}}}]}}"
+            );
+            let mut extras = BoxExtras::default();
+            parse(&json).unwrap().annotations[0].add_extras(&mut extras);
+            extras
+                .notes()
+                .into_iter()
+                .filter(|(_, count)| *count > 0)
+                .map(|(name, _)| name)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        for (members, expected) in [
+            (
+                "\"segmentation\": [], \"keypoints\": null, \"score\": null, \"ignore\": 0, \"attributes\": {}",
+                "",
+            ),
+            ("\"segmentation\": [[1, 2, 3, 4, 5, 6]]", "masks_left_out"),
+            ("\"segmentation\": {\"counts\": \"a\", \"size\": [1, 2]}", "masks_left_out"),
+            ("\"keypoints\": [1, 2, 2], \"num_keypoints\": 1", "keypoints_left_out"),
+            ("\"keypoints\": [0, 0, 0], \"num_keypoints\": 0", ""),
+            ("\"score\": 0.5, \"ignore\": 1", "confidences_left_out ignore_flags_left_out"),
+            ("\"attributes\": {\"rotation\": 12.5, \"occluded\": false}", "rotations_left_out"),
+            ("\"attributes\": [1], \"num_keypoints\": \"x\"", ""),
+        ] {
+            assert_eq!(of(members), expected, "{members}");
+        }
     }
 
     proptest! {

@@ -25,7 +25,12 @@ enum Fit {
 /// The best image for a name, and another one that fits as well.
 type BestImage = Option<(Fit, u32, Option<u32>)>;
 
-/// Returns the ordinal of the image of each of `names` in the file of annotations at `path`, if there is one.
+/// Number of names that are matched by their last component, and one of them.
+type MatchedByLast = Option<(u64, String)>;
+
+/// Returns the ordinal of the image of each of `names` in the file of annotations at `path`, if there is one. A name that
+/// leads out of the folder, as those of another machine, is matched by its last component if only one name and one image have
+/// it.
 ///
 /// # Errors
 ///
@@ -35,9 +40,11 @@ pub(super) fn images_named<'n>(
     path: &Path,
     images: &FileList,
     sources: &[SourceSpec],
-) -> Result<Vec<Option<u32>>> {
+) -> Result<(Vec<Option<u32>>, MatchedByLast)> {
     // Programs on Windows write backslashes.
     let clean = |name: &str| name.replace('\\', "/").trim_start_matches("./").to_owned();
+    // With the first image of this last component, and whether there are more.
+    let mut same_last: HashMap<String, (u32, bool)> = HashMap::new();
     let names: Vec<String> = names.map(clean).collect();
     let mut by_last: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, name) in names.iter().enumerate() {
@@ -50,6 +57,12 @@ pub(super) fn images_named<'n>(
     for (image, ordinal) in images.iter().zip(0..) {
         let name = image.name(sources);
         let Some(candidates) = by_last.get(last(&name)) else { continue };
+        if candidates.iter().any(|&at| leads_out(&names[at])) {
+            same_last
+                .entry(last(&name).to_owned())
+                .and_modify(|(_, more)| *more = true)
+                .or_insert((ordinal, false));
+        }
         let root = &roots[image.source as usize];
         let whole = if image.is_named() { root.clone() } else { root.join(&image.relative) };
         let relative = if image.is_named() { Path::new(&name) } else { &image.relative };
@@ -73,7 +86,24 @@ pub(super) fn images_named<'n>(
         Some((_, ordinal, None)) => Ok(Some(ordinal)),
         None => Ok(None),
     };
-    best.into_iter().enumerate().map(image).collect()
+    let mut found: Vec<Option<u32>> = best.into_iter().enumerate().map(image).collect::<Result<_>>()?;
+    let mut matched = MatchedByLast::None;
+    for (place, name) in found.iter_mut().zip(&names) {
+        let is_one = by_last.get(last(name)).is_some_and(|names| names.len() == 1);
+        if let (None, true, true, Some(&(ordinal, false))) =
+            (*place, is_one, leads_out(name), same_last.get(last(name)))
+        {
+            *place = Some(ordinal);
+            matched.get_or_insert_with(|| (0, name.clone())).0 += 1;
+        }
+    }
+    Ok((found, matched))
+}
+
+/// Returns whether a name is that of a file elsewhere: it is absolute, starts with the letter of a drive, or goes up.
+fn leads_out(name: &str) -> bool {
+    let is_drive = matches!(name.as_bytes(), [letter, b':', b'/', ..] if letter.is_ascii_alphabetic());
+    is_drive || name.starts_with('/') || name.split('/').any(|part| part == "..")
 }
 
 fn ambiguous(name: &str, path: &Path, images: &FileList, found: [u32; 2]) -> Error {
@@ -113,7 +143,7 @@ mod tests {
         let file = |name: &&str| SourceFile::for_test(name, &format!("s/{name}"), 1);
         let images: FileList = files.iter().map(file).collect();
         let sources = [SourceSpec { label: "s".into(), path: "/data/s".into() }];
-        images_named(names.iter().copied(), Path::new(json), &images, &sources)
+        images_named(names.iter().copied(), Path::new(json), &images, &sources).map(|(found, _)| found)
     }
 
     #[test]
@@ -130,5 +160,13 @@ mod tests {
         assert_eq!(of("/elsewhere/x.json", "d.jpg").unwrap(), None);
         let error = of("/elsewhere/x.json", "a.jpg").unwrap_err().to_string();
         assert!(error.contains("s/train/a.jpg") && error.contains("s/valid/a.jpg"), "{error}");
+    }
+
+    #[test]
+    fn names_of_other_machines_are_matched_by_their_last_component_if_it_is_unique() {
+        let of = |names: &[&str]| matched("/elsewhere/x.json", names).unwrap();
+        assert_eq!(of(&["..\\..\\images\\b.jpg"]), [Some(1)]);
+        assert_eq!(of(&["C:\\data\\b.jpg", "/home/me/other/b.jpg"]), [None, None]);
+        assert_eq!(of(&["D:\\set\\a.jpg", "x/b.jpg"]), [None, None]);
     }
 }

@@ -1,75 +1,115 @@
 //! Labels of YOLO: a folder of text files, one per image, with a box per line as fractions of the image.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
-use super::{BoxList, ImageBoxes};
-use crate::error::{Error, Result};
+use super::boxes::{BoxExtras, BoxList, ImageBoxes};
+use super::yolo_configuration::{KeypointShape, LISTS};
 use crate::sample::{Reject, RejectCode};
 use crate::source::encoding::to_utf8;
-use crate::source::{read_file, without_bom};
-use crate::storage::stat;
+use crate::source::without_bom;
 
-/// Extension of the files.
-const EXTENSION: &str = "txt";
-/// Folder of images, and that of their labels beside it, as Ultralytics finds it.
-const IMAGES: &str = "images";
-const LABELS: &str = "labels";
-/// Files with one class name per line.
-const LISTS: [&str; 2] = ["classes.txt", "obj.names"];
-/// Files with class names in `names`.
-const CONFIGURATIONS: [&str; 3] = ["data.yaml", "data.yml", "dataset.yaml"];
-/// Largest number that is a fraction, as Ultralytics tolerates it.
-const LARGEST: f64 = 1.01;
+/// Range of the numbers that are fractions, as Ultralytics tolerates them.
+const FRACTIONS: std::ops::RangeInclusive<f64> = -0.01..=1.01;
 
-/// Returns the paths of the file of an image, in order of preference, below the folder of annotations.
-pub(super) fn label_paths(folder: &Path, image: &Path) -> Vec<PathBuf> {
-    let path = image.with_extension(EXTENSION);
-    let mut paths = vec![folder.join(&path)];
-    let parts: Vec<Component<'_>> = path.components().collect();
-    let is_images = |part: &Component<'_>| part.as_os_str() == IMAGES;
-    if let Some(at) = parts[..parts.len().saturating_sub(1)].iter().rposition(is_images) {
-        let (before, after): (PathBuf, PathBuf) =
-            (parts[..at].iter().collect(), parts[at + 1..].iter().collect());
-        paths.push(folder.join(before).join(LABELS).join(&after));
-        paths.push(folder.join(after));
-    }
-    paths
+/// The labels of an image.
+#[derive(Debug)]
+pub(super) struct YoloImage {
+    pub(super) boxes: ImageBoxes,
+    pub(super) polygons: PolygonLines,
 }
 
-/// Parses the labels of an image, whose classes are numbers below `classes`.
-pub(super) fn parse(bytes: Vec<u8>, classes: usize) -> Result<ImageBoxes, Reject> {
+/// Lines that are read as polygons.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PolygonLines {
+    pub(super) lines: u64,
+    /// Number of lines that could be a box with keypoints inside it.
+    pub(super) like_keypoints: u64,
+    /// The fewest and the most numbers of a line.
+    pub(super) numbers: Option<(usize, usize)>,
+}
+
+impl PolygonLines {
+    fn push(&mut self, numbers: &[f64]) {
+        self.add(Self {
+            lines: 1,
+            like_keypoints: u64::from(are_like_keypoints(numbers)),
+            numbers: Some((numbers.len(), numbers.len())),
+        });
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.lines += other.lines;
+        self.like_keypoints += other.like_keypoints;
+        self.numbers = match (self.numbers, other.numbers) {
+            (Some((least, most)), Some((fewest, largest))) => Some((least.min(fewest), most.max(largest))),
+            (one, other) => one.or(other),
+        };
+    }
+
+    /// Returns whether all lines have as many numbers, and could be boxes with keypoints.
+    pub(super) fn are_like_keypoints(&self) -> bool {
+        self.lines > 0
+            && self.lines == self.like_keypoints
+            && self.numbers.is_some_and(|(least, most)| least == most)
+    }
+}
+
+/// Parses the labels of an image, whose classes are numbers below `classes`. With `keypoints`, each line has so many after
+/// its box.
+pub(super) fn parse(
+    bytes: Vec<u8>,
+    classes: usize,
+    keypoints: Option<KeypointShape>,
+) -> Result<YoloImage, Reject> {
     let text = to_utf8(bytes, None)?;
     let text = std::str::from_utf8(without_bom(&text)).map_err(|e| Reject::not_utf8("its labels", &e))?;
-    let mut list = BoxList::default();
-    let mut polygons = 0;
+    let (mut list, mut extras) = (BoxList::default(), BoxExtras::default());
+    let mut polygons = PolygonLines::default();
     for (number, line) in (1..).zip(text.lines()) {
         let invalid = |code, what: String| Reject::new(code, format!("line {number} of its labels {what}"));
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let Some((class, rest)) = words.split_first() else { continue };
-        let wrong = |word: &str| {
-            invalid(RejectCode::InvalidValue, format!("has {word:?}, not a fraction of the image"))
+        let value = |(at, word): (usize, &&str)| {
+            let number = word.parse::<f64>().ok().filter(|number| number.is_finite());
+            // The visibility of a keypoint is no fraction.
+            let is_free = keypoints.is_some_and(|shape| shape.is_visibility(at));
+            let number = number.filter(|number| is_free || FRACTIONS.contains(number));
+            number.ok_or_else(|| {
+                invalid(RejectCode::InvalidValue, format!("has {word:?}, not a fraction of the image"))
+            })
         };
-        let fraction = |word: &&str| {
-            let number = word.parse::<f64>().ok().filter(|number| (0.0..=LARGEST).contains(number));
-            number.ok_or_else(|| wrong(word))
-        };
-        let numbers = rest.iter().map(fraction).collect::<Result<Vec<f64>, Reject>>()?;
+        let numbers = rest.iter().enumerate().map(value).collect::<Result<Vec<f64>, Reject>>()?;
+        let of_keypoints = keypoints.map_or(0, KeypointShape::numbers);
+        // After a box, there may be keypoints and a confidence.
+        let has_keypoints = of_keypoints > 0 && numbers.len() >= 4 + of_keypoints;
+        let box_numbers = numbers.len() - if has_keypoints { of_keypoints } else { 0 };
         let corners = match numbers[..] {
-            [x, y, width, height] => [x - width / 2.0, y - height / 2.0, x + width / 2.0, y + height / 2.0],
-            // A polygon: the box around it.
-            [_, _, _, _, _, _, ..] if numbers.len().is_multiple_of(2) => {
-                polygons += 1;
-                let (xs, ys) = (|| numbers.iter().step_by(2), || numbers.iter().skip(1).step_by(2));
-                let least =
-                    |numbers: &mut dyn Iterator<Item = &f64>| numbers.fold(f64::INFINITY, |a, &b| a.min(b));
-                let most = |numbers: &mut dyn Iterator<Item = &f64>| numbers.fold(0.0f64, |a, &b| a.max(b));
-                [least(&mut xs()), least(&mut ys()), most(&mut xs()), most(&mut ys())]
+            [x, y, width, height, ..] if box_numbers <= 5 => {
+                extras.confidences += u64::from(box_numbers == 5);
+                extras.keypoints += u64::from(has_keypoints);
+                [x - width / 2.0, y - height / 2.0, x + width / 2.0, y + height / 2.0]
+            }
+            // A polygon: the box around it. In predictions, a confidence follows.
+            [_, _, _, _, _, _, ..]
+                if of_keypoints == 0
+                    && (numbers.len().is_multiple_of(2) || !are_like_keypoints(&numbers)) =>
+            {
+                let points = &numbers[..numbers.len() & !1];
+                extras.confidences += u64::from(points.len() < numbers.len());
+                polygons.push(points);
+                around(points)
             }
             _ => {
-                let what = format!(
-                    "has {} numbers; expected the class, and x, y, width and height, or the points of a polygon",
-                    words.len()
-                );
+                let expected = match keypoints {
+                    None => {
+                        "x, y, width and height, or the points of a polygon; keypoints after a box need kpt_shape in data.yaml"
+                            .to_owned()
+                    }
+                    Some(_) => {
+                        format!("x, y, width and height, and then {of_keypoints} of keypoints, as kpt_shape in data.yaml says")
+                    }
+                };
+                let what = format!("has {} numbers; expected the class, and {expected}", words.len());
                 return Err(invalid(RejectCode::InvalidValue, what));
             }
         };
@@ -84,125 +124,43 @@ pub(super) fn parse(bytes: Vec<u8>, classes: usize) -> Result<ImageBoxes, Reject
         }
         list.push(corners.map(|number| number as f32), class_number as u32, 0);
     }
-    Ok(ImageBoxes { polygons, ..ImageBoxes::fractions(list) })
+    extras.polygons = polygons.lines;
+    Ok(YoloImage { boxes: ImageBoxes::fractions(list, extras), polygons })
 }
 
-/// Returns the class names beside the labels in `folder`; `None` if there is no such file.
-///
-/// # Errors
-///
-/// Fails if a file of class names cannot be read.
-pub(super) fn class_names(folder: &Path) -> Result<Option<Vec<String>>> {
-    let folders = [Some(folder), folder.parent()];
-    for folder in folders.into_iter().flatten() {
-        for name in LISTS {
-            if let Some(text) = text_of(&folder.join(name))? {
-                let names = text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty());
-                return Ok(Some(names.collect()));
-            }
-        }
-        for name in CONFIGURATIONS {
-            let path = folder.join(name);
-            if let Some(text) = text_of(&path)? {
-                return names_in(&text).map(Some).ok_or_else(|| {
-                    Error::usage("the class names in this file cannot be read")
-                        .of_option("annotations")
-                        .at_path(&path)
-                        .help(
-                            "expected names: [a, b], or a line - NAME or NUMBER: NAME for each class; or give the names with \
-                             `classes`",
-                        )
-                });
-            }
-        }
-    }
-    Ok(None)
+/// Returns the box around points.
+fn around(points: &[f64]) -> [f64; 4] {
+    let (xs, ys) = (|| points.iter().step_by(2), || points.iter().skip(1).step_by(2));
+    let least = |numbers: &mut dyn Iterator<Item = &f64>| numbers.fold(f64::INFINITY, |a, &b| a.min(b));
+    let most = |numbers: &mut dyn Iterator<Item = &f64>| numbers.fold(f64::NEG_INFINITY, |a, &b| a.max(b));
+    [least(&mut xs()), least(&mut ys()), most(&mut xs()), most(&mut ys())]
 }
 
-/// Returns the text of a file, if it exists.
-fn text_of(path: &Path) -> Result<Option<String>> {
-    if !stat(path)?.is_some_and(|meta| meta.is_file()) {
-        return Ok(None);
-    }
-    let not_text = || Error::usage("this file is not UTF-8").of_option("annotations").at_path(path);
-    let bytes = to_utf8(read_file(path)?, None).map_err(|_| not_text())?;
-    String::from_utf8(without_bom(&bytes).to_vec()).map(Some).map_err(|_| not_text())
-}
-
-/// Returns the value of `names` in a YAML file: a list or a mapping of 0, 1, …, in one line or in several.
-fn names_in(yaml: &str) -> Option<Vec<String>> {
-    let mut lines = yaml.lines().map(without_comment);
-    let value = lines.find_map(|line| line.strip_prefix("names:").map(str::trim))?;
-    let mut items: Vec<String> = Vec::new();
-    if value.is_empty() {
-        let is_item = |line: &&str| line.starts_with([' ', '-', '\t']) || line.trim().is_empty();
-        for line in lines.take_while(is_item).map(str::trim).filter(|line| !line.is_empty()) {
-            items.push(line.strip_prefix("- ").unwrap_or(line).trim().to_owned());
-        }
-        let is_list =
-            yaml.lines().skip_while(|line| !line.starts_with("names:")).nth(1)?.trim().starts_with('-');
-        return named(items, !is_list);
-    }
-    let (inner, is_mapping) = match (value.as_bytes().first()?, value.as_bytes().last()?) {
-        (b'[', b']') => (&value[1..value.len() - 1], false),
-        (b'{', b'}') => (&value[1..value.len() - 1], true),
-        _ => return None,
-    };
-    let mut quote = None;
-    let mut item = String::new();
-    for c in inner.chars() {
-        match (quote, c) {
-            (None, ',') => items.push(std::mem::take(&mut item).trim().to_owned()),
-            (None, '\'' | '"') => {
-                quote = Some(c);
-                item.push(c);
-            }
-            (Some(open), c) => {
-                if open == c {
-                    quote = None;
+/// Returns whether the numbers of a polygon could be a box and keypoints inside it, of two numbers or, with the visibility, of
+/// three. Those that are not seen are 0.
+fn are_like_keypoints(numbers: &[f64]) -> bool {
+    let &[x, y, width, height, ref points @ ..] = numbers else { return false };
+    let is_in = |at: f64, middle: f64, side: f64| (at - middle).abs() <= side / 2.0 + 0.01;
+    let are_inside = |dimensions: usize| {
+        points.len().is_multiple_of(dimensions)
+            && points.chunks_exact(dimensions).all(|point| match point {
+                [left, top, ..] => {
+                    (*left, *top) == (0.0, 0.0) || (is_in(*left, x, width) && is_in(*top, y, height))
                 }
-                item.push(c);
-            }
-            (None, c) => item.push(c),
-        }
-    }
-    if !item.trim().is_empty() {
-        items.push(item.trim().to_owned());
-    }
-    named(items, is_mapping)
-}
-
-/// Returns a line without a comment, which starts at `#` after a space.
-fn without_comment(line: &str) -> &str {
-    if line.starts_with('#') {
-        return "";
-    }
-    line.find(" #").map_or(line, |at| &line[..at]).trim_end()
-}
-
-/// Returns the names of items, which start with their number if `is_mapping`.
-fn named(items: Vec<String>, is_mapping: bool) -> Option<Vec<String>> {
-    let name = |(number, item): (usize, String)| {
-        let item = match is_mapping {
-            true => item.split_once(':').filter(|(key, _)| key.trim().parse() == Ok(number))?.1,
-            false => &item,
-        };
-        let item = item.trim();
-        let quoted = |quote: char| item.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
-        match (quoted('"'), quoted('\'')) {
-            (Some(inner), _) | (_, Some(inner)) if !inner.contains(['\\', '\'', '"']) => {
-                Some(inner.to_owned())
-            }
-            (None, None)
-                if !item.is_empty() && !item.starts_with(['[', '{', '&', '*', '|', '>', '"', '\'']) =>
-            {
-                Some(item.to_owned())
-            }
-            _ => None,
-        }
+                _ => false,
+            })
     };
-    let names: Option<Vec<String>> = items.into_iter().enumerate().map(name).collect();
-    names.filter(|names| !names.is_empty())
+    are_inside(2) || are_inside(3)
+}
+
+/// Returns whether a file that belongs to no image looks like labels: it is empty, or its first line is one of numbers.
+pub(super) fn looks_like_labels(name: &str, bytes: &[u8]) -> bool {
+    let file = Path::new(name).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let Ok(text) = std::str::from_utf8(without_bom(bytes)) else { return false };
+    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let words = || first.split_ascii_whitespace();
+    let are_numbers = words().count() >= 5 && words().all(|word| word.parse::<f64>().is_ok());
+    !LISTS.contains(&file) && (first.is_empty() || are_numbers)
 }
 
 #[cfg(test)]
@@ -212,36 +170,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_lists_or_mappings() {
-        let names = |yaml: &str| names_in(yaml).map(|names| names.join("|"));
-        for (yaml, expected) in [
-            ("nc: 2\nnames: [cat, 'a, dog', \"x y\"]\n", "cat|a, dog|x y"),
-            (
-                "path: .\nnames:\n  0: person\n  1: bicycle # two wheels\n  2: 'hot dog'\n\ntrain: images\n",
-                "person|bicycle|hot dog",
-            ),
-            ("names:\n- cat\n- traffic light\nnc: 2\n", "cat|traffic light"),
-            ("names: {0: cat, 1: dog}", "cat|dog"),
-        ] {
-            assert_eq!(names(yaml).as_deref(), Some(expected), "{yaml}");
-        }
-        for wrong in
-            ["nc: 2", "names: 3", "names:\n  1: a\n  0: b\n", "names: []", "names: [[a]]", "names:\n"]
-        {
-            assert_eq!(names(wrong), None, "{wrong}");
-        }
-    }
-
-    #[test]
     fn lines_are_boxes_or_polygons() {
-        let of = |text: &str| parse(text.as_bytes().to_vec(), 3);
+        let of = |text: &str| parse(text.as_bytes().to_vec(), 3, None).map(|image| image.boxes);
         let found = of("0 0.5 0.5 0.25 0.5\n\n2.0 0.1 0.2 0.3 0.1 0.2 0.4\r\n").unwrap();
         assert_eq!(found.list.boxes, [[0.375, 0.25, 0.625, 0.75], [0.1, 0.1, 0.3, 0.4]]);
-        assert_eq!((found.list.labels, found.polygons), (vec![0, 2], 1));
+        assert_eq!((found.list.labels, found.extras.polygons), (vec![0, 2], 1));
         assert_eq!(of("").unwrap().list, BoxList::default());
         for (text, code, what) in [
             ("0 0.5 0.5 0.25", RejectCode::InvalidValue, "has 4 numbers"),
-            ("0 0.5 0.5 0.25 0.5 0.9", RejectCode::InvalidValue, "has 6 numbers"),
+            ("0 0.5 0.5 0.25 0.5 0.5 0.6 1", RejectCode::InvalidValue, "need kpt_shape"),
             ("0 0.5 0.5 0.25 1.5", RejectCode::InvalidValue, "\"1.5\""),
             ("0 0.5 0.5 0.25 0.5\n0 0.5 -0.5 0.25 0.5", RejectCode::InvalidValue, "line 2"),
             ("0 nan 0.5 0.25 0.5", RejectCode::InvalidValue, "\"nan\""),
@@ -254,29 +191,65 @@ mod tests {
         }
     }
 
-    proptest! {
-        #[test]
-        fn any_text_is_read_or_rejected(text in "([0-2. \n-]|nan|1e9){0,60}", yaml in "(names:|[a-c01:\\[\\]{}'\", \n#-]){0,40}") {
-            if let Ok(found) = parse(text.into_bytes(), 3) {
-                prop_assert_eq!(found.list.boxes.len(), found.list.labels.len());
-                prop_assert!(found.list.labels.iter().all(|&label| label < 3));
-                prop_assert!(found.list.boxes.iter().flatten().all(|number| number.is_finite()));
-            }
-            prop_assert!(names_in(&yaml).is_none_or(|names| !names.is_empty()));
+    #[test]
+    fn tiny_excess_is_tolerated_and_a_sixth_number_is_a_confidence() {
+        let of = |text: &str| parse(text.as_bytes().to_vec(), 3, None).map(|image| image.boxes);
+        let found = of("0 -0.0000012 0.1 0.1 0.3 0.1 0.3 0.4 1.01\n1 0.5 0.5 0.25 0.5 0.87").unwrap();
+        assert_eq!(found.list.boxes[1], [0.375, 0.25, 0.625, 0.75]);
+        assert_eq!((found.list.boxes[0][0], found.list.boxes[0][3]), (-0.0000012, 1.01));
+        assert_eq!((found.extras.polygons, found.extras.confidences), (1, 1));
+        for text in ["0 -0.011 0.5 0.25 0.5", "0 0.5 0.5 0.25 1.011", "0 0.5 0.5 0.25 0.5 7"] {
+            assert_eq!(of(text).unwrap_err().code, RejectCode::InvalidValue, "{text}");
         }
     }
 
     #[test]
-    fn labels_are_beside_images_or_in_a_parallel_folder() {
-        let paths = |image: &str| {
-            let paths = label_paths(Path::new("d"), Path::new(image));
-            paths.iter().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(paths("train/a.b.jpg"), "d/train/a.b.txt");
-        assert_eq!(
-            paths("x/images/train/a.jpg"),
-            "d/x/images/train/a.txt d/x/labels/train/a.txt d/train/a.txt"
-        );
-        assert_eq!(paths("images"), "d/images.txt");
+    fn boxes_with_keypoints_are_columns_2_to_5() {
+        let two = KeypointShape { points: 2, dimensions: 2 };
+        let three = KeypointShape { points: 1, dimensions: 3 };
+        let of = |text: &str, shape| parse(text.as_bytes().to_vec(), 3, Some(shape)).map(|image| image.boxes);
+        for (text, shape, confidences) in [
+            ("0 0.5 0.5 0.25 0.5 0.4 0.3 0 0", two, 0),
+            ("0 0.5 0.5 0.25 0.5 0.4 0.3 0 0 0.9", two, 1),
+            ("0 0.5 0.5 0.25 0.5 0.4 0.3 2", three, 0),
+            ("0 0.5 0.5 0.25 0.5 0.4 0.3 2.000 0.9", three, 1),
+        ] {
+            let found = of(text, shape).unwrap();
+            assert_eq!(found.list.boxes, [[0.375, 0.25, 0.625, 0.75]], "{text}");
+            assert_eq!((found.extras.keypoints, found.extras.confidences), (1, confidences), "{text}");
+        }
+        let found = of("0 0.5 0.5 0.25 0.5\n0 0.5 0.5 0.25 0.5 1\n", two).unwrap();
+        assert_eq!((found.list.boxes.len(), found.extras.keypoints, found.extras.confidences), (2, 0, 1));
+        for (text, shape, what) in [
+            ("0 0.5 0.5 0.25 0.5 0.4 0.3", two, "then 4 of keypoints"),
+            ("0 0.5 0.5 0.25 0.5 0.4 1.3 0 0", two, "\"1.3\""),
+            ("0 0.5 0.5 0.25 0.5 0.4 0.3 nan", three, "\"nan\""),
+        ] {
+            let reject = of(text, shape).unwrap_err();
+            assert!(reject.message.contains(what), "{text}: {reject:?}");
+        }
+    }
+
+    #[test]
+    fn polygons_that_could_be_keypoints_are_noticed() {
+        let of = |text: &str| parse(text.as_bytes().to_vec(), 3, None).unwrap().polygons.are_like_keypoints();
+        let with_confidence =
+            parse(b"0 -0.0000012 0.1 0.1 0.3 0.1 0.3 0.4 0.0 0.4".to_vec(), 3, None).unwrap();
+        assert_eq!(with_confidence.boxes.list.boxes, [[-0.0000012, 0.0, 0.4, 0.3]]);
+        assert_eq!(with_confidence.boxes.extras.confidences, 1);
+        assert!(of("0 0.5 0.5 0.2 0.4 0.42 0.35 0 0\n1 0.3 0.3 0.2 0.2 0.3 0.3 0.25 0.25"));
+        assert!(!of("0 0.5 0.5 0.2 0.4 0.42 0.35 0 0\n1 0.1 0.1 0.3 0.1 0.3 0.3 0.1 0.3"));
+        assert!(!of("0 0.5 0.5 0.2 0.4") && !of(""));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_rejected(text in "([0-2. \n-]|nan|1e9){0,60}") {
+            if let Ok(YoloImage { boxes: found, .. }) = parse(text.into_bytes(), 3, None) {
+                prop_assert_eq!(found.list.boxes.len(), found.list.labels.len());
+                prop_assert!(found.list.labels.iter().all(|&label| label < 3));
+                prop_assert!(found.list.boxes.iter().flatten().all(|number| number.is_finite()));
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 
 use crate::error::{Error, Result};
 use crate::schema::{Field, LABEL};
+use crate::source::box_fields::{self, is_box_column, source_side};
 use crate::source::metadata::{KeptField, is_built_in};
 use crate::source::missing_field::no_column;
 use crate::source::table::columns::{ColumnNames, kept_type, position, read_columns};
@@ -79,6 +80,11 @@ impl Declared {
         };
         item.get("_type").and_then(Json::as_str)
     }
+}
+
+/// Returns the names of the categories that `declared` has for the objects in the column `name`.
+pub(super) fn declared_categories(declared: Option<&str>, name: &str) -> Option<Vec<String>> {
+    box_fields::declared_categories(Declared::new(declared).feature(name)?)
 }
 
 /// The place of an image in a row: a column, or an item of its lists.
@@ -189,13 +195,18 @@ impl ImageColumns {
             }
             return Ok(Some(found));
         }
+        // Boxes are in pixels of an image of this size.
+        let has_boxes = all().any(|at| is_box_column(name(at)) && schema.field(at).data_type().is_nested());
         for at in all().filter(|&at| !is_image(at) && Some(at) != label) {
             // A column of images that is no field is not a field of bytes either.
-            let is_left_out = is_built_in(name(at)) || images.left_out.iter().any(|c| c == name(at));
+            let new_name =
+                source_side(name(at)).filter(|new| has_boxes && names.all().iter().all(|name| name != new));
+            let is_left_out = (is_built_in(name(at)) && new_name.is_none())
+                || images.left_out.iter().any(|c| c == name(at));
             match field_type(schema.field(at).data_type()).filter(|_| !is_left_out) {
                 Some(ty) => {
                     found.kept.push(at);
-                    found.fields.push(Field::nullable(name(at), ty));
+                    found.fields.push(Field::nullable(new_name.unwrap_or(name(at)), ty));
                 }
                 None => found.left_out.push(name(at).to_owned()),
             }

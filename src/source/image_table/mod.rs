@@ -258,6 +258,35 @@ impl ImageTable {
         Ok(labels)
     }
 
+    /// Calls `each` with the values of the fields at `wanted` of all readable rows. All other values are null.
+    ///
+    /// # Errors
+    ///
+    /// Returns operating-system errors, never damage to the file.
+    pub fn each_row(&self, wanted: &[usize], mut each: impl FnMut(&[Value])) -> Result<()> {
+        let columns = &self.columns;
+        let roots = read_columns(wanted.iter().filter_map(|at| columns.kept.get(*at)).copied());
+        let mut table = self.file.rows(roots.clone(), None)?;
+        let mut values = vec![Value::Null; columns.fields.len()];
+        while let Some(found) = table.read()? {
+            let NextRows::Rows(rows) = found else { continue };
+            for row in 0..rows.len() {
+                for &at in wanted {
+                    let (column, field) =
+                        (rows.batch().column(position(&roots, columns.kept[at])), &columns.fields[at]);
+                    values[at] = checked_cell(column, row, field).unwrap_or(Value::Null);
+                }
+                each(&values);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the names of the categories that are declared for the objects in the field `name`.
+    pub fn declared_categories(&self, name: &str) -> Option<Vec<String>> {
+        columns::declared_categories(self.file.declared(), name)
+    }
+
     /// Returns a reader of the rows, in order.
     ///
     /// # Errors

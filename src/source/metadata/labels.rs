@@ -95,6 +95,11 @@ impl Labels {
     }
 
     /// Returns the names of the classes.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Returns the names of the classes.
     pub fn into_names(self) -> Vec<String> {
         self.names
     }

@@ -9,6 +9,8 @@ use crate::sample::{PixelBox, Reject, RejectCode};
 pub enum BoxUnits {
     /// Pixels of an image of this width and height, if it is stated.
     Pixels(Option<(u32, u32)>),
+    /// Pixels of the upright image.
+    UprightPixels,
     /// Fractions of the width and height of the upright image.
     Fractions,
 }
@@ -40,6 +42,10 @@ impl Geometry {
         let mut placed = PlacedBoxes::default();
         let (scale, turn) = match units {
             BoxUnits::Fractions => (upright, Orientation::Upright),
+            BoxUnits::UprightPixels => {
+                placed.is_ambiguous = is_turned;
+                (Size::new(1, 1), Orientation::Upright)
+            }
             BoxUnits::Pixels(Some(size)) if size == (upright.width, upright.height) => {
                 placed.is_ambiguous = is_turned && self.stored == upright;
                 (Size::new(1, 1), Orientation::Upright)
