@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use dsconvert_chat::{ChatOptions, DateTime, FinalStop, HistoryThinking, NotRendered, TrainOn};
+use dsconvert_chat::{ChatOptions, DateTime, FinalStop, HistoryThinking, JoinParts, NotRendered, TrainOn};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -79,6 +79,12 @@ options! {
             [serde(with = "as_text", skip_serializing_if = "is_default")]
             not_rendered: NotRendered = NotRendered::default(), "POLICY";
 
+            /// Text between the text parts of a message where the template does not iterate over them: empty, or \\n
+            ///
+            /// Without it, a chat with several parts is rejected there. One part is its text.
+            [serde(skip_serializing_if = "is_default")]
+            join_parts: Option<JoinParts> = None, "TEXT";
+
             /// Accept a template that writes markers such as <|end|> that are no tokens of the tokenizer
             [serde(skip_serializing_if = "is_default")]
             allow_unknown_markers: bool = false, "";
@@ -91,7 +97,7 @@ options! {
     }
 }
 
-option_values! { Text: DateTime, TrainOn, FinalStop, SpecialInContent; }
+option_values! { Text: DateTime, TrainOn, FinalStop, JoinParts, SpecialInContent; }
 
 word_values! {
     HistoryThinking {
@@ -253,6 +259,7 @@ impl ChatRecipe {
             final_stop: self.final_stop.clone(),
             history_thinking: self.history_thinking,
             not_rendered: self.not_rendered,
+            join_parts: self.join_parts,
             added_tokens,
         }
     }

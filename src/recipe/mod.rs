@@ -191,6 +191,7 @@ mod tests {
         ("image_fields", "image=rgb.png,seg=seg.png:mask"),
         ("input_format", "jsonl.gz"),
         ("invalid_utf8", "replace"),
+        ("join_parts", "\\n"),
         ("keep_fields", "n=a:int64,b"),
         ("key_field", "id"),
         ("layout", "flat"),

@@ -335,3 +335,42 @@ fn bad_chats_are_rejected_one_by_one() {
     let text = std::fs::read_to_string(out.join("rejects.jsonl")).unwrap();
     assert!(text.contains("no tools here") && text.contains("image"), "{text}");
 }
+
+/// As the template of Llama 3, which prints a list as Python does.
+#[test]
+fn text_parts_are_texts_where_the_template_prints_lists() {
+    let dir = tempfile::tempdir().unwrap();
+    let template = CHATML.replace(" + message.content + ", " + (message.content | trim) + ");
+    let model = model(dir.path(), &template);
+    let part = |text: &str| json!({"type": "text", "text": text});
+    let row = |parts: Vec<Json>| json!({"messages": [{"role": "user", "content": [part("hi")]}, {"role": "assistant", "content": parts}]});
+    let source = write_lines(
+        &dir.path().join("chats.jsonl"),
+        &[
+            row(vec![part("hello there")]),
+            row(vec![json!({"type": "text", "value": "llama factory"})]),
+            row(vec![part("one"), part("two")]),
+        ],
+    );
+    let out = dir.path().join("out");
+    let trained = |more: &str| -> Vec<String> {
+        convert("text", &source, &out, &options(&model, &format!("--max-rejects 100% --overwrite {more}")))
+            .exits(0);
+        trained_texts(&out, &model).into_iter().map(|(trained, _)| trained).collect()
+    };
+    assert_eq!(trained(""), ["hello there<|im_end|>\n", "llama factory<|im_end|>\n"]);
+    let codes: Vec<String> = rejects(&out).into_iter().map(|(_, code)| code).collect();
+    assert_eq!(codes, ["text-parts"]);
+    assert_eq!(trained("--join-parts \\n")[2], "one\ntwo<|im_end|>\n");
+    assert_eq!(manifest(&out)["options"]["join_parts"], "\\n");
+    let empty = ["--messages-field", "messages", "--overwrite", "--join-parts", "", "--tokenizer"];
+    let mut args: Vec<String> =
+        ["text", source.to_str().unwrap(), "--out", out.to_str().unwrap()].map(str::to_owned).into();
+    args.extend(empty.map(str::to_owned));
+    args.push(model.display().to_string());
+    run(&args).exits(0);
+    assert_eq!(trained_texts(&out, &model)[2].0, "onetwo<|im_end|>\n");
+    convert("text", &source, &out, &options(&model, "--overwrite --join-parts x"))
+        .exits(2)
+        .says(&["--join-parts"]);
+}

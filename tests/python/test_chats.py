@@ -173,3 +173,68 @@ def test_variables_of_the_template(dsconvert, models, tmp_path):
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
     texts = ["a, one<|im_end|>", "b,two<|im_end|>"]
     assert [ids for ids, _ in converted(tmp_path / "out")] == [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+
+
+# Writes all strings of a chat.
+EVERYTHING = """\
+{%- for tool in tools or [] %}{{ tool | tojson }}{% endfor %}
+{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\\n' }}
+    {%- for key in message %}{{ key }}{% endfor %}
+    {{- (message.name or '') + (message.tool_call_id or '') + message.content }}
+    {%- for call in message.tool_calls or [] %}{{ call.id + call.function.name + (call | tojson) }}{% endfor %}
+    {{- '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{%- endif %}"""
+
+
+def with_string(text):
+    """Chats with a string in each place where a chat may have one."""
+    def chat(first, answer=None, **others):
+        return {"messages": [{"role": "user", "content": "U", **first}, {"role": "assistant", "content": "A", **(answer or {})}], **others}
+
+    def call(**replaced):
+        return {"tool_calls": [{"id": "i", "type": "function", "function": {"name": "f", "arguments": {"a": "b"}}, **replaced}]}
+
+    return [
+        chat({"role": text}),
+        chat({"role": f"user{text}"}),
+        chat({"content": f"a{text} b"}),
+        chat({"content": [{"type": "text", "text": f"a{text} b"}]}),
+        chat({"name": text}),
+        chat({"role": "tool", "tool_call_id": f"x{text}"}),
+        chat({text: "value"}),
+        chat({}, call(id=text)),
+        chat({}, call(function={"name": text, "arguments": {"a": "b"}})),
+        chat({}, call(function={"name": "f", "arguments": {text: text}})),
+        chat({}, call(type=text)),
+        chat({}, tools=[{"type": "function", "function": {"name": text, "description": text}}]),
+        chat({}, tools=[{"type": text, text: {}}]),
+    ]
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+def test_no_string_of_a_chat_is_a_control_token(dsconvert, models, tmp_path, tokenizer):
+    folder = models(tokenizer, "chatml")
+    (tmp_path / "t.jinja").write_text(EVERYTHING)
+    added = json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
+    special = {token["id"]: token["content"] for token in added if token["special"]}
+    assert len(special) > len(SPECIAL)
+    options = ["--messages-field", "messages", "--tokenizer", folder, "--chat-template", tmp_path / "t.jinja"]
+
+    def counts(name, text):
+        out = tmp_path / name
+        dsconvert("text", write(tmp_path / f"{name}.jsonl", with_string(text)), *options, "--out", out)
+        return [{id: ids.count(id) for id in special} for ids, _ in converted(out)]
+
+    harmless = counts("harmless", "harmless")
+    assert len(harmless) == len(with_string("")) and all(max(count.values()) == 2 for count in harmless)
+    for number, (id, text) in enumerate(special.items()):
+        # The unknown token, which any text may produce.
+        found = [{**count, **{other: 0 for other, name in special.items() if "unk" in name.lower()}} for count in counts(str(number), text)]
+        assert found == [{**count, **{other: 0 for other, name in special.items() if "unk" in name.lower()}} for count in harmless], text
+        source = write(tmp_path / f"{number}-error.jsonl", with_string(text) + with_string("harmless"))
+        out = tmp_path / f"{number}-error"
+        dsconvert("text", source, *options, "--special-in-content", "error", "--max-rejects", "100%", "--out", out)
+        rejects = [json.loads(line) for line in (out / "rejects.jsonl").read_text().splitlines()]
+        assert [reject["code"] for reject in rejects] == ["special-token"] * len(harmless), text

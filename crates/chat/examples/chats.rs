@@ -20,6 +20,7 @@ fn options(json: &Map<String, Value>) -> Result<ChatOptions, Box<dyn std::error:
             "final_stop" => options.final_stop = Some(text.parse()?),
             "history_thinking" if text == "keep" => options.history_thinking = HistoryThinking::Keep,
             "not_rendered" if text == "allow" => options.not_rendered = NotRendered::Allow,
+            "join_parts" => options.join_parts = Some(text.parse()?),
             "added_tokens" => {
                 let tokens = list.ok_or("expected a list")?;
                 options.added_tokens =

@@ -2,14 +2,32 @@
 
 use std::sync::Arc;
 
+use crate::budget::Budget;
 use crate::renderer::{ChatReject, ChatRejectCode};
-use crate::value::{Map, Source, TEMPLATE, Value};
+use crate::value::{JsonError, Map, Source, TEMPLATE, Text, TextBuilder, Value};
 
 /// Longer texts are rejected before they are parsed.
 pub(crate) const MAX_CHAT_BYTES: usize = 32 << 20;
 
+/// Memory of the values that a chat may hold. One of 100,000 messages takes most of it.
+const MAX_VALUE_BYTES: u64 = 96 << 20;
+
 /// Names of the reasoning of a message. The first is the one that most templates read.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+
+/// Roles that templates write as a part of their own tokens, such as `<|user|>`. Other roles are content of the chat.
+const KNOWN_ROLES: [&str; 10] = [
+    "system",
+    "developer",
+    "user",
+    "assistant",
+    "tool",
+    "function",
+    "model",
+    "ipython",
+    "observation",
+    "environment",
+];
 
 /// Arguments that the renderer passes itself.
 pub(crate) const RESERVED_ARGUMENTS: [&str; 4] =
@@ -47,6 +65,10 @@ pub(crate) struct Chat {
     /// The origin of source `n` is at `n - 1`.
     pub(crate) origins: Vec<Origin>,
     pub(crate) notes: Vec<&'static str>,
+    /// The size of the JSON.
+    pub(crate) bytes: usize,
+    /// Whether the chat examines a template.
+    pub(crate) is_probe: bool,
 }
 
 pub(crate) struct Message {
@@ -79,6 +101,8 @@ pub(crate) enum Field {
     ToolCall(usize),
     FunctionCall,
     Tools,
+    /// A role that templates do not know.
+    Role,
     Other,
 }
 
@@ -95,14 +119,20 @@ impl ChatInput {
                 message: format!("the chat has {} bytes, more than {MAX_CHAT_BYTES}", text.len()),
             });
         }
-        let mut row =
-            Value::from_json(text).map_err(|error| invalid(format!("the chat is not JSON: {error}")))?;
+        let mut budget = Budget::new(u64::MAX, MAX_VALUE_BYTES);
+        let mut row = Value::from_json_within(text, &mut budget).map_err(|error| match error.message {
+            JsonError::TOO_LARGE => ChatReject {
+                code: ChatRejectCode::TooLarge,
+                message: format!("the chat is too large: {error}"),
+            },
+            _ => invalid(format!("the chat is not JSON: {error}")),
+        })?;
         let found = kind(&row);
         let row = row
             .as_map_mut()
             .ok_or_else(|| invalid(format!("the chat is {found}, not an object with `messages`")))?;
         let mut take = |name: &str| row.remove(name).filter(|value| !value.is_none());
-        let mut reader = ChatReader { argument_text, origins: Vec::new(), notes: Vec::new() };
+        let mut reader = ChatReader { argument_text, budget, origins: Vec::new(), notes: Vec::new() };
         let (messages, prompt_messages) = match (
             take("messages"),
             take("conversations"),
@@ -110,7 +140,7 @@ impl ChatInput {
             take("completion"),
         ) {
             (Some(messages), _, None, None) | (None, Some(messages), None, None) => {
-                (list("messages", messages)?, 0)
+                (reader.list("messages", messages)?, 0)
             }
             (None, None, Some(prompt), Some(completion)) => match (prompt.as_str(), completion.as_str()) {
                 (Some(prompt), Some(completion)) => {
@@ -120,9 +150,9 @@ impl ChatInput {
                     });
                 }
                 (None, None) => {
-                    let mut messages = list("prompt", prompt)?;
+                    let mut messages = reader.list("prompt", prompt)?;
                     let prompt_messages = messages.len();
-                    messages.append(&mut list("completion", completion)?);
+                    messages.append(&mut reader.list("completion", completion)?);
                     (messages, prompt_messages)
                 }
                 _ => {
@@ -144,7 +174,7 @@ impl ChatInput {
         let tools = reader.tools(take("tools"))?;
         let mut documents = match take("documents") {
             None => Value::none(),
-            Some(documents) => Value::list(list("documents", documents)?),
+            Some(documents) => Value::list(reader.list("documents", documents)?),
         };
         documents.mark(reader.source(None, Field::Other, false));
         let arguments = reader.arguments(take("chat_template_kwargs"))?;
@@ -164,12 +194,70 @@ impl ChatInput {
             arguments,
             origins,
             notes,
+            bytes: text.len(),
+            is_probe: false,
         })))
+    }
+}
+
+impl Chat {
+    /// The texts of the content of a message, if it is a list of text parts.
+    fn text_parts(&self, number: usize) -> Option<Vec<&Text>> {
+        let parts = self.values.get(number)?.as_map()?.get("content")?.as_list()?;
+        let is_result = self.messages.get(number).is_some_and(|message| *message.role == *"tool");
+        parts.iter().map(|part| text_of_part(part, is_result)).collect()
+    }
+
+    pub(crate) fn has_text_parts(&self) -> bool {
+        (0..self.messages.len()).any(|number| self.text_parts(number).is_some())
+    }
+
+    /// Replaces the contents of messages for which `is_chosen` by the text of their parts.
+    pub(crate) fn join_parts(
+        &mut self,
+        separator: Option<&str>,
+        is_chosen: impl Fn(usize) -> bool,
+    ) -> Result<(), ChatReject> {
+        for number in 0..self.messages.len() {
+            let Some(parts) = self.text_parts(number).filter(|_| is_chosen(number)) else { continue };
+            let separator = match (separator, parts.len()) {
+                (Some(separator), _) => separator,
+                (None, 0 | 1) => "",
+                (None, count) => {
+                    return Err(ChatReject {
+                        code: ChatRejectCode::TextParts,
+                        message: format!(
+                            "the content of messages[{number}] has {count} text parts, over which the template does not \
+                             iterate; `join_parts` joins them"
+                        ),
+                    });
+                }
+            };
+            let mut joined = TextBuilder::default();
+            for (at, part) in parts.into_iter().enumerate() {
+                if at > 0 {
+                    joined.push(separator, part.first_mark());
+                }
+                joined.push_text(part);
+            }
+            let joined = Value::from(joined.finish());
+            if let Some(content) = self
+                .values
+                .get_mut(number)
+                .and_then(Value::as_map_mut)
+                .and_then(|message| message.get_mut("content"))
+            {
+                *content = joined;
+            }
+        }
+        Ok(())
     }
 }
 
 struct ChatReader {
     argument_text: ArgumentText,
+    /// What the values of the chat may still take.
+    budget: Budget,
     origins: Vec<Origin>,
     notes: Vec<&'static str>,
 }
@@ -207,7 +295,7 @@ impl ChatReader {
             value.as_map_mut().ok_or_else(|| invalid(format!("messages[{at}] is {found}, not an object")))?;
         fields.retain(|_, value| !value.is_none());
         if fields.get("role").is_none() && fields.get("from").is_some() {
-            *fields = from_sharegpt(at, fields)?;
+            *fields = self.from_sharegpt(at, fields)?;
         }
         let role = match fields.get("role") {
             Some(role) => match role.as_str() {
@@ -228,7 +316,8 @@ impl ChatReader {
         let other = self.source(Some(number), Field::Other, false);
         for (name, value) in fields.iter_mut() {
             match name {
-                "role" => {}
+                "role" if KNOWN_ROLES.contains(&&*role) => {}
+                "role" => value.mark(self.source(Some(number), Field::Role, false)),
                 "content" => self.content(at, number, &role, value)?,
                 "tool_calls" => self.tool_calls(at, number, value)?,
                 "function_call" => self.mark_needed(number, Field::FunctionCall, value),
@@ -259,6 +348,7 @@ impl ChatReader {
             aliased.insert("reasoning_content", reasoning);
             *fields = aliased;
         }
+        fields.mark_keys(other);
         fields.set_message(number);
         Ok((Message { role, untrained, in_prompt: false, has_answer }, value))
     }
@@ -297,12 +387,22 @@ impl ChatReader {
                     self.mark_needed(number, Field::Content(Some(number_of_part)), part);
                     continue;
                 };
+                // As LLaMA-Factory writes it.
+                let is_text = fields.get("type").and_then(Value::as_str) == Some("text");
+                if is_text
+                    && fields.get("text").is_none()
+                    && fields.get("value").is_some_and(|value| value.as_str().is_some())
+                    && let Some(text) = fields.remove("value")
+                {
+                    fields.insert("text", text);
+                }
                 match fields.get_mut("text") {
                     Some(text) => {
                         let mut marked = text.clone();
                         self.mark_needed(number, Field::Content(Some(number_of_part)), &mut marked);
                         let other = self.source(Some(number), Field::Other, false);
                         fields.iter_mut().for_each(|(_, value)| value.mark(other));
+                        fields.mark_keys(other);
                         fields.insert("text", marked);
                     }
                     None => self.mark_needed(number, Field::Content(Some(number_of_part)), part),
@@ -353,7 +453,8 @@ impl ChatReader {
         };
         let Some(arguments) = arguments else { return };
         if self.argument_text == ArgumentText::Parse
-            && let Some(parsed) = arguments.as_str().and_then(|text| Value::from_json(text).ok())
+            && let Some(parsed) =
+                arguments.as_str().and_then(|text| Value::from_json_within(text, &mut self.budget).ok())
             && parsed.as_map().is_some()
         {
             *arguments = parsed;
@@ -364,12 +465,13 @@ impl ChatReader {
 
     /// The list of tools: objects, or texts that hold them as JSON.
     fn tools(&mut self, tools: Option<Value>) -> Result<Value, ChatReject> {
-        let Some(tools) = tools.map(parse_if_text).filter(|tools| !tools.is_none()) else {
+        let Some(tools) = tools.map(|tools| self.parse_if_text(tools)).filter(|tools| !tools.is_none())
+        else {
             return Ok(Value::none());
         };
         let mut read = Vec::new();
-        for (at, tool) in list("tools", tools)?.into_iter().enumerate() {
-            let mut tool = parse_if_text(tool);
+        for (at, tool) in self.list("tools", tools)?.into_iter().enumerate() {
+            let mut tool = self.parse_if_text(tool);
             if tool.as_map().is_none() {
                 return Err(invalid(format!("tools[{at}] is {}, not an object", kind(&tool))));
             }
@@ -383,7 +485,8 @@ impl ChatReader {
     }
 
     fn arguments(&mut self, arguments: Option<Value>) -> Result<Map, ChatReject> {
-        let Some(mut arguments) = arguments.map(parse_if_text).filter(|value| !value.is_none()) else {
+        let arguments = arguments.map(|arguments| self.parse_if_text(arguments));
+        let Some(mut arguments) = arguments.filter(|value| !value.is_none()) else {
             return Ok(Map::new());
         };
         arguments.mark(self.source(None, Field::Other, false));
@@ -398,69 +501,98 @@ impl ChatReader {
             None => Ok(std::mem::take(arguments)),
         }
     }
+
+    /// A message with `from` and `value`, in the names of OpenAI.
+    fn from_sharegpt(&mut self, at: usize, fields: &mut Map) -> Result<Map, ChatReject> {
+        let from = match fields.remove("from") {
+            Some(from) => match from.as_str() {
+                Some(from) => from.to_owned(),
+                None => {
+                    return Err(invalid(format!("`from` of messages[{at}] is {}, not text", kind(&from))));
+                }
+            },
+            None => String::new(),
+        };
+        let value = fields.remove("value");
+        let role = match from.as_str() {
+            "human" | "user" => "user",
+            "gpt" | "assistant" | "model" | "chatgpt" | "bot" | "chatbot" | "function_call" => "assistant",
+            "system" => "system",
+            "developer" => "developer",
+            "tool" | "observation" | "function_response" | "tool_response" => "tool",
+            _ => {
+                return Err(invalid(format!(
+                    "unknown `from` \"{from}\" of messages[{at}]; expected human, gpt, system, function_call, or observation"
+                )));
+            }
+        };
+        let mut out = Map::new();
+        out.insert("role", Value::str(role, TEMPLATE));
+        match value {
+            Some(value) if from == "function_call" => {
+                let value = self.parse_if_text(value);
+                let calls = match value.as_list() {
+                    Some(calls) => calls.to_vec(),
+                    None => vec![value],
+                };
+                let mut wrapped = Vec::new();
+                for call in calls {
+                    let named = |map: &Map| map.get("name").is_some() || map.get("function").is_some();
+                    if !call.as_map().is_some_and(named) {
+                        return Err(invalid(format!(
+                            "`value` of messages[{at}] is not a function call: an object with `name` and `arguments`"
+                        )));
+                    }
+                    wrapped.push(match call.as_map().and_then(|call| call.get("function")) {
+                        Some(_) => call,
+                        None => {
+                            let mut map = Map::new();
+                            map.insert("type", Value::str("function", TEMPLATE));
+                            map.insert("function", call);
+                            map.into()
+                        }
+                    });
+                }
+                out.insert("tool_calls", Value::list(wrapped));
+                // Many templates concatenate the content.
+                out.insert("content", Value::str("", TEMPLATE));
+            }
+            Some(value) => out.insert("content", value),
+            None if fields.get("tool_calls").is_some() => out.insert("content", Value::str("", TEMPLATE)),
+            None => return Err(invalid(format!("messages[{at}] has no `value`"))),
+        }
+        for (name, value) in fields.iter() {
+            out.insert(name, value.clone());
+        }
+        Ok(out)
+    }
+
+    fn list(&mut self, name: &str, value: Value) -> Result<Vec<Value>, ChatReject> {
+        let mut value = self.parse_if_text(value);
+        let found = kind(&value);
+        value.update_list(std::mem::take).ok_or_else(|| invalid(format!("`{name}` is {found}, not a list")))
+    }
+
+    /// Columns of tables often hold lists and objects as JSON in a string.
+    fn parse_if_text(&mut self, value: Value) -> Value {
+        match value.as_str().and_then(|text| Value::from_json_within(text, &mut self.budget).ok()) {
+            Some(parsed) if parsed.is_none() || parsed.as_list().is_some() || parsed.as_map().is_some() => {
+                parsed
+            }
+            _ => value,
+        }
+    }
 }
 
-/// A message with `from` and `value`, in the names of OpenAI.
-fn from_sharegpt(at: usize, fields: &mut Map) -> Result<Map, ChatReject> {
-    let from = match fields.remove("from") {
-        Some(from) => match from.as_str() {
-            Some(from) => from.to_owned(),
-            None => return Err(invalid(format!("`from` of messages[{at}] is {}, not text", kind(&from)))),
-        },
-        None => String::new(),
-    };
-    let value = fields.remove("value");
-    let role = match from.as_str() {
-        "human" | "user" => "user",
-        "gpt" | "assistant" | "model" | "chatgpt" | "bot" | "chatbot" | "function_call" => "assistant",
-        "system" => "system",
-        "developer" => "developer",
-        "tool" | "observation" | "function_response" | "tool_response" => "tool",
-        _ => {
-            return Err(invalid(format!(
-                "unknown `from` \"{from}\" of messages[{at}]; expected human, gpt, system, function_call, or observation"
-            )));
+/// The text of a text part. The result of a tool is a list of texts for other reasons.
+fn text_of_part(part: &Value, is_result: bool) -> Option<&Text> {
+    match part.as_map() {
+        Some(fields) if fields.get("type").is_none_or(|kind| kind.as_str() == Some("text")) => {
+            fields.get("text").and_then(Value::as_text)
         }
-    };
-    let mut out = Map::new();
-    out.insert("role", Value::str(role, TEMPLATE));
-    match value {
-        Some(value) if from == "function_call" => {
-            let value = parse_if_text(value);
-            let calls = match value.as_list() {
-                Some(calls) => calls.to_vec(),
-                None => vec![value],
-            };
-            let mut wrapped = Vec::new();
-            for call in calls {
-                let named = |map: &Map| map.get("name").is_some() || map.get("function").is_some();
-                if !call.as_map().is_some_and(named) {
-                    return Err(invalid(format!(
-                        "`value` of messages[{at}] is not a function call: an object with `name` and `arguments`"
-                    )));
-                }
-                wrapped.push(match call.as_map().and_then(|call| call.get("function")) {
-                    Some(_) => call,
-                    None => {
-                        let mut map = Map::new();
-                        map.insert("type", Value::str("function", TEMPLATE));
-                        map.insert("function", call);
-                        map.into()
-                    }
-                });
-            }
-            out.insert("tool_calls", Value::list(wrapped));
-            // Many templates concatenate the content.
-            out.insert("content", Value::str("", TEMPLATE));
-        }
-        Some(value) => out.insert("content", value),
-        None if fields.get("tool_calls").is_some() => out.insert("content", Value::str("", TEMPLATE)),
-        None => return Err(invalid(format!("messages[{at}] has no `value`"))),
+        Some(_) => None,
+        None => part.as_text().filter(|_| !is_result),
     }
-    for (name, value) in fields.iter() {
-        out.insert(name, value.clone());
-    }
-    Ok(out)
 }
 
 /// Refuses a part with an image, a video or audio, and removes the keys whose value is null: templates test whether a part
@@ -501,20 +633,6 @@ fn split_reasoning(text: &str) -> (Option<&str>, &str) {
             Some((answer, reasoning)) => (Some(reasoning.trim()), answer),
             None => (None, text),
         },
-    }
-}
-
-fn list(name: &str, value: Value) -> Result<Vec<Value>, ChatReject> {
-    let mut value = parse_if_text(value);
-    let found = kind(&value);
-    value.update_list(std::mem::take).ok_or_else(|| invalid(format!("`{name}` is {found}, not a list")))
-}
-
-/// Columns of tables often hold lists and objects as JSON in a string.
-fn parse_if_text(value: Value) -> Value {
-    match value.as_str().and_then(|text| Value::from_json(text).ok()) {
-        Some(parsed) if parsed.is_none() || parsed.as_list().is_some() || parsed.as_map().is_some() => parsed,
-        _ => value,
     }
 }
 

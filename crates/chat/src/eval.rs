@@ -8,19 +8,19 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-pub(crate) use self::operators::{Number, as_int, number, order, overflow};
 use self::operators::{negate, operand_error};
 use self::peek::Peeked;
 use self::slices::{char_at, position, slice_bound};
+use crate::args::CallArgs;
 use crate::ast::*;
+use crate::budget::Budget;
+use crate::error::{ErrorKind, Result, error, type_error, unsupported};
 use crate::methods::{Attribute, attribute_kind, strftime};
 use crate::value::{
-    Function as Builtin, Kind, List, Map, Mark, Missing, NO_TURN, TEMPLATE, Text, TextBuilder, Value, View,
-    equal, range_len, view_items,
+    FORM, Function as Builtin, Kind, List, Map, Mark, Missing, NO_TURN, Number, TEMPLATE, Text, TextBuilder,
+    Value, View, equal, hashable, number, range_len, view_items,
 };
-use crate::{ErrorKind, Piece, RenderOptions, Rendered, TemplateError};
-
-pub(crate) type Result<T> = std::result::Result<T, TemplateError>;
+use crate::{Piece, RenderOptions, Rendered};
 
 /// Nested statements, expressions and calls deeper than this are refused.
 const MAX_EVAL_DEPTH: u32 = 400;
@@ -33,59 +33,8 @@ const FIRST_TEXT: usize = 1 << 10;
 /// The sandbox of Jinja2 refuses longer ranges.
 const MAX_RANGE: usize = 100_000;
 
-pub(crate) fn error<T>(kind: ErrorKind, message: impl Into<String>) -> Result<T> {
-    Err(TemplateError::of(kind, message))
-}
-
-pub(crate) fn type_error<T>(message: impl Into<String>) -> Result<T> {
-    error(ErrorKind::Type, message)
-}
-
-pub(crate) fn unsupported<T>(message: impl Into<String>) -> Result<T> {
-    error(ErrorKind::Unsupported, message)
-}
-
-/// The arguments of a call.
-#[derive(Default)]
-pub(crate) struct CallArgs {
-    pub(crate) positional: Vec<Value>,
-    pub(crate) keyword: Vec<(Arc<str>, Value)>,
-}
-
-impl CallArgs {
-    /// Assigns the arguments to the parameters `names`, of which the first `required` must be given.
-    pub(crate) fn bind<const N: usize>(
-        self,
-        callee: &str,
-        names: [&str; N],
-        required: usize,
-    ) -> Result<[Option<Value>; N]> {
-        let mut values = [const { None }; N];
-        if self.positional.len() > N {
-            return type_error(format!("`{callee}` takes at most {N} arguments"));
-        }
-        for (slot, value) in values.iter_mut().zip(self.positional) {
-            *slot = Some(value);
-        }
-        for (name, value) in self.keyword {
-            match names.iter().position(|known| **known == *name) {
-                Some(at) if values[at].is_none() => values[at] = Some(value),
-                Some(_) => return type_error(format!("`{callee}` got the argument `{name}` twice")),
-                None => return type_error(format!("`{callee}` has no argument `{name}`")),
-            }
-        }
-        if let Some(missing) = values[..required].iter().position(Option::is_none) {
-            return type_error(format!("`{callee}` needs the argument `{}`", names[missing]));
-        }
-        Ok(values)
-    }
-
-    /// The only argument, which is needed.
-    pub(crate) fn one(self, callee: &str, name: &str) -> Result<Value> {
-        let [value] = self.bind(callee, [name], 1)?;
-        Ok(value.unwrap_or_else(Value::none))
-    }
-}
+/// A namespace with more attributes is refused: they are searched one by one.
+const MAX_ATTRIBUTES: usize = 256;
 
 struct Frame {
     slots: Vec<Option<Value>>,
@@ -158,7 +107,7 @@ pub(crate) struct Evaluator<'t> {
     turn: u32,
     /// The variable of a loop over a range, whose use as an index of the messages starts the turn of a message.
     index_var: Option<(usize, u32)>,
-    fuel: u64,
+    pub(crate) budget: Budget,
     depth: u32,
     /// Start in the output, length in bytes and, inside of captures, in characters.
     generation: Vec<(usize, usize, Option<usize>)>,
@@ -184,49 +133,34 @@ impl<'t> Evaluator<'t> {
             spare: Vec::new(),
             turn: NO_TURN,
             index_var: None,
-            fuel: options.fuel,
+            budget: Budget::new(options.steps, options.bytes),
             depth: 0,
             generation: Vec::new(),
         };
-        evaluator.push_frame(root, 0);
-        evaluator.enter(&root.scope);
+        evaluator.push_frame(root, 0)?;
+        evaluator.enter(&root.scope)?;
         evaluator.body(&root.body)?;
         let builder = evaluator.out.pop().unwrap_or_default();
         let mut pieces: Vec<Piece> = Vec::with_capacity(builder.runs.len());
         for (end, mark) in builder.runs {
             let turn = (mark.turn != NO_TURN).then_some(mark.turn);
-            pieces.push(Piece { end: end as usize, source: mark.source, turn });
+            let (source, python_form) = (mark.source & !FORM, mark.source & FORM != 0);
+            pieces.push(Piece { end: end as usize, source, turn, python_form });
         }
         let text = builder.text;
         let generation = evaluator.generation.iter().map(|range| generation_range(&text, *range)).collect();
-        Ok(Rendered { text, pieces, generation })
+        let (steps, bytes) = evaluator.budget.left();
+        let (steps, bytes) = (options.steps - steps, options.bytes - bytes);
+        Ok(Rendered { text, pieces, generation, steps, bytes })
     }
 
-    /// Pays for work; `amount` is about the number of steps, or of bytes divided by 16.
-    pub(crate) fn charge(&mut self, amount: usize) -> Result<()> {
-        match self.fuel.checked_sub(amount as u64) {
-            Some(fuel) => {
-                self.fuel = fuel;
-                Ok(())
-            }
-            None => error(ErrorKind::Limit, "the template takes too many steps; does it loop for ever?"),
-        }
-    }
-
-    /// Pays for `bytes` of new text.
-    pub(crate) fn charge_text(&mut self, bytes: usize) -> Result<()> {
-        if bytes > self.options.max_output {
-            let limit = self.options.max_output;
-            return error(
-                ErrorKind::Limit,
-                format!("the text of a chat is longer than the limit of {limit} bytes"),
-            );
-        }
-        self.charge(bytes / 16 + 1)
-    }
-
-    fn push_frame(&mut self, function: &Function, parent: usize) -> usize {
+    fn push_frame(&mut self, function: &Function, parent: usize) -> Result<usize> {
         let slots = function.slots as usize;
+        // The frames of functions with functions inside are kept.
+        if function.captured {
+            self.budget.make_items(slots + 1)?;
+        }
+        self.budget.charge(slots / 8)?;
         let frame = match self.free.pop() {
             Some(at) => {
                 self.frames[at].slots.clear();
@@ -240,10 +174,11 @@ impl<'t> Evaluator<'t> {
             }
         };
         self.frame = frame;
-        frame
+        Ok(frame)
     }
 
-    fn enter(&mut self, scope: &Scope) {
+    fn enter(&mut self, scope: &Scope) -> Result<()> {
+        self.budget.charge(scope.loads.len() * (1 + self.globals.len() / 32))?;
         for (slot, load) in &scope.loads {
             let value = match load {
                 Load::Global(name) => self.global(name),
@@ -252,6 +187,7 @@ impl<'t> Evaluator<'t> {
             };
             self.frames[self.frame].slots[*slot as usize] = value;
         }
+        Ok(())
     }
 
     fn global(&self, name: &str) -> Option<Value> {
@@ -287,13 +223,14 @@ impl<'t> Evaluator<'t> {
         if self.depth > MAX_EVAL_DEPTH {
             return error(ErrorKind::Limit, "the template calls itself too deeply");
         }
-        self.charge(1)
+        self.budget.charge(1)
     }
 
     // Statements
 
     fn body(&mut self, body: &'t [Stmt]) -> Result<Flow> {
         self.deeper()?;
+        self.budget.charge(body.len())?;
         let mut flow = Flow::Next;
         for stmt in body {
             flow = match &stmt.kind {
@@ -313,59 +250,51 @@ impl<'t> Evaluator<'t> {
 
     fn emit_raw(&mut self, text: &str) -> Result<()> {
         let mark = Mark { source: TEMPLATE, turn: self.turn };
-        let limit = self.options.max_output;
+        self.budget.make(text.len())?;
         if let Some(out) = self.out.last_mut() {
             out.push(text, mark);
-            if out.len() > limit {
-                return self.charge_text(limit + 1);
-            }
         }
-        self.charge(1)
+        Ok(())
     }
 
     fn emit(&mut self, text: &Text) -> Result<()> {
-        self.emit_with(text.len(), |out, turn| out.push_in_turn(text, turn))
+        self.budget.make_text(text)?;
+        let turn = self.turn;
+        if let Some(out) = self.out.last_mut() {
+            out.push_in_turn(text, turn);
+        }
+        Ok(())
     }
 
     /// Emits a string that exists already. Returns false if the value of `expr` is none.
     fn emit_peeked(&mut self, expr: &'t Expr) -> Result<bool> {
         let Some(mut out) = self.out.pop() else { return Ok(false) };
-        let (turn, limit) = (self.turn, self.options.max_output);
+        let (turn, mut budget) = (self.turn, self.budget);
         let emitted = match self.peek(expr) {
-            Some(Peeked::Literal(text)) if out.len() + text.len() <= limit => {
+            Some(Peeked::Literal(text)) => {
+                budget.make(text.len())?;
                 out.push(text, Mark { source: TEMPLATE, turn });
-                Some(text.len())
+                true
             }
-            Some(Peeked::Value(Value(Kind::Str(text)))) if out.len() + text.len() <= limit => {
+            Some(Peeked::Value(Value(Kind::Str(text)))) => {
+                budget.make_text(text)?;
                 out.push_in_turn(text, turn);
-                Some(text.len())
+                true
             }
-            _ => None,
+            _ => false,
         };
         self.out.push(out);
-        match emitted {
-            Some(len) => self.charge(1 + len / 16).map(|()| true),
-            None => Ok(false),
-        }
+        self.budget = budget;
+        Ok(emitted)
     }
 
     fn emit_built(&mut self, text: TextBuilder) -> Result<()> {
-        self.emit_with(text.len(), |out, turn| out.append_in_turn(&text, turn))?;
-        self.reuse(text);
-        Ok(())
-    }
-
-    /// Appends a text of `len` bytes with `append`, which gets the output and the turn.
-    fn emit_with(&mut self, len: usize, append: impl FnOnce(&mut TextBuilder, u32)) -> Result<()> {
+        self.budget.make_built(&text)?;
         let turn = self.turn;
-        self.charge(1 + len / 16)?;
-        let limit = self.options.max_output;
         if let Some(out) = self.out.last_mut() {
-            if out.len() + len > limit {
-                return self.charge_text(limit + 1);
-            }
-            append(out, turn);
+            out.append_in_turn(&text, turn);
         }
+        self.reuse(text);
         Ok(())
     }
 
@@ -384,13 +313,15 @@ impl<'t> Evaluator<'t> {
         self.out.push(buffer);
         let flow = body(self);
         let text = self.out.pop().unwrap_or_default();
-        Ok((self.text(text), flow?))
+        let flow = flow?;
+        Ok((self.text(text)?, flow))
     }
 
-    fn text(&mut self, built: TextBuilder) -> Text {
+    fn text(&mut self, built: TextBuilder) -> Result<Text> {
+        self.budget.make_built(&built)?;
         let text = built.finish();
         self.reuse(built);
-        text
+        Ok(text)
     }
 
     fn stmt(&mut self, stmt: &'t Stmt) -> Result<Flow> {
@@ -434,19 +365,19 @@ impl<'t> Evaluator<'t> {
                 for (_, value) in &node.targets {
                     values.push(self.eval(value)?);
                 }
-                self.enter(&node.scope);
+                self.enter(&node.scope)?;
                 for ((target, _), value) in node.targets.iter().zip(values) {
                     self.assign(target, value)?;
                 }
                 return self.body(&node.body);
             }
             StmtKind::Macro(name, function) => {
-                let value = self.function_value(function);
+                let value = self.function_value(function)?;
                 self.set_var(name.var, value);
             }
             StmtKind::CallBlock(node) => {
                 let (call, function) = &**node;
-                let caller = self.function_value(function);
+                let caller = self.function_value(function)?;
                 let ExprKind::Call(callee, args) = &call.kind else { return Ok(Flow::Next) };
                 let value =
                     self.call(callee, args, Some(caller)).map_err(|error| error.or_line(call.line))?;
@@ -455,7 +386,7 @@ impl<'t> Evaluator<'t> {
             }
             StmtKind::FilterBlock(node) => {
                 let (filter, scope, body) = &**node;
-                self.enter(scope);
+                self.enter(scope)?;
                 let (text, flow) = self.capture(|evaluator| evaluator.body(body))?;
                 if !matches!(flow, Flow::Next) {
                     return Ok(flow);
@@ -467,6 +398,8 @@ impl<'t> Evaluator<'t> {
             StmtKind::Generation(function) => {
                 let text = self.call_function(function, self.frame, CallArgs::default())?;
                 let start = self.out.first().map_or(0, TextBuilder::len);
+                self.budget.read(text.len())?;
+                self.budget.make_items(1)?;
                 let chars = (self.out.len() > 1).then(|| text.chars());
                 self.generation.push((start, text.len(), chars));
                 self.emit(&text)?;
@@ -478,7 +411,7 @@ impl<'t> Evaluator<'t> {
     }
 
     fn set_block(&mut self, node: &'t SetBlock) -> Result<Flow> {
-        self.enter(&node.scope);
+        self.enter(&node.scope)?;
         let (text, flow) = self.capture(|evaluator| evaluator.body(&node.body))?;
         if !matches!(flow, Flow::Next) {
             return Ok(flow);
@@ -502,9 +435,10 @@ impl<'t> Evaluator<'t> {
         self.call_filter(call, value, args).map_err(|error| error.or_line(filter.line))
     }
 
-    fn function_value(&mut self, function: &'t Arc<Function>) -> Value {
+    fn function_value(&mut self, function: &'t Arc<Function>) -> Result<Value> {
+        self.budget.make_items(1)?;
         self.macros.push((function, self.frame));
-        Kind::Macro(self.macros.len() - 1).into()
+        Ok(Kind::Macro(self.macros.len() - 1).into())
     }
 
     fn assign(&mut self, target: &'t Target, value: Value) -> Result<()> {
@@ -524,10 +458,10 @@ impl<'t> Evaluator<'t> {
                 if attribute.starts_with('_') {
                     return type_error(format!("the attribute `{attribute}` of a namespace starts with `_`"));
                 }
-                self.set_attribute(at, attribute, value);
-                Ok(())
+                self.set_attribute(at, attribute, value)
             }
             Target::Tuple(targets) => {
+                self.budget.charge(targets.len())?;
                 let items = self.items(&value)?;
                 if items.len() != targets.len() {
                     let (count, names) = (items.len(), targets.len());
@@ -543,13 +477,16 @@ impl<'t> Evaluator<'t> {
         }
     }
 
-    fn set_attribute(&mut self, namespace: usize, name: &Arc<str>, value: Value) {
-        if let Some(entries) = self.namespaces.get_mut(namespace) {
-            match entries.iter_mut().find(|(known, _)| known == name) {
-                Some((_, old)) => *old = value,
-                None => entries.push((name.clone(), value)),
-            }
+    fn set_attribute(&mut self, namespace: usize, name: &Arc<str>, value: Value) -> Result<()> {
+        let Some(entries) = self.namespaces.get_mut(namespace) else { return Ok(()) };
+        self.budget.charge(entries.len() / 8)?;
+        let is_full = entries.len() == MAX_ATTRIBUTES;
+        match entries.iter_mut().find(|(known, _)| known == name) {
+            Some((_, old)) => *old = value,
+            None if is_full => return too_many_attributes(),
+            None => entries.push((name.clone(), value)),
         }
+        Ok(())
     }
 
     fn for_loop(&mut self, node: &'t For) -> Result<Flow> {
@@ -565,6 +502,7 @@ impl<'t> Evaluator<'t> {
     /// A recursive loop is a function: its variables are those of one call.
     fn recursive_loop(&mut self, node: &'t For, iterable: &Value, depth: usize) -> Result<Text> {
         self.deeper()?;
+        self.budget.make_items(self.frames[self.frame].slots.len())?;
         let saved = self.frames[self.frame].slots.clone();
         let result = self.capture(|evaluator| evaluator.run_loop(node, iterable, depth));
         self.frames[self.frame].slots = saved;
@@ -582,7 +520,8 @@ impl<'t> Evaluator<'t> {
             self.index_var = Some((self.frame, name.var.slot));
         }
         if let Some(test) = &node.test {
-            self.enter(&node.test_scope);
+            self.enter(&node.test_scope)?;
+            self.budget.make_items(items.len())?;
             let mut kept = Vec::new();
             for at in 0..items.len() {
                 let Some(item) = items.get(at) else { break };
@@ -600,7 +539,7 @@ impl<'t> Evaluator<'t> {
         let mut completed = false;
         let mut at = 0;
         while let Some(item) = self.loops[position].items.get(at) {
-            self.charge(1)?;
+            self.budget.charge(1)?;
             self.loops[position].index = at;
             if outer_turn == NO_TURN {
                 self.turn = match &item.0 {
@@ -612,7 +551,7 @@ impl<'t> Evaluator<'t> {
             if let Some(slot) = node.loop_slot {
                 self.set_slot(slot, Kind::Loop(position, serial).into());
             }
-            self.enter(&node.scope);
+            self.enter(&node.scope)?;
             at += 1;
             match self.body(&node.body)? {
                 Flow::Next => completed = true,
@@ -625,7 +564,7 @@ impl<'t> Evaluator<'t> {
         self.turn = outer_turn;
         self.index_var = outer_index;
         if !completed && !node.otherwise.is_empty() {
-            self.enter(&node.otherwise_scope);
+            self.enter(&node.otherwise_scope)?;
             return self.body(&node.otherwise);
         }
         Ok(Flow::Next)
@@ -642,11 +581,21 @@ impl<'t> Evaluator<'t> {
 
     /// The items of something that can be iterated over. An iterator is empty afterwards.
     pub(crate) fn iterate(&mut self, value: &Value) -> Result<Vec<Value>> {
-        let items = match &value.0 {
+        self.budget.make_items(match &value.0 {
+            Kind::List(list) | Kind::Tuple(list) => list.items.len(),
+            Kind::Map(map) => map.len(),
+            Kind::View(View::Items, map) => map.len().saturating_mul(4),
+            Kind::View(_, map) => map.len(),
+            Kind::Str(text) | Kind::Safe(text) => text.len(),
+            Kind::Range(start, stop, step) => range_len(*start, *stop, *step),
+            // The items are there already.
+            _ => 0,
+        })?;
+        Ok(match &value.0 {
             Kind::List(list) | Kind::Tuple(list) => list.items.clone(),
             Kind::Map(map) => view_items(View::Keys, map),
             Kind::View(view, map) => view_items(*view, map),
-            Kind::Iterator(items) => items.borrow_mut().by_ref().collect(),
+            Kind::Iterator(items) => std::mem::take(&mut *items.items.borrow_mut()).collect(),
             Kind::Undefined(_) => Vec::new(),
             Kind::Str(text) | Kind::Safe(text) => {
                 let chars = text.as_str().char_indices();
@@ -658,9 +607,7 @@ impl<'t> Evaluator<'t> {
             }
             Kind::Loop(..) => return unsupported("a loop over a loop object is not supported"),
             _ => return type_error(format!("a value of type {} cannot be iterated over", value.type_name())),
-        };
-        self.charge(items.len())?;
-        Ok(items)
+        })
     }
 
     // Expressions
@@ -682,16 +629,7 @@ impl<'t> Evaluator<'t> {
 
     /// `str()`, as in an output.
     pub(crate) fn printed(&mut self, value: &Value) -> Result<Text> {
-        let text = match value.to_text() {
-            Ok(text) => text,
-            Err(kind) => {
-                return unsupported(format!(
-                    "a value of type {kind} is printed, which Python prints as an address"
-                ));
-            }
-        };
-        self.charge(text.len() / 16)?;
-        Ok(text)
+        value.to_text(&mut self.budget)
     }
 
     fn eval(&mut self, expr: &'t Expr) -> Result<Value> {
@@ -705,12 +643,12 @@ impl<'t> Evaluator<'t> {
                 if let Some(Peeked::Value(value)) = self.peek(expr) =>
             {
                 let value = value.clone();
-                self.charge(1)?;
+                self.budget.charge(1)?;
                 Ok(value)
             }
             ExprKind::Binary(..) | ExprKind::Concat(_) => Ok(match self.eval_joined(expr)? {
                 Joined::Value(value) => value,
-                Joined::Text(text) => self.text(text).into(),
+                Joined::Text(text) => self.text(text)?.into(),
             }),
             _ => {
                 self.deeper()?;
@@ -748,7 +686,7 @@ impl<'t> Evaluator<'t> {
             }
             // The next operand is no string: an error, unless the operator is another one.
             (count, Some(right)) => {
-                let left = self.text(joined).into();
+                let left = self.text(joined)?.into();
                 (Joined::Value(self.binary(BinaryOp::Add, left, right)?), count)
             }
             (count, None) => (Joined::Text(joined), count - 1),
@@ -758,7 +696,7 @@ impl<'t> Evaluator<'t> {
             let right = self.eval(right)?;
             left = match left {
                 Joined::Text(text) => {
-                    let left = self.text(text).into();
+                    let left = self.text(text)?.into();
                     Joined::Value(self.binary(*operator, left, right)?)
                 }
                 Joined::Value(left) => Joined::Value(self.binary(*operator, left, right)?),
@@ -773,10 +711,12 @@ impl<'t> Evaluator<'t> {
                 self.eval(expr)
             }
             ExprKind::Tuple(items) => {
+                self.budget.make_items(items.len())?;
                 let items = self.eval_all(items)?;
                 self.new_list(items, true)
             }
             ExprKind::List(items) => {
+                self.budget.make_items(items.len())?;
                 let items = self.eval_all(items)?;
                 self.new_list(items, false)
             }
@@ -853,6 +793,7 @@ impl<'t> Evaluator<'t> {
     }
 
     fn eval_all(&mut self, items: &'t [Expr]) -> Result<Vec<Value>> {
+        self.budget.charge(items.len())?;
         let mut values = Vec::with_capacity(items.len());
         for item in items {
             values.push(self.eval(item)?);
@@ -860,8 +801,8 @@ impl<'t> Evaluator<'t> {
         Ok(values)
     }
 
+    /// A list of items that are paid for.
     pub(crate) fn new_list(&mut self, items: Vec<Value>, tuple: bool) -> Result<Value> {
-        self.charge(items.len())?;
         let list = List::new(items, TEMPLATE);
         check_depth(list.depth)?;
         let list = Rc::new(list);
@@ -884,12 +825,8 @@ impl<'t> Evaluator<'t> {
     }
 
     pub(crate) fn insert(&mut self, map: &mut Map, key: Value, value: Value) -> Result<()> {
-        hashable(&key)?;
-        if key.as_str().is_none() {
-            self.charge(map.len())?;
-        }
-        map.insert_value(key, value);
-        Ok(())
+        hashable(&key, &mut self.budget)?;
+        map.insert_value(key, value, &mut self.budget)
     }
 
     fn short_circuit(&mut self, items: &'t [Expr], stop: bool) -> Result<Value> {
@@ -906,12 +843,12 @@ impl<'t> Evaluator<'t> {
     fn concat(&mut self, items: &'t [Expr]) -> Result<TextBuilder> {
         let mut out = self.buffer();
         for item in items {
-            if !self.peek(item).is_some_and(|peeked| peeked.push_to(&mut out)) {
+            if !self.push_peeked(item, &mut out)? {
                 let value = self.eval(item)?;
                 let text = self.printed(&value)?;
+                self.budget.make_text(&text)?;
                 out.push_text(&text);
             }
-            self.charge_text(out.len())?;
         }
         Ok(out)
     }
@@ -934,11 +871,14 @@ impl<'t> Evaluator<'t> {
     pub(crate) fn item(&mut self, object: &Value, key: &Value) -> Result<Value> {
         let found = match &object.0 {
             Kind::Undefined(missing) => return error(ErrorKind::Undefined, missing.to_string()),
-            Kind::Map(map) => map.get_value(key).cloned(),
+            Kind::Map(map) => map.get_value(key, &mut self.budget)?.cloned(),
             Kind::List(list) | Kind::Tuple(list) => {
                 position(key, list.items.len()).and_then(|at| list.items.get(at)).cloned()
             }
-            Kind::Str(text) => char_at(text, key).map(Value::from),
+            Kind::Str(text) => {
+                self.budget.read(text.len())?;
+                char_at(text, key).map(Value::from)
+            }
             Kind::Range(start, stop, step) => {
                 let items = Items::Range(*start, *stop, *step);
                 position(key, items.len()).and_then(|at| items.get(at))
@@ -948,6 +888,7 @@ impl<'t> Evaluator<'t> {
         if let Some(found) = found {
             return Ok(found);
         }
+        self.budget.make(key.as_text().map_or(0, Text::len).saturating_mul(2))?;
         if let Some(name) = key.as_str()
             && let Some(value) = self.own_attribute(object, &name.into())?
         {
@@ -979,7 +920,9 @@ impl<'t> Evaluator<'t> {
     fn own_attribute(&mut self, object: &Value, name: &Arc<str>) -> Result<Option<Value>> {
         Ok(match (&object.0, &**name) {
             (Kind::Namespace(at), _) => {
-                let mut entries = self.namespaces.get(*at).into_iter().flatten();
+                let entries = self.namespaces.get(*at).map_or(&[][..], Vec::as_slice);
+                self.budget.charge(entries.len() / 8)?;
+                let mut entries = entries.iter();
                 entries.find(|(known, _)| known == name).map(|(_, value)| value.clone())
             }
             (Kind::Loop(at, serial), _) => return self.loop_attribute(*at, *serial, name),
@@ -1045,13 +988,24 @@ impl<'t> Evaluator<'t> {
             let Kind::Map(map) = &map.0 else {
                 return type_error("the value after `**` must be a mapping");
             };
+            if map.len() > MAX_ATTRIBUTES {
+                return error(
+                    ErrorKind::Limit,
+                    format!("a call with more than {MAX_ATTRIBUTES} arguments by name"),
+                );
+            }
+            self.budget.charge(map.len().saturating_mul(map.len() + keyword.len()) / 8)?;
             for (name, value) in &map.entries {
+                if name.source() != TEMPLATE {
+                    return unsupported("names of arguments from the chat are not supported");
+                }
                 let Some(name) = name.as_str() else {
                     return type_error("names of arguments must be strings");
                 };
                 if keyword.iter().any(|(known, _): &(Arc<str>, Value)| **known == *name) {
                     return type_error(format!("the argument `{name}` is given twice"));
                 }
+                self.budget.make(name.len())?;
                 keyword.push((name.into(), value.clone()));
             }
         }
@@ -1105,10 +1059,10 @@ impl<'t> Evaluator<'t> {
     fn call_function(&mut self, function: &'t Function, parent: usize, args: CallArgs) -> Result<Text> {
         self.deeper()?;
         let caller_frame = self.frame;
-        let frame = self.push_frame(function, parent);
+        let frame = self.push_frame(function, parent)?;
         let outer_index = self.index_var.take();
         let result = self.capture(|evaluator| {
-            evaluator.enter(&function.scope);
+            evaluator.enter(&function.scope)?;
             evaluator.bind_macro(function, args)?;
             evaluator.body(&function.body)
         });
@@ -1124,6 +1078,7 @@ impl<'t> Evaluator<'t> {
     fn bind_macro(&mut self, function: &'t Function, args: CallArgs) -> Result<()> {
         let CallArgs { positional, mut keyword } = args;
         let name = &function.name;
+        self.budget.charge(function.params.len() * (1 + keyword.len() / 8))?;
         let given = positional.len();
         let mut positional = positional.into_iter();
         let mut found_caller = false;
@@ -1150,8 +1105,9 @@ impl<'t> Evaluator<'t> {
         }
         if let Some(slot) = function.kwargs {
             let mut map = Map::new();
+            self.budget.make_entries(keyword.len())?;
             for (name, value) in keyword {
-                map.insert_value(Value::str(name, TEMPLATE), value);
+                map.insert_text(Text::new(name, TEMPLATE), value);
             }
             let map = self.new_map(map)?;
             self.set_slot(slot, map);
@@ -1160,6 +1116,7 @@ impl<'t> Evaluator<'t> {
         }
         let rest: Vec<Value> = positional.collect();
         if let Some(slot) = function.varargs {
+            self.budget.make_items(rest.len())?;
             let rest = self.new_list(rest, true)?;
             self.set_slot(slot, rest);
         } else if !rest.is_empty() {
@@ -1215,6 +1172,9 @@ impl<'t> Evaluator<'t> {
             Builtin::Namespace => {
                 let map = self.dict_of(args)?;
                 check_depth(map.depth)?;
+                if map.len() > MAX_ATTRIBUTES {
+                    return too_many_attributes();
+                }
                 let mut entries = Vec::with_capacity(map.len());
                 for (name, value) in map.entries {
                     let Some(name) = name.as_str() else {
@@ -1240,6 +1200,9 @@ impl<'t> Evaluator<'t> {
                 let Some(now) = self.options.now else {
                     return error(ErrorKind::Now, "the template writes the current time: set `now`");
                 };
+                // A character of a format becomes at most so many.
+                const GROWTH: usize = 16;
+                self.budget.make_chars(format.len().saturating_mul(GROWTH))?;
                 strftime(format, now)
             }
             Builtin::Lipsum | Builtin::Cycler | Builtin::Joiner => {
@@ -1257,6 +1220,7 @@ impl<'t> Evaluator<'t> {
         if let Some(first) = args.positional.first() {
             match &first.0 {
                 Kind::Map(other) => {
+                    self.budget.make_entries(other.len())?;
                     map = (**other).clone();
                     map.message = None;
                 }
@@ -1271,10 +1235,10 @@ impl<'t> Evaluator<'t> {
                 }
             }
         }
+        self.budget.make_entries(args.keyword.len())?;
         for (name, value) in args.keyword {
-            map.insert_value(Value::str(name, TEMPLATE), value);
+            map.insert_text(Text::new(name, TEMPLATE), value);
         }
-        self.charge(map.len())?;
         Ok(map)
     }
 
@@ -1294,9 +1258,10 @@ impl<'t> Evaluator<'t> {
             }
             return Ok(args.positional[state.index % count].clone());
         }
-        let same = state.changed.as_ref().is_some_and(|last| {
-            last.len() == args.positional.len() && last.iter().zip(&args.positional).all(|(a, b)| equal(a, b))
-        });
+        let mut same = state.changed.as_ref().is_some_and(|last| last.len() == args.positional.len());
+        for (a, b) in state.changed.iter().flatten().zip(&args.positional) {
+            same = same && equal(a, b, &mut self.budget)?;
+        }
         if !same {
             state.changed = Some(args.positional);
         }
@@ -1336,6 +1301,10 @@ fn constant(value: &Const) -> Value {
     .into()
 }
 
+fn too_many_attributes<T>() -> Result<T> {
+    error(ErrorKind::Limit, format!("a namespace with more than {MAX_ATTRIBUTES} attributes"))
+}
+
 pub(crate) fn undefined(hint: &'static str) -> Value {
     Kind::Undefined(Missing::Hint(hint)).into()
 }
@@ -1345,14 +1314,4 @@ fn check_depth(depth: u16) -> Result<()> {
         return error(ErrorKind::Limit, "lists and mappings are nested too deeply");
     }
     Ok(())
-}
-
-pub(crate) fn hashable(value: &Value) -> Result<()> {
-    match &value.0 {
-        Kind::List(_) | Kind::Map(_) => {
-            type_error(format!("a value of type {} cannot be a key of a mapping", value.type_name()))
-        }
-        Kind::Tuple(list) => list.items.iter().try_for_each(hashable),
-        _ => Ok(()),
-    }
 }

@@ -4,19 +4,17 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::ErrorKind;
+use crate::args::{CallArgs, optional_int, optional_text, required_text};
 use crate::ast::{BinaryOp, CompareOp};
-use crate::eval::{
-    CallArgs, Evaluator, Number, Result, as_int, error, hashable, number, order, overflow, type_error,
-    undefined, unsupported,
-};
+use crate::error::{ErrorKind, Result, error, overflow, type_error, unsupported};
+use crate::eval::{Evaluator, undefined};
 use crate::methods::{
-    Attribute, attribute_kind, capitalize, is_alphanumeric, is_lower, is_upper, map_chars, optional_int,
-    optional_text, required_text, split_lines, strip,
+    Attribute, attribute_kind, capitalize, is_alphanumeric, is_lower, is_upper, map_chars, split_lines,
 };
 use crate::parse::is_space;
 use crate::value::{
-    JsonStyle, Kind, List, Mark, TEMPLATE, Text, TextBuilder, Value, View, equal, named, view_items,
+    JsonStyle, Kind, List, Mark, Number, TEMPLATE, Text, TextBuilder, Value, View, as_int, equal, hashable,
+    named, number, order, sort, view_items,
 };
 
 named! {
@@ -136,7 +134,12 @@ impl Evaluator<'_> {
         }
     }
 
-    fn getter(&self, attribute: Option<Value>, default: Option<Value>, fold_case: bool) -> Result<Getter> {
+    fn getter(
+        &mut self,
+        attribute: Option<Value>,
+        default: Option<Value>,
+        fold_case: bool,
+    ) -> Result<Getter> {
         let parts = match attribute {
             None => Vec::new(),
             Some(attribute) => match &attribute.0 {
@@ -146,6 +149,7 @@ impl Evaluator<'_> {
                         Ok(index) if part.bytes().all(|byte| byte.is_ascii_digit()) => index.into(),
                         _ => Value::str(part, TEMPLATE),
                     };
+                    self.budget.make_items(text.len())?;
                     text.as_str().split('.').map(part).collect()
                 }
                 _ => vec![attribute],
@@ -156,6 +160,7 @@ impl Evaluator<'_> {
 
     fn get(&mut self, getter: &Getter, item: &Value) -> Result<Value> {
         let mut value = item.clone();
+        self.budget.charge(1 + getter.parts.len())?;
         for part in &getter.parts {
             if let Kind::Undefined(missing) = &value.0 {
                 return error(ErrorKind::Undefined, missing.to_string());
@@ -168,6 +173,7 @@ impl Evaluator<'_> {
         if getter.fold_case
             && let Kind::Str(text) = &value.0
         {
+            self.make_changed(text)?;
             return Ok(text.map(str::to_lowercase).into());
         }
         Ok(value)
@@ -176,44 +182,45 @@ impl Evaluator<'_> {
     /// Sorts by keys, stable. Several keys are compared as lists are: equal items need no order.
     fn sorted(
         &mut self,
-        mut items: Vec<(Vec<Value>, Value)>,
+        items: Vec<(Vec<Value>, Value)>,
         reverse: bool,
         as_list: bool,
     ) -> Result<Vec<(Vec<Value>, Value)>> {
-        self.charge(items.len() * (usize::BITS - items.len().leading_zeros()) as usize)?;
-        let mut fault = None;
-        let mut compare = |a: &[Value], b: &[Value]| -> Ordering {
+        self.budget.make_items(items.len().saturating_mul(2))?;
+        let budget = &mut self.budget;
+        let mut compare = |a: &[Value], b: &[Value]| -> Result<Ordering> {
             for (a, b) in a.iter().zip(b) {
-                if as_list && equal(a, b) {
+                if as_list && equal(a, b, budget)? {
                     continue;
                 }
-                return order(a, b).unwrap_or_else(|| {
-                    fault = Some((a.type_name(), b.type_name()));
-                    Ordering::Equal
-                });
+                return match order(a, b, budget)? {
+                    Some(order) => Ok(order),
+                    None => {
+                        let (a, b) = (a.type_name(), b.type_name());
+                        type_error(format!("values of types {a} and {b} cannot be sorted"))
+                    }
+                };
             }
-            Ordering::Equal
+            Ok(Ordering::Equal)
         };
-        if reverse {
-            items.sort_by(|(a, _), (b, _)| compare(b, a));
-        } else {
-            items.sort_by(|(a, _), (b, _)| compare(a, b));
-        }
-        match fault {
-            Some((a, b)) => type_error(format!("values of types {a} and {b} cannot be sorted")),
-            None => Ok(items),
-        }
+        sort(items, |(a, _), (b, _)| if reverse { compare(b, a) } else { compare(a, b) })
+    }
+
+    /// Pays for a text whose characters change one by one.
+    pub(crate) fn make_changed(&mut self, text: &Text) -> Result<()> {
+        self.budget.make_text(text)?;
+        self.budget.make_chars(text.len())
     }
 
     pub(crate) fn apply_filter(&mut self, filter: Filter, value: Value, args: CallArgs) -> Result<Value> {
         let name = filter.name();
-        self.charge(1)?;
+        self.budget.charge(1)?;
         Ok(match filter {
             Filter::Trim => {
                 let [chars] = args.bind(name, ["chars"], 0)?;
                 let chars = optional_text(name, chars)?;
                 let text = self.text_of(&value)?;
-                strip(&text, chars.as_ref().map(Text::as_str), true, true).into()
+                self.strip(&text, chars.as_ref(), true, true)?.into()
             }
             Filter::Length => {
                 let [] = args.bind(name, [], 0)?;
@@ -243,6 +250,10 @@ impl Evaluator<'_> {
                     return Ok(value);
                 }
                 let text = self.printed(&value)?;
+                // A quotation mark becomes five characters.
+                for _ in 0..3 {
+                    self.make_changed(&text)?;
+                }
                 let text = map_chars(&text, |c, out| match c {
                     '&' => out.push_str("&amp;"),
                     '<' => out.push_str("&lt;"),
@@ -256,7 +267,7 @@ impl Evaluator<'_> {
             Filter::Upper | Filter::Lower | Filter::Capitalize | Filter::Title => {
                 let [] = args.bind(name, [], 0)?;
                 let text = self.text_of(&value)?;
-                self.charge(text.len() / 4)?;
+                self.make_changed(&text)?;
                 match filter {
                     Filter::Upper => text.map(str::to_uppercase),
                     Filter::Lower => text.map(str::to_lowercase),
@@ -283,11 +294,12 @@ impl Evaluator<'_> {
                 let mut out = TextBuilder::default();
                 for (at, item) in self.iterate(&value)?.iter().enumerate() {
                     if at > 0 {
+                        self.budget.make_text(&separator)?;
                         out.push_text(&separator);
                     }
                     let item = self.get(&getter, item)?;
                     let item = self.printed(&item)?;
-                    self.charge_text(out.len() + item.len())?;
+                    self.budget.make_text(&item)?;
                     out.push_text(&item);
                 }
                 out.finish().into()
@@ -301,7 +313,10 @@ impl Evaluator<'_> {
                 let [] = args.bind(name, [], 0)?;
                 match &value.0 {
                     Kind::Undefined(_) => Value::iterator(Vec::new()),
-                    Kind::Map(map) => Value::iterator(view_items(View::Items, map)),
+                    Kind::Map(map) => {
+                        self.budget.make_entries(map.len())?;
+                        Value::iterator(view_items(View::Items, map))
+                    }
                     _ => return type_error("`items` needs a mapping"),
                 }
             }
@@ -309,7 +324,7 @@ impl Evaluator<'_> {
                 let [] = args.bind(name, [], 0)?;
                 let first = match &value.0 {
                     Kind::List(list) | Kind::Tuple(list) => list.items.first().cloned(),
-                    Kind::Iterator(items) => items.borrow_mut().next(),
+                    Kind::Iterator(items) => items.items.borrow_mut().next(),
                     _ => self.iterate(&value)?.into_iter().next(),
                 };
                 first.unwrap_or_else(|| undefined("there is no first item, the sequence is empty"))
@@ -325,6 +340,7 @@ impl Evaluator<'_> {
             Filter::Reverse => {
                 let [] = args.bind(name, [], 0)?;
                 if let Kind::Str(text) = &value.0 {
+                    self.budget.make_items(text.len())?;
                     let mut out = TextBuilder::default();
                     for (at, c) in text.as_str().char_indices().rev() {
                         out.push_text(&text.slice(at..at + c.len_utf8()));
@@ -355,6 +371,7 @@ impl Evaluator<'_> {
             Filter::Int => {
                 let [default, base] = args.bind(name, ["default", "base"], 0)?;
                 let base = optional_int(name, base)?.unwrap_or(10);
+                self.read_number(&value)?;
                 match to_int(&value, base)? {
                     Some(value) => value,
                     None => default.unwrap_or_else(|| 0.into()),
@@ -362,6 +379,7 @@ impl Evaluator<'_> {
             }
             Filter::Float => {
                 let [default] = args.bind(name, ["default"], 0)?;
+                self.read_number(&value)?;
                 match to_float(&value)? {
                     Some(value) => value.into(),
                     None => default.unwrap_or_else(|| 0.0.into()),
@@ -417,13 +435,17 @@ impl Evaluator<'_> {
                 let reverse = self.flag(reverse)?;
                 let fold_case = !self.flag(case_sensitive)?;
                 let attributes: Vec<Option<Value>> = match attribute.as_ref().and_then(Value::as_str) {
-                    Some(names) => names.split(',').map(|name| Some(Value::str(name, TEMPLATE))).collect(),
+                    Some(names) => {
+                        self.budget.make_items(names.len())?;
+                        names.split(',').map(|name| Some(Value::str(name, TEMPLATE))).collect()
+                    }
                     None => vec![attribute],
                 };
                 let getters = attributes.into_iter().map(|attribute| self.getter(attribute, None, fold_case));
                 let getters = getters.collect::<Result<Vec<_>>>()?;
                 let mut items = Vec::new();
                 for item in self.iterate(&value)? {
+                    self.budget.make_items(1 + getters.len())?;
                     let keys = getters.iter().map(|getter| self.get(getter, &item));
                     items.push((keys.collect::<Result<_>>()?, item));
                 }
@@ -441,6 +463,7 @@ impl Evaluator<'_> {
                 let getter = self.getter(None, None, !self.flag(case_sensitive)?)?;
                 let reverse = self.flag(reverse)?;
                 let Kind::Map(map) = &value.0 else { return self.bad_operand(name, &value) };
+                self.budget.make_entries(map.len())?;
                 let mut items = Vec::with_capacity(map.len());
                 for (key, entry) in &map.entries {
                     let by = self.get(&getter, if by_value { entry } else { key })?;
@@ -457,9 +480,8 @@ impl Evaluator<'_> {
                 let mut kept = Vec::new();
                 for item in self.iterate(&value)? {
                     let key = self.get(&getter, &item)?;
-                    hashable(&key)?;
-                    self.charge(seen.len())?;
-                    if !seen.iter().any(|other| equal(other, &key)) {
+                    hashable(&key, &mut self.budget)?;
+                    if self.position(&seen, &key)?.is_none() {
                         seen.push(key);
                         kept.push(item);
                     }
@@ -474,13 +496,14 @@ impl Evaluator<'_> {
                 let plain = self.getter(attribute, default, false)?;
                 let mut items = Vec::new();
                 for item in self.iterate(&value)? {
+                    self.budget.make_items(2)?;
                     items.push((vec![self.get(&getter, &item)?], item));
                 }
                 let mut groups: Vec<(Value, Value, Vec<Value>)> = Vec::new();
                 for (key, item) in self.sorted(items, false, false)? {
                     let key = key.into_iter().next().unwrap_or_else(Value::none);
                     match groups.last_mut() {
-                        Some((last, _, items)) if equal(last, &key) => items.push(item),
+                        Some((last, _, items)) if equal(last, &key, &mut self.budget)? => items.push(item),
                         _ => {
                             let shown = self.get(&plain, &item)?;
                             groups.push((key, shown, vec![item]));
@@ -489,6 +512,7 @@ impl Evaluator<'_> {
                 }
                 let mut out = Vec::with_capacity(groups.len());
                 for (_, key, items) in groups {
+                    self.budget.make_entries(1)?;
                     let items = self.new_list(items, false)?;
                     let mut pair = List::new(vec![key, items], TEMPLATE);
                     pair.group = true;
@@ -505,7 +529,7 @@ impl Evaluator<'_> {
                 if count == 0 {
                     return error(ErrorKind::Value, format!("`{name}` needs a number above zero"));
                 }
-                self.charge(count)?;
+                self.budget.make_items(count)?;
                 let mut groups: Vec<Vec<Value>> = Vec::new();
                 if filter == Filter::Batch {
                     groups.extend(items.chunks(count).map(<[Value]>::to_vec));
@@ -536,8 +560,9 @@ impl Evaluator<'_> {
                     self.new_list(args.positional, true)?
                 } else if args.positional.is_empty() {
                     let mut map = crate::value::Map::new();
+                    self.budget.make_entries(args.keyword.len())?;
                     for (name, value) in args.keyword {
-                        map.insert_value(Value::str(name, TEMPLATE), value);
+                        map.insert_text(Text::new(name, TEMPLATE), value);
                     }
                     self.new_map(map)?
                 } else {
@@ -561,6 +586,7 @@ impl Evaluator<'_> {
                     args.bind(name, ["length", "killwords", "end", "leeway"], 0)?;
                 let length = optional_int(name, length)?.unwrap_or(255);
                 let end = optional_text(name, end)?.unwrap_or_else(|| "...".into());
+                self.budget.read(end.len())?;
                 let leeway = optional_int(name, leeway.filter(|leeway| !leeway.is_none()))?.unwrap_or(5);
                 let keep = length - i64::try_from(end.chars()).unwrap_or(i64::MAX);
                 if keep < 0 || leeway < 0 {
@@ -579,6 +605,8 @@ impl Evaluator<'_> {
                 {
                     kept = kept.slice(0..space);
                 }
+                self.budget.make_text(&kept)?;
+                self.budget.make_text(&end)?;
                 let mut out = TextBuilder::default();
                 out.push_text(&kept);
                 out.push_text(&end);
@@ -587,11 +615,13 @@ impl Evaluator<'_> {
             Filter::Wordcount => {
                 let [] = args.bind(name, [], 0)?;
                 let text = self.text_of(&value)?;
+                self.budget.charge(text.len() / 4)?;
                 let is_word = |c: char| is_alphanumeric(c) || c == '_';
                 Value::int(text.as_str().split(|c| !is_word(c)).filter(|word| !word.is_empty()).count())
             }
             Filter::Filesizeformat => {
                 let [binary] = args.bind(name, ["binary"], 0)?;
+                self.read_number(&value)?;
                 let Some(bytes) = to_float(&value)? else { return self.bad_operand(name, &value) };
                 Value::str(file_size(bytes, self.flag(binary)?), TEMPLATE)
             }
@@ -613,10 +643,18 @@ impl Evaluator<'_> {
         }
     }
 
+    /// Pays for reading a number from a text.
+    fn read_number(&mut self, value: &Value) -> Result<()> {
+        match &value.0 {
+            Kind::Str(text) | Kind::Safe(text) => self.make_changed(text),
+            _ => Ok(()),
+        }
+    }
+
     fn length(&mut self, value: &Value) -> Result<Value> {
         Ok(Value::int(match &value.0 {
             Kind::Str(text) | Kind::Safe(text) => {
-                self.charge(text.len() / 64)?;
+                self.budget.read(text.len())?;
                 text.chars()
             }
             Kind::List(list) | Kind::Tuple(list) => list.items.len(),
@@ -634,11 +672,17 @@ impl Evaluator<'_> {
         let (ascii, sort_keys) = (self.flag(ascii)?, self.flag(sort_keys)?);
         let indent = match indent.as_ref().map(|indent| &indent.0) {
             None | Some(Kind::None(_)) => None,
-            Some(Kind::Str(text)) => Some(text.as_str().to_owned()),
+            Some(Kind::Str(text)) if text.first_mark().source != TEMPLATE => {
+                return unsupported("an `indent` from the chat is not supported");
+            }
+            Some(Kind::Str(text)) => {
+                self.budget.make(text.len())?;
+                Some(text.as_str().to_owned())
+            }
             Some(_) => match indent.as_ref().and_then(as_int) {
                 Some(width) => {
                     let width = usize::try_from(width).unwrap_or(0);
-                    self.charge_text(width)?;
+                    self.budget.make(width)?;
                     Some(" ".repeat(width))
                 }
                 None => return type_error("`indent` must be an integer or a string"),
@@ -654,14 +698,11 @@ impl Evaluator<'_> {
         if let Kind::Undefined(missing) = &value.0 {
             return error(ErrorKind::Undefined, format!("{missing}, and cannot be written as JSON"));
         }
-        let style = JsonStyle { ascii, indent, sort_keys, separators };
-        match style.to_json(value) {
-            Ok(text) => {
-                self.charge_text(text.len())?;
-                Ok(text.into())
-            }
-            Err(message) => type_error(message),
+        if [&separators.0, &separators.1].iter().any(|text| text.first_mark().source != TEMPLATE) {
+            return unsupported("`separators` from the chat are not supported");
         }
+        let style = JsonStyle { ascii, indent, sort_keys, separators };
+        Ok(style.to_json(value, &mut self.budget)?.into())
     }
 
     fn map(&mut self, value: &Value, args: CallArgs) -> Result<Value> {
@@ -683,6 +724,7 @@ impl Evaluator<'_> {
         };
         let rest: Vec<Value> = positional.collect();
         let results = items.into_iter().map(|item| {
+            self.budget.make_items(1 + rest.len() + keyword.len())?;
             let args = CallArgs { positional: rest.clone(), keyword: keyword.clone() };
             self.apply_filter(filter, item, args)
         });
@@ -718,6 +760,7 @@ impl Evaluator<'_> {
                 Some(getter) => self.get(getter, &item)?,
                 None => item.clone(),
             };
+            self.budget.make_items(1 + rest.len() + keyword.len())?;
             let found = match test {
                 Some(test) => self.call_test(
                     test,
@@ -779,20 +822,24 @@ impl Evaluator<'_> {
             Some(_) => {
                 let width = optional_int("indent", width)?.unwrap_or(0);
                 let width = usize::try_from(width).unwrap_or(0);
-                self.charge_text(width)?;
+                self.budget.make(width)?;
                 Text::new(" ".repeat(width), TEMPLATE)
             }
         };
         let (first, blank) = (self.flag(first)?, self.flag(blank)?);
+        self.budget.make_text(text)?;
+        self.budget.make_text(text)?;
         let mut whole = TextBuilder::default();
         whole.push_text(text);
         whole.push("\n", Mark::TEMPLATE);
-        let lines = split_lines(&whole.finish(), false);
+        let lines = split_lines(&whole.finish(), false, &mut self.budget)?;
         let mut out = TextBuilder::default();
         if first {
             out.push_text(&indention);
         }
         for (at, line) in lines.iter().enumerate() {
+            self.budget.make_text(&indention)?;
+            self.budget.make_text(line)?;
             if at > 0 {
                 out.push("\n", Mark::TEMPLATE);
                 if blank || !line.is_empty() {
@@ -800,13 +847,13 @@ impl Evaluator<'_> {
                 }
             }
             out.push_text(line);
-            self.charge_text(out.len())?;
         }
         Ok(out.finish().into())
     }
 
     pub(crate) fn call_test(&mut self, test: Test, value: &Value, args: CallArgs) -> Result<bool> {
         let name = test.name();
+        self.budget.charge(1)?;
         let compare = match test {
             Test::Equal => Some(CompareOp::Eq),
             Test::NotEqual => Some(CompareOp::Ne),
@@ -838,7 +885,7 @@ impl Evaluator<'_> {
             Test::Divisibleby => {
                 let other = args.one(name, "other")?;
                 let rest = self.binary(BinaryOp::Rem, value.clone(), other)?;
-                return Ok(equal(&rest, &0.into()));
+                return equal(&rest, &0.into(), &mut self.budget);
             }
             _ => {}
         }
@@ -847,11 +894,14 @@ impl Evaluator<'_> {
             return Ok(found);
         }
         Ok(match test {
-            Test::Lower => is_lower(self.printed(value)?.as_str()),
-            Test::Upper => is_upper(self.printed(value)?.as_str()),
+            Test::Lower | Test::Upper => {
+                let text = self.printed(value)?;
+                self.budget.charge(text.len() / 4)?;
+                if test == Test::Lower { is_lower(text.as_str()) } else { is_upper(text.as_str()) }
+            }
             Test::Odd | Test::Even => {
                 let rest = self.binary(BinaryOp::Rem, value.clone(), 2.into())?;
-                equal(&rest, &i64::from(test == Test::Odd).into())
+                equal(&rest, &i64::from(test == Test::Odd).into(), &mut self.budget)?
             }
             Test::KnownFilter => value.as_str().is_some_and(|name| Filter::named(name).is_some()),
             Test::KnownName => value.as_str().is_some_and(|name| Test::named(name).is_some()),
@@ -954,6 +1004,10 @@ fn parse_int(text: &str, base: i64) -> Result<Option<Value>> {
     }
     match i64::from_str_radix(&format!("{}{digits}", if negative { "-" } else { "" }), radix) {
         Ok(value) => Ok(Some(value.into())),
+        // As `int()` of Python, which reads no more of them.
+        Err(_) if radix == 10 && digits.len() > 4300 => {
+            error(ErrorKind::Value, "an integer of more than 4,300 digits")
+        }
         Err(_) if radix == 10 => {
             let digits = digits.trim_start_matches('0');
             let text: Arc<str> = format!("{}{digits}", if negative { "-" } else { "" }).into();

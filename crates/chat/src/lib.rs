@@ -1,8 +1,11 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod args;
 mod ast;
+mod budget;
 mod chat;
+mod error;
 mod eval;
 mod filters;
 mod methods;
@@ -14,7 +17,8 @@ mod spans;
 mod template;
 mod value;
 
-pub use options::{ChatOptions, DateTime, FinalStop, HistoryThinking, NotRendered, TrainOn};
+pub use error::{ErrorKind, TemplateError};
+pub use options::{ChatOptions, DateTime, FinalStop, HistoryThinking, JoinParts, NotRendered, TrainOn};
 pub use renderer::{ChatPiece, ChatReject, ChatRejectCode, ChatRenderer, RenderedChat, Source, render_pair};
-pub use template::{ErrorKind, Piece, RenderOptions, Rendered, Template, TemplateError};
+pub use template::{Piece, RenderOptions, Rendered, Template};
 pub use value::{JsonError, Map, Source as SourceId, TEMPLATE, Text, Value};

@@ -5,11 +5,14 @@ use std::sync::{Arc, LazyLock};
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-use crate::ErrorKind;
-use crate::eval::{CallArgs, Evaluator, Number, Result, as_int, error, number, type_error, unsupported};
+use crate::args::{CallArgs, optional_int, optional_text, required_int, required_text};
+use crate::budget::Budget;
+use crate::error::{ErrorKind, Result, error, type_error, unsupported};
+use crate::eval::Evaluator;
 use crate::parse::is_space;
 use crate::value::{
-    Kind, List, Map, Mark, TEMPLATE, Text, TextBuilder, Value, View, equal, exponent, float_repr,
+    Kind, List, Map, Mark, Number, TEMPLATE, Text, TextBuilder, Value, View, as_int, exponent, float_repr,
+    hashable, number,
 };
 
 /// What `getattr` finds on a value of a built-in type.
@@ -106,7 +109,7 @@ impl Evaluator<'_> {
     pub(crate) fn call_method(&mut self, object: &Value, name: &Arc<str>, args: CallArgs) -> Result<Value> {
         match &object.0 {
             Kind::Str(text) => {
-                self.charge(1 + text.len() / 16)?;
+                self.budget.read(text.len())?;
                 self.str_method(text, name, args)
             }
             Kind::Map(map) => match &**name {
@@ -122,12 +125,16 @@ impl Evaluator<'_> {
                 "get" => {
                     let [key, default] = args.bind(name, ["key", "default"], 1)?;
                     let key = key.unwrap_or_else(Value::none);
-                    crate::eval::hashable(&key)?;
-                    Ok(map.get_value(&key).cloned().or(default).unwrap_or_else(Value::none))
+                    hashable(&key, &mut self.budget)?;
+                    Ok(map
+                        .get_value(&key, &mut self.budget)?
+                        .cloned()
+                        .or(default)
+                        .unwrap_or_else(Value::none))
                 }
                 "copy" => {
                     let [] = args.bind(name, [], 0)?;
-                    self.charge(map.len())?;
+                    self.budget.make_entries(map.len())?;
                     let mut copy = Map::clone(map);
                     copy.message = map.message;
                     self.new_map(copy)
@@ -143,7 +150,7 @@ impl Evaluator<'_> {
                 }
             },
             Kind::List(list) | Kind::Tuple(list) => {
-                self.charge(1 + list.items.len())?;
+                self.budget.charge(1)?;
                 self.list_method(list, name, args)
             }
             Kind::Range(..) => {
@@ -158,13 +165,19 @@ impl Evaluator<'_> {
 
     fn list_method(&mut self, list: &List, name: &str, args: CallArgs) -> Result<Value> {
         if name == "copy" {
+            self.budget.make_items(list.items.len())?;
             return self.new_list(list.items.clone(), false);
         }
         let value = args.one(name, "value")?;
         if name == "count" {
-            return Ok(Value::int(list.items.iter().filter(|item| equal(item, &value)).count()));
+            let (mut count, mut rest) = (0, list.items.as_slice());
+            while let Some(at) = self.position(rest, &value)? {
+                count += 1;
+                rest = rest.get(at + 1..).unwrap_or_default();
+            }
+            return Ok(Value::int(count));
         }
-        match list.items.iter().position(|item| equal(item, &value)) {
+        match self.position(&list.items, &value)? {
             Some(at) => Ok(Value::int(at)),
             None => error(ErrorKind::Value, "`index` does not find the value in the list"),
         }
@@ -178,6 +191,7 @@ impl Evaluator<'_> {
                 let map = args.one(name, "mapping")?;
                 let mut args = CallArgs::default();
                 if let Kind::Map(map) = &map.0 {
+                    self.budget.make_entries(map.len())?;
                     let entries = map.iter().map(|(name, value)| (name.into(), value.clone()));
                     args.keyword = entries.collect();
                 }
@@ -188,7 +202,9 @@ impl Evaluator<'_> {
                 let separator = optional_text(name, separator)?;
                 let count = optional_int(name, count)?.unwrap_or(-1);
                 let limit = usize::try_from(count).unwrap_or(usize::MAX);
-                let parts = split(text, separator.as_ref().map(Text::as_str), limit, name == "rsplit")?;
+                self.budget.read(separator.as_ref().map_or(0, Text::len))?;
+                let separator = separator.as_ref().map(Text::as_str);
+                let parts = split(text, separator, limit, name == "rsplit", &mut self.budget)?;
                 return self.new_list(parts.into_iter().map(Value::from).collect(), false);
             }
             "splitlines" => {
@@ -197,7 +213,7 @@ impl Evaluator<'_> {
                     Some(keep) => self.truth(&keep)?,
                     None => false,
                 };
-                let lines = split_lines(text, keep);
+                let lines = split_lines(text, keep, &mut self.budget)?;
                 return self.new_list(lines.into_iter().map(Value::from).collect(), false);
             }
             "join" => {
@@ -205,13 +221,16 @@ impl Evaluator<'_> {
                 let mut out = TextBuilder::default();
                 for (at, item) in items.iter().enumerate() {
                     if at > 0 {
+                        self.budget.make_text(text)?;
                         out.push_text(text);
                     }
                     match item.as_text() {
-                        Some(item) => out.push_text(item),
+                        Some(item) => {
+                            self.budget.make_text(item)?;
+                            out.push_text(item);
+                        }
                         None => return type_error(format!("`join` needs strings, not {}", item.type_name())),
                     }
-                    self.charge_text(out.len())?;
                 }
                 return Ok(out.finish().into());
             }
@@ -236,10 +255,17 @@ impl Evaluator<'_> {
         }
         let mut arguments = positional.into_iter();
         let (first, second, third) = (arguments.next(), arguments.next(), arguments.next());
+        match name {
+            "lower" | "upper" | "casefold" | "capitalize" | "title" | "swapcase" => {
+                self.make_changed(text)?
+            }
+            _ if name.starts_with("is") => self.budget.charge(text.len() / 4)?,
+            _ => {}
+        }
         Ok(match name {
             "strip" | "lstrip" | "rstrip" => {
                 let chars = optional_text(name, first)?;
-                strip(text, chars.as_ref().map(Text::as_str), name != "rstrip", name != "lstrip").into()
+                self.strip(text, chars.as_ref(), name != "rstrip", name != "lstrip")?.into()
             }
             "replace" => {
                 let (old, new) = (required_text(name, first)?, required_text(name, second)?);
@@ -257,6 +283,7 @@ impl Evaluator<'_> {
                     Some(Kind::Tuple(parts)) => {
                         let mut found = false;
                         for part in &parts.items {
+                            self.budget.read(part.as_text().map_or(0, Text::len).min(text.len()))?;
                             match part.as_str() {
                                 Some(part) => found |= matches(part),
                                 None => return type_error(format!("`{name}` needs strings")),
@@ -269,6 +296,9 @@ impl Evaluator<'_> {
             }
             "find" | "rfind" | "index" | "rindex" | "count" => {
                 let part = required_text(name, first)?;
+                // The part is prepared, and characters are counted.
+                self.budget.read(part.len())?;
+                self.budget.read(text.len().saturating_mul(2))?;
                 let range = char_range(text, name, second, third)?;
                 let string_range = range.clone().and_then(|range| string.get(range));
                 if name == "count" {
@@ -315,6 +345,7 @@ impl Evaluator<'_> {
             }
             "partition" | "rpartition" => {
                 let part = required_text(name, first)?;
+                self.budget.read(part.len())?;
                 if part.is_empty() {
                     return error(ErrorKind::Value, "the separator is empty");
                 }
@@ -342,12 +373,12 @@ impl Evaluator<'_> {
                     "ljust" => '<',
                     _ => '>',
                 };
-                self.charge_text(usize::try_from(width).unwrap_or(0))?;
+                self.make_padded(text, usize::try_from(width).unwrap_or(0), fill.len())?;
                 pad(text, width, fill.as_str(), align, true).into()
             }
             "zfill" => {
                 let width = required_int(name, first)?;
-                self.charge_text(usize::try_from(width).unwrap_or(0))?;
+                self.make_padded(text, usize::try_from(width).unwrap_or(0), 1)?;
                 let sign = usize::from(string.starts_with(['+', '-']));
                 let missing = usize::try_from(width).unwrap_or(0).saturating_sub(text.chars());
                 let mut out = TextBuilder::default();
@@ -389,12 +420,16 @@ impl Evaluator<'_> {
                 let start = chars.next().is_some_and(|c| c == '_' || c.is_alphabetic());
                 (start && chars.all(|c| c == '_' || c.is_alphanumeric())).into()
             }
-            "isprintable" => string.chars().all(crate::value::is_printable).into(),
+            "isprintable" => {
+                self.budget.charge(text.len())?;
+                string.chars().all(crate::value::is_printable).into()
+            }
             "expandtabs" => {
                 let size = keyword.into_iter().next().map(|(_, value)| value).or(first);
                 let size = optional_int(name, size)?.unwrap_or(8);
                 let size = usize::try_from(size).unwrap_or(0);
-                self.charge_text(string.matches('\t').count().saturating_mul(size))?;
+                self.budget.make(string.matches('\t').count().saturating_mul(size))?;
+                self.make_changed(text)?;
                 let mut column = 0;
                 let mut out = TextBuilder::default();
                 for (piece, mark) in text.pieces() {
@@ -427,21 +462,24 @@ impl Evaluator<'_> {
     pub(crate) fn replace(&mut self, text: &Text, old: &Text, new: &Text, count: i64) -> Result<Text> {
         let limit = usize::try_from(count).unwrap_or(usize::MAX);
         let string = text.as_str();
+        self.budget.read(text.len())?;
+        self.budget.read(old.len())?;
         if limit == 0 || !old.is_empty() && !string.contains(old.as_str()) {
             return Ok(text.clone());
         }
         let mut out = TextBuilder::default();
         let mut copied = 0;
         for (at, found) in string.match_indices(old.as_str()).take(limit) {
-            out.push_text(&text.slice(copied..at));
+            let kept = text.slice(copied..at);
+            self.budget.make_text(&kept)?;
+            self.budget.make_text(new)?;
+            out.push_text(&kept);
             out.push_text(new);
             copied = at + found.len();
-            if out.len() > string.len() {
-                self.charge_text(out.len())?;
-            }
         }
-        out.push_text(&text.slice(copied..text.len()));
-        self.charge(out.len() / 16)?;
+        let kept = text.slice(copied..text.len());
+        self.budget.make_text(&kept)?;
+        out.push_text(&kept);
         Ok(out.finish())
     }
 
@@ -457,6 +495,8 @@ impl Evaluator<'_> {
         let mut at = 0;
         let string = format.as_str();
         let bytes = string.as_bytes();
+        self.budget.make_text(format)?;
+        self.budget.read(format.len())?;
         let incomplete = || error(ErrorKind::Value, "incomplete format after `%`");
         while let Some(found) = string[at..].find('%') {
             out.push_text(&format.slice(at..at + found));
@@ -531,7 +571,7 @@ impl Evaluator<'_> {
                 Some(value) => value,
                 None => next(&mut used)?,
             };
-            self.charge_text(spec.width.saturating_add(spec.precision.unwrap_or(0)))?;
+            self.make_number(&spec)?;
             if left {
                 spec.align = '<';
                 spec.zero = false;
@@ -563,8 +603,9 @@ impl Evaluator<'_> {
                             }
                         };
                         let sign = if int < 0 { "-" } else { spec.sign_of_positive() };
-                        let digits = format!("{sign}{:0>digits$}", int.unsigned_abs());
-                        spec.pad_number(&digits, mark)
+                        let number = int.unsigned_abs().to_string();
+                        let zeros = "0".repeat(digits.saturating_sub(number.len()));
+                        spec.pad_number(&format!("{sign}{zeros}{number}"), mark)
                     } else {
                         spec.number(&value, mark)?
                     }
@@ -581,8 +622,8 @@ impl Evaluator<'_> {
                     return error(ErrorKind::Value, format!("unknown format `%{other}`"));
                 }
             };
+            self.budget.make_text(&text)?;
             out.push_text(&text);
-            self.charge_text(out.len())?;
         }
         out.push_text(&format.slice(at..format.len()));
         if used < items.len() && !may_be_unused {
@@ -592,15 +633,7 @@ impl Evaluator<'_> {
     }
 
     pub(crate) fn repr(&mut self, value: &Value) -> Result<Text> {
-        match value.repr() {
-            Ok(text) => {
-                self.charge(text.len() / 16)?;
-                Ok(text)
-            }
-            Err(kind) => {
-                unsupported(format!("the representation of a value of type {kind} is not supported"))
-            }
-        }
+        value.repr(&mut self.budget)
     }
 
     fn str_format(&mut self, format: &Text, args: CallArgs) -> Result<Value> {
@@ -622,6 +655,8 @@ impl Evaluator<'_> {
             return error(ErrorKind::Value, "a format is nested too deeply");
         }
         let string = format.as_str();
+        self.budget.make_text(format)?;
+        self.budget.charge(format.len() / 4)?;
         let mut at = 0;
         while let Some(found) = string[at..].find(['{', '}']) {
             let open = at + found;
@@ -681,8 +716,8 @@ impl Evaluator<'_> {
             let mut nested = TextBuilder::default();
             self.format_into(&spec.into(), args, automatic, depth - 1, &mut nested)?;
             let text = self.format_one(&value, &nested.text)?;
+            self.budget.make_text(&text)?;
             out.push_text(&text);
-            self.charge_text(out.len())?;
         }
         out.push_text(&format.slice(at..format.len()));
         Ok(())
@@ -714,6 +749,7 @@ impl Evaluator<'_> {
                 None => return error(ErrorKind::Value, format!("a format has no argument number {at}")),
             }
         } else {
+            self.budget.charge(args.keyword.len() / 8)?;
             match args.keyword.iter().find(|(known, _)| **known == *first) {
                 Some((_, value)) => value.clone(),
                 None => return error(ErrorKind::Value, format!("a format has no argument `{first}`")),
@@ -745,7 +781,10 @@ impl Evaluator<'_> {
             return self.printed(value);
         }
         let spec = FormatSpec::parse(spec)?;
-        self.charge_text(spec.width.saturating_add(spec.precision.unwrap_or(0)))?;
+        self.make_number(&spec)?;
+        if let Kind::Str(text) = &value.0 {
+            self.make_padded(text, spec.width, spec.fill.len_utf8())?;
+        }
         match &value.0 {
             Kind::Str(text) => {
                 if !matches!(spec.kind, '\0' | 's')
@@ -762,6 +801,37 @@ impl Evaluator<'_> {
             Kind::Int(..) | Kind::Float(..) | Kind::Bool(..) => spec.number(value, Mark::of(value.source())),
             _ => type_error(format!("a value of type {} has no format", value.type_name())),
         }
+    }
+}
+
+impl Evaluator<'_> {
+    /// Pays for a text of `width` characters.
+    fn make_padded(&mut self, text: &Text, width: usize, fill: usize) -> Result<()> {
+        self.budget.make_text(text)?;
+        self.budget.make(width.saturating_mul(fill))?;
+        self.budget.read(text.len())
+    }
+
+    /// Pays for a number, which may be grouped and padded.
+    fn make_number(&mut self, spec: &FormatSpec) -> Result<()> {
+        let digits = spec.width.saturating_add(spec.precision.unwrap_or(0));
+        self.budget.make(digits.saturating_mul(spec.fill.len_utf8() + 3))?;
+        self.budget.charge(digits / 4)
+    }
+
+    pub(crate) fn strip(
+        &mut self,
+        text: &Text,
+        chars: Option<&Text>,
+        left: bool,
+        right: bool,
+    ) -> Result<Text> {
+        self.budget.read(text.len())?;
+        if let Some(chars) = chars {
+            // Each character of the text that is removed is looked for.
+            self.budget.charge(text.len().saturating_mul(chars.len()) / 16)?;
+        }
+        Ok(strip(text, chars.map(Text::as_str), left, right))
     }
 }
 
@@ -903,13 +973,13 @@ impl FormatSpec {
         }
         let precision = self.precision.unwrap_or(6);
         let text = match self.kind {
-            'f' | 'F' => format!("{value:.precision$}"),
-            'e' | 'E' => exponent(&format!("{value:.precision$e}")),
-            '%' => format!("{:.precision$}%", value * 100.0),
+            'f' | 'F' => fixed(value, precision),
+            'e' | 'E' => exponent(&scientific(value, precision)),
+            '%' => fixed(value * 100.0, precision) + "%",
             '\0' if self.precision.is_none() => float_repr(value),
             'g' | 'G' | 'n' | '\0' => {
                 let precision = precision.max(1);
-                let scientific = format!("{value:.*e}", precision - 1);
+                let scientific = scientific(value, precision - 1);
                 let power: i64 =
                     scientific.split_once('e').and_then(|(_, power)| power.parse().ok()).unwrap_or(0);
                 let limit = precision as i64 - i64::from(self.kind == '\0');
@@ -921,7 +991,7 @@ impl FormatSpec {
                 };
                 if (-4..limit).contains(&power) {
                     let decimals = usize::try_from(precision as i64 - 1 - power).unwrap_or(0);
-                    let text = trim(&format!("{value:.decimals$}"));
+                    let text = trim(&fixed(value, decimals));
                     if self.kind == '\0' && !text.contains('.') { text + ".0" } else { text }
                 } else {
                     let (digits, power) = scientific.split_once('e').unwrap_or((&scientific, "0"));
@@ -969,6 +1039,25 @@ impl FormatSpec {
     }
 }
 
+/// Digits after the point with which every float is exact. The standard library refuses more than 65,535.
+const EXACT_DIGITS: usize = 1100;
+
+/// A number with so many digits after the point.
+fn fixed(value: f64, digits: usize) -> String {
+    let exact = digits.min(EXACT_DIGITS);
+    format!("{value:.exact$}") + &"0".repeat(digits - exact)
+}
+
+/// The same with one digit before the point, and a power of ten.
+fn scientific(value: f64, digits: usize) -> String {
+    let exact = digits.min(EXACT_DIGITS);
+    let text = format!("{value:.exact$e}");
+    match text.split_once('e') {
+        Some((number, power)) => format!("{number}{}e{power}", "0".repeat(digits - exact)),
+        None => text,
+    }
+}
+
 fn byte_of_char(text: &str, chars: usize) -> usize {
     text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at)
 }
@@ -990,38 +1079,6 @@ fn pad(text: &Text, width: i64, fill: &str, align: char, method: bool) -> Text {
     out.push_text(text);
     out.push(&fill.repeat(missing - left), Mark::TEMPLATE);
     out.finish()
-}
-
-pub(crate) fn optional_text(callee: &str, value: Option<Value>) -> Result<Option<Text>> {
-    match value.map(|value| value.0) {
-        None | Some(Kind::None(_)) => Ok(None),
-        Some(Kind::Str(text)) => Ok(Some(text)),
-        Some(other) => type_error(format!("`{callee}` needs a string, not {}", Value(other).type_name())),
-    }
-}
-
-pub(crate) fn required_text(callee: &str, value: Option<Value>) -> Result<Text> {
-    match optional_text(callee, value)? {
-        Some(text) => Ok(text),
-        None => type_error(format!("`{callee}` needs a string")),
-    }
-}
-
-pub(crate) fn optional_int(callee: &str, value: Option<Value>) -> Result<Option<i64>> {
-    match value {
-        None => Ok(None),
-        Some(value) => match as_int(&value) {
-            Some(int) => Ok(Some(int)),
-            None => type_error(format!("`{callee}` needs an integer, not {}", value.type_name())),
-        },
-    }
-}
-
-fn required_int(callee: &str, value: Option<Value>) -> Result<i64> {
-    match optional_int(callee, value)? {
-        Some(int) => Ok(int),
-        None => type_error(format!("`{callee}` needs an integer")),
-    }
 }
 
 /// The bytes of `text[start:end]`; none if the start is after the end.
@@ -1046,7 +1103,7 @@ fn char_range(
     Ok(Some(byte(start)..byte(end)))
 }
 
-pub(crate) fn strip(text: &Text, chars: Option<&str>, left: bool, right: bool) -> Text {
+fn strip(text: &Text, chars: Option<&str>, left: bool, right: bool) -> Text {
     let matches = |c: char| chars.map_or_else(|| is_space(c), |chars| chars.contains(c));
     let mut string = text.as_str();
     if left {
@@ -1058,13 +1115,15 @@ pub(crate) fn strip(text: &Text, chars: Option<&str>, left: bool, right: bool) -
     if string.is_empty() { text.slice(0..0) } else { text.part(string) }
 }
 
-pub(crate) fn split(
+fn split(
     text: &Text,
     separator: Option<&str>,
     limit: usize,
     from_right: bool,
+    budget: &mut Budget,
 ) -> Result<Vec<Text>> {
     let mut parts = Vec::new();
+    budget.charge(text.len() / 4)?;
     let Some(separator) = separator else {
         let mut rest = text.as_str();
         loop {
@@ -1073,6 +1132,7 @@ pub(crate) fn split(
             if rest.is_empty() {
                 break;
             }
+            budget.make_items(1)?;
             if parts.len() == limit {
                 parts.push(text.part(rest));
                 break;
@@ -1102,15 +1162,22 @@ pub(crate) fn split(
     let string = text.as_str();
     let parts_limit = limit.saturating_add(1);
     if from_right {
-        parts.extend(string.rsplitn(parts_limit, separator).map(|part| text.part(part)));
+        for part in string.rsplitn(parts_limit, separator) {
+            budget.make_items(1)?;
+            parts.push(text.part(part));
+        }
         parts.reverse();
     } else {
-        parts.extend(string.splitn(parts_limit, separator).map(|part| text.part(part)));
+        for part in string.splitn(parts_limit, separator) {
+            budget.make_items(1)?;
+            parts.push(text.part(part));
+        }
     }
     Ok(parts)
 }
 
-pub(crate) fn split_lines(text: &Text, keep: bool) -> Vec<Text> {
+pub(crate) fn split_lines(text: &Text, keep: bool, budget: &mut Budget) -> Result<Vec<Text>> {
+    budget.charge(text.len() / 4)?;
     let is_break = |c: char| {
         matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}')
     };
@@ -1118,6 +1185,7 @@ pub(crate) fn split_lines(text: &Text, keep: bool) -> Vec<Text> {
     let mut lines = Vec::new();
     let mut start = 0;
     while start < string.len() {
+        budget.make_items(1)?;
         let Some((end, c)) = string[start..].char_indices().find(|(_, c)| is_break(*c)) else {
             lines.push(text.slice(start..string.len()));
             break;
@@ -1127,7 +1195,7 @@ pub(crate) fn split_lines(text: &Text, keep: bool) -> Vec<Text> {
         lines.push(text.slice(start..if keep { next } else { end }));
         start = next;
     }
-    lines
+    Ok(lines)
 }
 
 /// Replaces characters one by one.
@@ -1285,5 +1353,5 @@ pub(crate) fn strftime(format: &Text, now: i64) -> Result<Value> {
         };
         out.push_str(&text);
     }
-    Ok(Value::str(out, TEMPLATE))
+    Ok(Value::str(out, format.first_mark().source))
 }

@@ -23,6 +23,9 @@ pub struct ChatOptions {
     pub history_thinking: HistoryThinking,
     /// What happens to a chat of which the template leaves out a message.
     pub not_rendered: NotRendered,
+    /// What is written between the text parts of a content where the template does not iterate over them. Without it, a chat
+    /// with several parts is rejected there.
+    pub join_parts: Option<JoinParts>,
     /// Texts of the added tokens of the tokenizer. One of them ends each turn.
     pub added_tokens: Vec<String>,
 }
@@ -124,6 +127,45 @@ pub enum NotRendered {
     Allow,
 }
 
+/// What is written between text parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JoinParts {
+    /// Nothing.
+    Nothing,
+    /// A newline.
+    Newline,
+}
+
+impl JoinParts {
+    pub(crate) fn separator(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::Newline => "\n",
+        }
+    }
+}
+
+impl FromStr for JoinParts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "" => Ok(Self::Nothing),
+            "\n" | "\\n" => Ok(Self::Newline),
+            _ => Err("use an empty text, or \\n".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for JoinParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "",
+            Self::Newline => "\\n",
+        })
+    }
+}
+
 /// A date and a time of day, without a time zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DateTime {
@@ -216,7 +258,7 @@ macro_rules! as_text {
     )+};
 }
 
-as_text!(TrainOn, FinalStop, DateTime);
+as_text!(TrainOn, FinalStop, JoinParts, DateTime);
 
 #[cfg(test)]
 mod tests {
@@ -231,6 +273,10 @@ mod tests {
         for text in ["none", "<|im_end|>"] {
             assert_eq!(text.parse::<FinalStop>().unwrap().to_string(), text);
         }
+        for text in ["", "\\n"] {
+            assert_eq!(text.parse::<JoinParts>().unwrap().to_string(), text);
+        }
+        assert_eq!("\n".parse(), Ok(JoinParts::Newline));
         for text in ["2026-11-27", "2024-02-29T23:59:59"] {
             assert_eq!(text.parse::<DateTime>().unwrap().to_string(), text);
         }

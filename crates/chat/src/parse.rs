@@ -6,8 +6,11 @@
 use std::sync::Arc;
 
 use crate::ast::*;
+use crate::error::{ErrorKind, TemplateError};
 use crate::filters::{Filter, Test};
-use crate::{ErrorKind, TemplateError};
+
+/// Longer templates are refused. Those of models have at most some tens of thousands of bytes.
+const MAX_SOURCE_BYTES: usize = 1 << 20;
 
 /// Nested statements or parentheses deeper than this are refused.
 const MAX_NESTING: u32 = 64;
@@ -382,6 +385,9 @@ fn unescape(text: &str) -> Result<String, String> {
 
 /// Parses a template. The function is its body.
 pub(crate) fn parse(source: &str) -> Result<Vec<Stmt>, TemplateError> {
+    if source.len() > MAX_SOURCE_BYTES {
+        return fail(0, format!("the template has more than {MAX_SOURCE_BYTES} bytes"));
+    }
     let mut source = source.replace("\r\n", "\n").replace('\r', "\n");
     if source.ends_with('\n') {
         source.pop();

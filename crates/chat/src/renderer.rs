@@ -4,14 +4,14 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::chat::{
-    ArgumentText, Chat, ChatInput, Field, MAX_CHAT_BYTES, Message, RESERVED_ARGUMENTS, invalid, note,
-};
-use crate::options::{ChatOptions, FinalStop, HistoryThinking, NotRendered, TrainOn};
+use crate::chat::{ArgumentText, Chat, ChatInput, Field, Message, RESERVED_ARGUMENTS, invalid, note};
+use crate::error::{ErrorKind, TemplateError};
+use crate::options::{ChatOptions, FinalStop, HistoryThinking, JoinParts, NotRendered, TrainOn};
 use crate::spans::{
-    AddedTokens, Layout, Probe, Turn, TurnRule, common_header, disjoint, merged, trained_of_others, without,
+    AddedTokens, Layout, Probe, Turn, TurnRule, closing, common_header, disjoint, merged, trained_of_others,
+    without,
 };
-use crate::template::{ErrorKind, RenderOptions, Rendered, Template, TemplateError};
+use crate::template::{RenderOptions, Rendered, Template};
 use crate::value::Value;
 
 /// A chat as text, with who wrote it, and what is trained.
@@ -77,6 +77,8 @@ pub enum ChatRejectCode {
     TooLarge,
     /// The template writes nothing of a message.
     NotRendered,
+    /// A content has several text parts, and the template does not iterate over them.
+    TextParts,
     /// No text is trained.
     NothingToTrain,
 }
@@ -88,6 +90,7 @@ impl ChatRejectCode {
             ChatRejectCode::InvalidChat => "invalid-chat",
             ChatRejectCode::TooLarge => "too-large",
             ChatRejectCode::NotRendered => "not-rendered",
+            ChatRejectCode::TextParts => "text-parts",
             ChatRejectCode::NothingToTrain => "nothing-to-train",
         }
     }
@@ -97,8 +100,10 @@ impl ChatRejectCode {
 const KEEP_THINKING: [(&str, bool); 3] =
     [("preserve_thinking", true), ("truncate_history_thinking", false), ("clear_thinking", false)];
 
-/// A chat with more text is rejected: most of it is repeated by the template.
-const MAX_RENDERED_BYTES: usize = 4 * MAX_CHAT_BYTES;
+/// What a chat may cost: steps and bytes of [`RenderOptions`], and so many more for each byte of its JSON.
+const COST_PER_BYTE: u64 = 8;
+/// What a probe may cost, as a part of that. There are some forty probes of four messages.
+const PROBE_PART: u64 = 64;
 
 /// A chat template with its options. It is probed once, and shared by threads.
 #[derive(Debug)]
@@ -132,7 +137,7 @@ impl ChatRenderer {
         let tokens = AddedTokens::new(&options.added_tokens)
             .map_err(|e| unusable(format!("the added tokens cannot be searched for: {e}")))?;
         let now = options.now.map(|now| now.seconds());
-        let render = RenderOptions { now, max_output: MAX_RENDERED_BYTES, ..RenderOptions::default() };
+        let render = RenderOptions { now, ..RenderOptions::default() };
         let history = (options.history_thinking == HistoryThinking::Keep).then_some(KEEP_THINKING);
         let history = history.iter().flatten().map(|(name, value)| ((*name).to_owned(), value.to_string()));
         let json = |(name, value): (&String, &serde_json::Value)| (name.clone(), value.to_string());
@@ -142,8 +147,8 @@ impl ChatRenderer {
         let argument_text = ArgumentText::Keep;
         let mut renderer =
             ChatRenderer { template, options, render, tokens, variables, argument_text, rule: None };
-        renderer.argument_text = renderer.probe_arguments();
-        if renderer.options.history_thinking == HistoryThinking::Keep && !renderer.keeps_history() {
+        renderer.argument_text = renderer.probe_arguments()?;
+        if renderer.options.history_thinking == HistoryThinking::Keep && !renderer.keeps_history()? {
             return Err(unusable(
                 "the template cannot keep the reasoning of earlier turns; leave out `history_thinking keep`, or change the template",
             ));
@@ -160,15 +165,21 @@ impl ChatRenderer {
     /// Renders one chat: a JSON object with `messages`, optionally `tools`, `documents` and `chat_template_kwargs`, or with
     /// `prompt` and `completion`.
     pub fn render(&self, chat: &str) -> Result<RenderedChat, ChatReject> {
-        let chat = match ChatInput::parse(chat, self.argument_text)? {
+        let mut chat = match ChatInput::parse(chat, self.argument_text)? {
             ChatInput::Chat(chat) => chat,
             ChatInput::Pair { prompt, completion } => return trained_pair(&prompt, &completion),
         };
-        let rendered = self.run(&chat, chat.messages.len(), false, None)?;
+        let rendered = self.run_with_texts(&mut chat)?;
         let layout = Layout::new(&rendered, &chat.origins, chat.messages.len());
         let mut notes = chat.notes.clone();
         self.check_rendered(&chat, &layout, &mut notes)?;
         let mut trained = self.trained(&chat, &rendered, &layout)?;
+        if layout.has_python_form(&trained) {
+            return Err(invalid(
+                "the template writes Python's form of a list, an object or None, such as ['a'], into the text to train on"
+                    .to_owned(),
+            ));
+        }
         let (nobody, tools): (Arc<str>, Arc<str>) = ("".into(), "tools".into());
         let role =
             |message: u32| chat.messages.get(message as usize).map_or(&nobody, |message| &message.role);
@@ -228,6 +239,33 @@ impl ChatRenderer {
         Ok(RenderedChat { text, pieces, trained, notes })
     }
 
+    /// Renders a chat. Contents of text parts are given as text where the template does not read lists.
+    fn run_with_texts(&self, chat: &mut Chat) -> Result<Rendered, ChatReject> {
+        let all = chat.messages.len();
+        let separator = self.options.join_parts.map(JoinParts::separator);
+        match self.run(chat, all, false, None) {
+            Ok(rendered) => {
+                let as_lists = Layout::new(&rendered, &chat.origins, all).contents_as_lists();
+                if as_lists.is_empty() {
+                    return Ok(rendered);
+                }
+                chat.join_parts(separator, |number| as_lists.contains(&(number as u32)))?;
+                self.run(chat, all, false, None)
+            }
+            Err(error) if error.code == ChatRejectCode::InvalidChat && chat.has_text_parts() => {
+                // Other errors are not about the parts.
+                match chat.join_parts(separator, |_| true) {
+                    Ok(()) => self.run(chat, all, false, None).map_err(|_| error),
+                    Err(several) => {
+                        chat.join_parts(Some(""), |_| true)?;
+                        Err(if self.run(chat, all, false, None).is_ok() { several } else { error })
+                    }
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Renders the first messages of a chat.
     fn run(
         &self,
@@ -236,7 +274,7 @@ impl ChatRenderer {
         generation_prompt: bool,
         thinking: Option<bool>,
     ) -> Result<Rendered, ChatReject> {
-        // A variable that is set again keeps its last value.
+        // A variable that is set again keeps its last value. There are not more of them than the template has names.
         let mut context: Vec<(&str, Value)> = Vec::with_capacity(16);
         let mut set = |name, value| match context.iter_mut().find(|(other, _)| *other == name) {
             Some((_, other)) => *other = value,
@@ -246,7 +284,8 @@ impl ChatRenderer {
             // What serde_json writes is JSON.
             set(name, Value::from_json(json).unwrap_or_else(|_| Value::none()));
         }
-        chat.arguments.iter().for_each(|(name, value)| set(name, value.clone()));
+        let arguments = chat.arguments.iter().filter(|(name, _)| self.template.reads(name));
+        arguments.for_each(|(name, value)| set(name, value.clone()));
         if let Some(thinking) = thinking {
             set("enable_thinking", thinking.into());
             set("thinking", thinking.into());
@@ -256,7 +295,13 @@ impl ChatRenderer {
         set("tools", chat.tools.clone());
         set("documents", chat.documents.clone());
         set("add_generation_prompt", generation_prompt.into());
-        self.template.render(&context, &self.render).map_err(|error| ChatReject {
+        let RenderOptions { now, steps, bytes } = self.render;
+        let more = COST_PER_BYTE * chat.bytes as u64;
+        let options = match chat.is_probe {
+            true => RenderOptions { now, steps: steps / PROBE_PART, bytes: bytes / PROBE_PART },
+            false => RenderOptions { now, steps: steps + more, bytes: bytes + more },
+        };
+        self.template.render(&context, &options).map_err(|error| ChatReject {
             code: match error.kind() {
                 ErrorKind::Limit => ChatRejectCode::TooLarge,
                 _ => ChatRejectCode::InvalidChat,
@@ -278,15 +323,25 @@ impl ChatRenderer {
                 *rendered = true;
             }
         }
+        // What is written of contents with reasoning inside.
+        let mut written: Vec<Option<String>> = chat
+            .origins
+            .iter()
+            .map(|origin| origin.inner_reasoning.as_ref().map(|_| String::new()))
+            .collect();
+        for (range, source) in layout.pieces(0..layout.text.len()) {
+            let slot = (source as usize).checked_sub(1).and_then(|at| written.get_mut(at));
+            if let (Some(Some(written)), Some(text)) = (slot, layout.text.get(range)) {
+                written.push_str(text);
+            }
+        }
         let last = |role: &str| chat.messages.iter().rposition(|message| *message.role == *role);
         let (last_user, last_answer) = (last("user"), last("assistant"));
-        for ((origin, rendered), source) in chat.origins.iter().zip(rendered).zip(1..) {
-            if let Some(reasoning) = &origin.inner_reasoning {
-                let own = layout.pieces(0..layout.text.len()).filter(|(_, other)| *other == source);
-                let written: String = own.filter_map(|(range, _)| layout.text.get(range)).collect();
-                if !written.contains(reasoning.as_str()) {
-                    note(notes, "reasoning-dropped");
-                }
+        for ((origin, rendered), written) in chat.origins.iter().zip(rendered).zip(&written) {
+            if let (Some(reasoning), Some(written)) = (&origin.inner_reasoning, written)
+                && !written.contains(reasoning.as_str())
+            {
+                note(notes, "reasoning-dropped");
             }
             if rendered || !origin.needed {
                 continue;
@@ -297,7 +352,7 @@ impl ChatRenderer {
                     note(notes, "tools-not-rendered");
                     continue;
                 }
-                Field::Other => continue,
+                Field::Other | Field::Role => continue,
                 Field::Reasoning if last_answer != Some(number) || last_user > Some(number) => {
                     note(notes, "reasoning-dropped");
                     continue;
@@ -365,15 +420,18 @@ impl ChatRenderer {
             if answers().all(|(number, message)| is_wanted(number, message)) {
                 ranges.extend(rendered.generation.iter().cloned());
             } else {
+                // Blocks inside of others end first.
+                let blocks = disjoint(rendered.generation.clone());
                 for (number, _) in answers().filter(|(number, message)| is_wanted(*number, message)) {
                     match &layout.turns[number] {
                         Turn::Empty => {}
-                        Turn::One(turn) => ranges.extend(
-                            rendered
-                                .generation
-                                .iter()
-                                .map(|block| block.start.max(turn.start)..block.end.min(turn.end)),
-                        ),
+                        Turn::One(turn) => {
+                            let first = blocks.partition_point(|block| block.end <= turn.start);
+                            let inside = blocks[first..].iter().take_while(|block| block.start < turn.end);
+                            let cut =
+                                |block: &Range<usize>| block.start.max(turn.start)..block.end.min(turn.end);
+                            ranges.extend(inside.map(cut));
+                        }
                         Turn::Split => {
                             return Err(invalid(format!(
                                 "the template writes messages[{number}] in several places"
@@ -389,7 +447,7 @@ impl ChatRenderer {
                         _ => None,
                     })
                     .collect();
-                if !without(&rendered.generation, &turns).is_empty() {
+                if !without(&blocks, &turns).is_empty() {
                     return Err(invalid("the template writes a generation block outside of its loop over the messages, so that its message is not known".to_owned()));
                 }
             }
@@ -398,30 +456,47 @@ impl ChatRenderer {
     }
 
     /// Whether the template writes the reasoning of an earlier turn.
-    fn keeps_history(&self) -> bool {
-        [false, true].into_iter().any(|in_parts| {
-            let Some(chat) = self.probe(in_parts, true) else { return false };
-            let Ok(rendered) = self.run(&chat, chat.messages.len(), false, None) else { return false };
-            rendered.text.contains("Why Kzq one")
-        })
+    fn keeps_history(&self) -> Result<bool, TemplateError> {
+        for in_parts in [false, true] {
+            let Some(chat) = self.probe(in_parts, true) else { continue };
+            let rendered = self.run_probe(&chat, chat.messages.len(), false, None).map_err(unusable)?;
+            if rendered.is_ok_and(|rendered| rendered.text.contains("Why Kzq one")) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Renders the first messages of a probe. The inner error is what the template refuses; a template that is too expensive
+    /// for a probe is refused itself.
+    fn run_probe(
+        &self,
+        chat: &Chat,
+        messages: usize,
+        generation_prompt: bool,
+        thinking: Option<bool>,
+    ) -> Result<Result<Rendered, ChatReject>, String> {
+        match self.run(chat, messages, generation_prompt, thinking) {
+            Err(reject) if reject.code == ChatRejectCode::TooLarge => {
+                Err(format!("the template is too expensive for a chat of four messages: {}", reject.message))
+            }
+            result => Ok(result),
+        }
     }
 
     /// How the template reads arguments that are given as text.
-    fn probe_arguments(&self) -> ArgumentText {
-        let renders = |in_parts: bool, argument_text: ArgumentText, wanted: &str| {
-            let Some(chat) = self.tool_probe(in_parts, argument_text) else { return false };
-            self.run(&chat, chat.messages.len(), false, None)
-                .is_ok_and(|rendered| rendered.text.contains(wanted))
-        };
+    fn probe_arguments(&self) -> Result<ArgumentText, TemplateError> {
         for in_parts in [false, true] {
-            if renders(in_parts, ArgumentText::Keep, r#"{"kzq": "vzq"}"#) {
-                return ArgumentText::Keep;
-            }
-            if renders(in_parts, ArgumentText::Parse, "vzq") {
-                return ArgumentText::Parse;
+            let ways = [(ArgumentText::Keep, r#"{"kzq": "vzq"}"#), (ArgumentText::Parse, "vzq")];
+            for (argument_text, wanted) in ways {
+                let Some(chat) = self.tool_probe(in_parts, argument_text) else { continue };
+                let rendered = self.run_probe(&chat, chat.messages.len(), false, None).map_err(unusable)?;
+                if rendered.is_ok_and(|rendered| rendered.text.contains(wanted)) {
+                    return Ok(argument_text);
+                }
             }
         }
-        ArgumentText::Keep
+        Ok(ArgumentText::Keep)
     }
 
     /// A chat of two questions and answers, whose contents are texts or lists of parts.
@@ -518,10 +593,11 @@ impl ChatRenderer {
         for in_parts in [false, true] {
             let mut rule = TurnRule { closed: true, last_closed: true, ..TurnRule::default() };
             let (mut probes, mut tool_probes) = (Vec::new(), Vec::new());
+            let mut closings: Option<String> = None;
             for thinking in [None, Some(true), Some(false)] {
                 for reasoning in [false, true] {
                     let Some(chat) = self.probe(in_parts, reasoning) else { continue };
-                    let rendered = match self.run(&chat, chat.messages.len(), false, thinking) {
+                    let rendered = match self.run_probe(&chat, chat.messages.len(), false, thinking)? {
                         Ok(rendered) => rendered,
                         Err(error) => {
                             fault.get_or_insert(error.message);
@@ -529,23 +605,30 @@ impl ChatRenderer {
                         }
                     };
                     let layout = Layout::new(&rendered, &chat.origins, chat.messages.len());
+                    if let Some(found) = closing(&layout, ["Answer Wzq one", "Answer Wzq two"], &self.tokens)
+                    {
+                        let known = closings.get_or_insert_with(|| found.clone());
+                        known.truncate(self.tokens.common_prefix(known, &found));
+                    }
                     for (number, closed) in [(1, &mut rule.closed), (3, &mut rule.last_closed)] {
                         if !layout.text.contains(["", "Answer Wzq one", "", "Answer Wzq two"][number]) {
                             continue;
                         }
                         let Some(turn) = layout.turn(number, "assistant")? else { continue };
-                        let prompt = self.run(&chat, number, true, thinking).ok();
+                        let prompt = self.run_probe(&chat, number, true, thinking)?.ok();
                         let probe = Probe::new(&layout, &turn, prompt.as_ref(), &self.tokens);
                         *closed &= probe.closed;
                         probes.push(probe);
                     }
                 }
                 let Some(chat) = self.tool_probe(in_parts, self.argument_text) else { continue };
-                let Ok(rendered) = self.run(&chat, chat.messages.len(), false, thinking) else { continue };
+                let Ok(rendered) = self.run_probe(&chat, chat.messages.len(), false, thinking)? else {
+                    continue;
+                };
                 let layout = Layout::new(&rendered, &chat.origins, chat.messages.len());
                 rule.results_inside = rule.results_inside.or(layout.turn(1, "assistant").err());
                 if let Ok(Some(turn)) = layout.turn(3, "assistant") {
-                    let prompt = self.run(&chat, 3, true, thinking).ok();
+                    let prompt = self.run_probe(&chat, 3, true, thinking)?.ok();
                     tool_probes.push(Probe::new(&layout, &turn, prompt.as_ref(), &self.tokens));
                 }
             }
@@ -561,6 +644,10 @@ impl ChatRenderer {
             if self.tokens.is_empty() {
                 (rule.closed, rule.last_closed) = (true, true);
             }
+            // What follows the first token may be the start of another turn.
+            rule.closing = closings.map(|closing| self.tokens.through_first(&closing)).unwrap_or_default();
+            // Something else may follow, such as a generation prompt that is always written.
+            rule.last_closed |= !rule.closing.is_empty();
             return Ok(rule);
         }
         Err(match fault {
@@ -578,7 +665,10 @@ fn content(text: &str, in_parts: bool) -> String {
 
 fn probe_chat(messages: &[String], argument_text: ArgumentText) -> Option<Box<Chat>> {
     match ChatInput::parse(&format!("{{\"messages\": [{}]}}", messages.join(", ")), argument_text) {
-        Ok(ChatInput::Chat(chat)) => Some(chat),
+        Ok(ChatInput::Chat(mut chat)) => {
+            chat.is_probe = true;
+            Some(chat)
+        }
         _ => None,
     }
 }

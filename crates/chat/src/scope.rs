@@ -1,11 +1,17 @@
 //! Scopes: which variable a name stands for, decided before rendering as Jinja2 decides it (`idtracking.py`).
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crate::Template;
 use crate::ast::*;
+use crate::error::TemplateError;
 use crate::parse::fail;
-use crate::{Template, TemplateError};
+
+/// Names that may be copied for the branches of conditions: the product of their numbers, in the worst case. A template of a
+/// model copies some thousands.
+const MAX_COPIED: usize = 1 << 20;
 
 /// Where a variable of a scope gets its value from when the scope is entered.
 #[derive(Clone, Debug)]
@@ -41,7 +47,11 @@ struct FunctionSlots {
 pub(crate) fn resolve(body: Vec<Stmt>) -> Result<Template, TemplateError> {
     let mut resolver = Resolver::default();
     let mut root = Function { name: "template".into(), body, ..Function::default() };
-    resolver.function(&mut root, false)?;
+    let resolved = resolver.function(&mut root, false);
+    if resolver.copied.get() > MAX_COPIED {
+        return fail(0, "the template has too many names and conditions");
+    }
+    resolved?;
     let Resolver { generation, globals, literals, .. } = resolver;
     Ok(Template { root, generation, globals, literals })
 }
@@ -55,6 +65,8 @@ struct Resolver {
     globals: BTreeSet<Arc<str>>,
     /// The texts, and the strings in expressions.
     literals: Vec<Arc<str>>,
+    /// The names that were copied for the branches of conditions.
+    copied: Cell<usize>,
 }
 
 impl Resolver {
@@ -108,6 +120,10 @@ impl Resolver {
         otherwise: &[Stmt],
     ) {
         self.analyze_expr(symbols, test);
+        self.copied.set(self.copied.get().saturating_add(symbols.loads.len() + symbols.stores.len() + 1));
+        if self.copied.get() > MAX_COPIED {
+            return;
+        }
         let mut branches = [symbols.clone(), symbols.clone(), symbols.clone()];
         self.analyze_body(&mut branches[0], body);
         for elif in elifs {

@@ -1,5 +1,6 @@
 //! Which characters of a rendered chat are trained: `TurnRule` for templates without generation blocks.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, MatchKind};
@@ -34,6 +35,11 @@ impl AddedTokens {
     /// The first token in a text; the longest one of those that start there.
     fn find(&self, text: &str) -> Option<Range<usize>> {
         self.finder.find(text).map(|token| token.range())
+    }
+
+    /// The start of a text, through its first token; empty without a token.
+    pub(crate) fn through_first(&self, text: &str) -> String {
+        self.find(text).and_then(|token| text.get(..token.end)).unwrap_or_default().to_owned()
     }
 
     /// Whether a token is the end of a text, before white space.
@@ -85,6 +91,10 @@ pub(crate) struct Layout<'a> {
     origins: &'a [Origin],
     /// The turn of each message.
     pub(crate) turns: Vec<Turn>,
+    /// Where the first piece of content or reasoning of each message starts, and the last one ends.
+    extents: Vec<Option<Range<usize>>>,
+    /// The pieces that the template has not written.
+    contents: Vec<usize>,
     /// The end of the text that was emitted for messages.
     after_loop: usize,
 }
@@ -92,8 +102,21 @@ pub(crate) struct Layout<'a> {
 impl<'a> Layout<'a> {
     pub(crate) fn new(rendered: &'a Rendered, origins: &'a [Origin], messages: usize) -> Layout<'a> {
         let mut turns = vec![Turn::Empty; messages];
+        let mut extents: Vec<Option<Range<usize>>> = vec![None; messages];
+        let mut contents = Vec::new();
         let (mut start, mut emitted, mut last) = (0, 0, None);
-        for piece in &rendered.pieces {
+        for (at, piece) in rendered.pieces.iter().enumerate() {
+            let origin = origin_of(origins, piece.source);
+            // The template writes a role into the header of a turn.
+            if piece.source != TEMPLATE && origin.is_none_or(|origin| origin.field != Field::Role) {
+                contents.push(at);
+            }
+            if let Some(origin) = origin
+                && matches!(origin.field, Field::Content(_) | Field::Reasoning)
+                && let Some(extent) = origin.message.and_then(|message| extents.get_mut(message as usize))
+            {
+                *extent = Some(extent.as_ref().map_or(start, |extent| extent.start)..piece.end);
+            }
             if let Some(turn) = piece.turn
                 && let Some(slot) = turns.get_mut(turn as usize)
             {
@@ -117,7 +140,8 @@ impl<'a> Layout<'a> {
                 _ => Turn::Split,
             };
         }
-        Layout { text: &rendered.text, pieces: &rendered.pieces, origins, turns, after_loop: emitted }
+        let Rendered { text, pieces, .. } = rendered;
+        Layout { text, pieces, origins, turns, extents, contents, after_loop: emitted }
     }
 
     /// The pieces of a range, cut at its ends.
@@ -134,36 +158,57 @@ impl<'a> Layout<'a> {
 
     /// The text at the start of a range that the template has written.
     pub(crate) fn template_text(&self, range: Range<usize>) -> &'a str {
-        let content = self.pieces(range.clone()).find(|(_, source)| *source != TEMPLATE);
-        self.text
-            .get(range.start..content.map_or(range.end, |(content, _)| content.start))
-            .unwrap_or_default()
+        let next = self.contents.partition_point(|at| self.pieces[*at].end <= range.start);
+        let content = self.contents.get(next).map_or(range.end, |at| {
+            let start = at.checked_sub(1).map_or(0, |before| self.pieces[before].end);
+            start.clamp(range.start, range.end)
+        });
+        self.text.get(range.start..content).unwrap_or_default()
+    }
+
+    /// The end of the last text that the template has not written.
+    fn after_contents(&self) -> usize {
+        self.contents.last().map_or(0, |at| self.pieces[*at].end)
     }
 
     pub(crate) fn origin(&self, source: Source) -> Option<&'a Origin> {
-        self.origins.get((source as usize).checked_sub(1)?)
+        origin_of(self.origins, source)
     }
 
     /// The message other than `number` whose text is in a range.
     fn foreign(&self, range: Range<usize>, number: usize) -> Option<u32> {
         let origins = self.pieces(range).filter_map(|(_, source)| self.origin(source));
-        let mut messages =
-            origins.filter(|origin| origin.field != Field::Other).filter_map(|origin| origin.message);
+        let mut messages = origins
+            .filter(|origin| !matches!(origin.field, Field::Other | Field::Role))
+            .filter_map(|origin| origin.message);
         messages.find(|message| *message as usize != number)
+    }
+
+    /// The messages of whose contents the template has written Python's form of a list.
+    pub(crate) fn contents_as_lists(&self) -> BTreeSet<u32> {
+        let forms = self.pieces.iter().filter(|piece| piece.python_form);
+        let origins = forms.filter_map(|piece| self.origin(piece.source));
+        origins
+            .filter(|origin| matches!(origin.field, Field::Content(_)))
+            .filter_map(|origin| origin.message)
+            .collect()
+    }
+
+    /// Whether Python's form of a list, an object or `None` is in one of the ranges, which are in order.
+    pub(crate) fn has_python_form(&self, ranges: &[Range<usize>]) -> bool {
+        let mut start = 0;
+        self.pieces.iter().any(|piece| {
+            let range = start..piece.end;
+            start = piece.end;
+            let next = || ranges.get(ranges.partition_point(|trained| trained.end <= range.start));
+            piece.python_form && next().is_some_and(|trained| trained.start < range.end)
+        })
     }
 
     /// Whether content or reasoning of a message is outside of a range. The name of a call may be in the turn of its result.
     fn strays(&self, range: &Range<usize>, number: usize) -> bool {
-        let mut start = 0;
-        self.pieces.iter().any(|piece| {
-            let outside = start < range.start || piece.end > range.end;
-            start = piece.end;
-            outside
-                && self.origin(piece.source).is_some_and(|origin| {
-                    origin.message.is_some_and(|message| message as usize == number)
-                        && matches!(origin.field, Field::Content(_) | Field::Reasoning)
-                })
-        })
+        let extent = self.extents.get(number).and_then(Option::as_ref);
+        extent.is_some_and(|extent| extent.start < range.start || extent.end > range.end)
     }
 
     /// The turn of a message, which must hold all of its text and no text of another message.
@@ -194,6 +239,10 @@ impl<'a> Layout<'a> {
     }
 }
 
+fn origin_of(origins: &[Origin], source: Source) -> Option<&Origin> {
+    origins.get((source as usize).checked_sub(1)?)
+}
+
 /// What is trained of the turns of the assistant: found once for each template, by rendering probe chats.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TurnRule {
@@ -205,6 +254,8 @@ pub(crate) struct TurnRule {
     pub(crate) closed: bool,
     /// Whether an added token closes the last turn.
     pub(crate) last_closed: bool,
+    /// What ends both a turn before the last one and the last one, if there is an added token in it.
+    pub(crate) closing: String,
     /// Why a call and its result cannot be told apart, if they cannot.
     pub(crate) results_inside: Option<String>,
 }
@@ -263,9 +314,17 @@ impl TurnRule {
             end += tokens.find(next).map_or(0, |token| token.end);
         }
         if turn.end == layout.text.len() {
-            end = end.min(self.before_prompt(layout));
+            end = end.min(self.before_prompt(layout).max(self.after_closing(layout, start)));
         }
         Ok((start < end).then_some(start..end))
+    }
+
+    /// The end of what closes the last turn, whose text after its header starts at `start`. Generation prompts may start with
+    /// it, too.
+    fn after_closing(&self, layout: &Layout<'_>, start: usize) -> usize {
+        let content = layout.after_contents().max(start);
+        let rest = layout.text.get(content..).filter(|_| !self.closing.is_empty());
+        rest.and_then(|rest| rest.find(&self.closing)).map_or(0, |at| content + at + self.closing.len())
     }
 
     /// The end of the text without a generation prompt, which a few templates write even if they should not.
@@ -326,6 +385,16 @@ impl Probe {
     }
 }
 
+/// What a template writes both after an answer in the middle and after the last one.
+pub(crate) fn closing(layout: &Layout<'_>, answers: [&str; 2], tokens: &AddedTokens) -> Option<String> {
+    let after = |answer: &str| {
+        let end = layout.text.find(answer)? + answer.len();
+        Some(layout.template_text(end..layout.text.len()))
+    };
+    let (middle, last) = (after(answers[0])?, after(answers[1])?);
+    Some(middle[..tokens.common_prefix(middle, last)].to_owned())
+}
+
 /// The header that all probes agree on. None if the generation prompt and the turns start differently.
 pub(crate) fn common_header(probes: &[Probe], tokens: &AddedTokens) -> Option<String> {
     let fold = |texts: &mut dyn Iterator<Item = &str>| -> Option<String> {
@@ -374,10 +443,12 @@ fn joined(
 
 /// Those parts of `ranges` that are in none of `holes`.
 pub(crate) fn without(ranges: &[Range<usize>], holes: &[Range<usize>]) -> Vec<Range<usize>> {
+    let holes = merged(holes.to_vec());
     let mut out = Vec::new();
     for range in ranges {
         let mut start = range.start;
-        for hole in holes.iter().filter(|hole| hole.start < range.end && hole.end > range.start) {
+        let first = holes.partition_point(|hole| hole.end <= range.start);
+        for hole in holes[first..].iter().take_while(|hole| hole.start < range.end) {
             out.push(start..hole.start.max(start));
             start = start.max(hole.end);
         }

@@ -1,111 +1,29 @@
 //! A compiled template, and what it renders.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::ast::Function;
+use crate::error::TemplateError;
 use crate::eval::Evaluator;
 use crate::value::{Source, Value};
-
-/// What kind of error a template makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// The template cannot be read.
-    Syntax,
-    /// A filter or a test is unknown.
-    Unknown,
-    /// An undefined value is used.
-    Undefined,
-    /// An operation or a call does not fit the types.
-    Type,
-    /// An operation does not fit the values.
-    Value,
-    /// The template calls `raise_exception`: it refuses this chat.
-    Raised,
-    /// The template takes too long, nests too deeply, or writes too much.
-    Limit,
-    /// The template writes the current time, and [`RenderOptions::now`] is not set.
-    Now,
-    /// Jinja2 can do this, but this crate cannot.
-    Unsupported,
-}
-
-/// Why a template cannot be compiled or rendered.
-#[derive(Clone, PartialEq, Eq)]
-pub struct TemplateError(Box<Inner>);
-
-#[derive(Clone, PartialEq, Eq)]
-struct Inner {
-    kind: ErrorKind,
-    line: u32,
-    message: String,
-}
-
-impl TemplateError {
-    pub(crate) fn of(kind: ErrorKind, message: impl Into<String>) -> TemplateError {
-        TemplateError(Box::new(Inner { kind, line: 0, message: message.into() }))
-    }
-
-    /// Sets the line unless it is known.
-    pub(crate) fn or_line(mut self, line: u32) -> TemplateError {
-        if self.0.line == 0 {
-            self.0.line = line;
-        }
-        self
-    }
-
-    /// What kind of error this is.
-    pub fn kind(&self) -> ErrorKind {
-        self.0.kind
-    }
-
-    /// The line of the template, starting at 1; 0 if the error is about the template as a whole.
-    pub fn line(&self) -> u32 {
-        self.0.line
-    }
-
-    /// What is wrong, without the line.
-    pub fn message(&self) -> &str {
-        &self.0.message
-    }
-}
-
-impl fmt::Display for TemplateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.line == 0 {
-            f.write_str(&self.0.message)
-        } else if self.0.kind == ErrorKind::Raised {
-            write!(f, "line {} of the chat template refuses the chat: {}", self.0.line, self.0.message)
-        } else {
-            write!(f, "line {} of the chat template: {}", self.0.line, self.0.message)
-        }
-    }
-}
-
-impl fmt::Debug for TemplateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self} ({:?})", self.0.kind)
-    }
-}
-
-impl std::error::Error for TemplateError {}
 
 /// How a template is rendered.
 #[derive(Clone, Debug)]
 pub struct RenderOptions {
     /// The time that `strftime_now` writes, in seconds since 1970, in UTC.
     pub now: Option<i64>,
-    /// Steps after which rendering stops with an error. A step is about one operation, or 16 bytes of text.
-    pub fuel: u64,
-    /// The largest text, in bytes.
-    pub max_output: usize,
+    /// Steps after which rendering stops with an error. A step is one operation, one item that is visited or compared, or 16
+    /// bytes that are read.
+    pub steps: u64,
+    /// Bytes that may be made: of text, also of that which is not written in the end, and 64 for each item of a list.
+    pub bytes: u64,
 }
 
 impl Default for RenderOptions {
     fn default() -> RenderOptions {
-        RenderOptions { now: None, fuel: 100_000_000, max_output: 1 << 30 }
+        RenderOptions { now: None, steps: 4 << 20, bytes: 48 << 20 }
     }
 }
 
@@ -118,6 +36,8 @@ pub struct Piece {
     pub source: Source,
     /// The message in whose iteration of the outermost loop over messages the text was written or captured.
     pub turn: Option<u32>,
+    /// Whether these are characters of Python's form of a list, an object or `None`.
+    pub python_form: bool,
 }
 
 /// A rendered chat.
@@ -129,6 +49,10 @@ pub struct Rendered {
     pub pieces: Vec<Piece>,
     /// The byte ranges of the `generation` blocks, in the order in which they ended.
     pub generation: Vec<Range<usize>>,
+    /// The steps and the bytes that it took, of those of [`RenderOptions`].
+    pub steps: u64,
+    /// See `steps`.
+    pub bytes: u64,
 }
 
 /// A compiled chat template. Threads can share it.
@@ -177,6 +101,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::ErrorKind;
 
     fn try_render(template: &str, context: &str) -> Result<Rendered, TemplateError> {
         let mut context = Value::from_json(context).unwrap();
@@ -192,7 +117,7 @@ mod tests {
             }
             variables.push((name, value.clone()));
         }
-        let options = RenderOptions { now: Some(1_735_786_800), fuel: 200_000, max_output: 1 << 20 };
+        let options = RenderOptions { now: Some(1_735_786_800), steps: 200_000, bytes: 1 << 20 };
         Template::compile(template)?.render(&variables, &options)
     }
 

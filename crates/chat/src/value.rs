@@ -1,21 +1,31 @@
 //! Values of a template: the types of Python that a chat template can see, with a mark on every character.
 
+mod compare;
 mod json;
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
+pub(crate) use self::compare::{
+    Number, as_int, compare_numbers, equal, equal_atoms, hashable, number, order, sort,
+};
 pub use self::json::JsonError;
 pub(crate) use self::json::JsonStyle;
+use crate::budget::Budget;
+use crate::error::{Result, unsupported};
 
 /// Who wrote a character: [`TEMPLATE`], or a number that the caller gave to a part of the input with [`Value::mark`].
 pub type Source = u32;
 
 /// The source of characters that the template writes itself.
 pub const TEMPLATE: Source = 0;
+
+/// Added to the source of characters of which Python's form of a list, an object or `None` consists.
+pub(crate) const FORM: Source = 1 << 31;
 
 /// Nested lists and objects deeper than this are refused, in the input as in the template.
 pub(crate) const MAX_DEPTH: u16 = 200;
@@ -86,6 +96,17 @@ impl Text {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.start == self.end
+    }
+
+    /// The number of runs of characters with the same mark.
+    pub(crate) fn runs(&self) -> usize {
+        match &self.marks {
+            Marks::One(_) => 1,
+            Marks::Many(runs) => {
+                let first = runs.partition_point(|(end, _)| *end <= self.start);
+                runs.partition_point(|(end, _)| *end < self.end) - first.min(runs.len()) + 1
+            }
+        }
     }
 
     /// The bytes `range`, which must be on character boundaries.
@@ -209,6 +230,18 @@ impl TextBuilder {
         }
     }
 
+    /// As `push`, after it is paid for.
+    pub(crate) fn push_paid(&mut self, text: &str, mark: Mark, budget: &mut Budget) -> Result<()> {
+        budget.make(text.len())?;
+        self.push(text, mark);
+        Ok(())
+    }
+
+    /// Marks all characters as Python's form of a value.
+    fn mark_form(&mut self) {
+        self.runs.iter_mut().for_each(|(_, mark)| mark.source |= FORM);
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.text.len()
     }
@@ -281,7 +314,7 @@ pub(crate) enum Kind {
     Map(Rc<Map>),
     Range(i64, i64, i64),
     View(View, Rc<Map>),
-    Iterator(Rc<std::cell::RefCell<std::vec::IntoIter<Value>>>),
+    Iterator(Rc<ValueIterator>),
     Namespace(usize),
     Macro(usize),
     Loop(usize, u64),
@@ -333,6 +366,12 @@ named! {
         Cycler: "cycler",
         Joiner: "joiner",
     }
+}
+
+/// A generator of Python: its items can be read once.
+pub(crate) struct ValueIterator {
+    pub(crate) items: RefCell<std::vec::IntoIter<Value>>,
+    depth: u16,
 }
 
 /// A list or a tuple.
@@ -398,24 +437,45 @@ impl Map {
     }
 
     /// The value of any key, as Python compares keys.
-    pub(crate) fn get_value(&self, key: &Value) -> Option<&Value> {
-        match key.as_str() {
-            Some(key) => self.get(key),
-            None => self.entries.iter().find(|(name, _)| equal(name, key)).map(|(_, value)| value),
+    pub(crate) fn get_value(&self, key: &Value, budget: &mut Budget) -> Result<Option<&Value>> {
+        Ok(self.position_of(key, budget)?.map(|at| &self.entries[at].1))
+    }
+
+    fn position_of(&self, key: &Value, budget: &mut Budget) -> Result<Option<usize>> {
+        if let Some(key) = key.as_str() {
+            budget.read(key.len())?;
+            return Ok(self.position(key));
         }
+        for (at, (name, _)) in self.entries.iter().enumerate() {
+            if equal(name, key, budget)? {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
     }
 
     /// Sets a key, which keeps its place if it is there already. The name is text of the template.
     pub fn insert(&mut self, key: &str, value: Value) {
-        self.insert_value(Value::str(key, TEMPLATE), value);
+        self.insert_text(key.into(), value);
     }
 
-    pub(crate) fn insert_value(&mut self, key: Value, value: Value) {
+    /// Sets the key with the characters of a text.
+    pub(crate) fn insert_text(&mut self, key: Text, value: Value) {
+        self.insert_at(self.position(key.as_str()), key.into(), value);
+    }
+
+    /// Sets any key, as Python compares keys.
+    pub(crate) fn insert_value(&mut self, key: Value, value: Value, budget: &mut Budget) -> Result<()> {
+        let at = self.position_of(&key, budget)?;
+        if at.is_none() {
+            budget.make_entries(1)?;
+        }
+        self.insert_at(at, key, value);
+        Ok(())
+    }
+
+    fn insert_at(&mut self, at: Option<usize>, key: Value, value: Value) {
         self.depth = self.depth.max(1).max(value.depth().max(key.depth()).saturating_add(1));
-        let at = match key.as_str() {
-            Some(key) => self.position(key),
-            None => self.entries.iter().position(|(name, _)| equal(name, &key)),
-        };
         if let Some(at) = at {
             self.entries[at].1 = value;
             return;
@@ -463,6 +523,11 @@ impl Map {
         self.entries.iter_mut().map(|(key, value)| (key.as_str().unwrap_or_default(), value))
     }
 
+    /// Declares who wrote the keys.
+    pub(crate) fn mark_keys(&mut self, source: Source) {
+        self.entries.iter_mut().for_each(|(key, _)| key.mark(source));
+    }
+
     /// Declares that this is message number `index` of the chat: text that a loop emits in its iteration over this
     /// message has this number in [`Piece::turn`](crate::Piece::turn).
     pub fn set_message(&mut self, index: u32) {
@@ -508,9 +573,11 @@ impl From<f64> for Value {
 
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            &self.repr().map_or_else(|_| self.type_name().to_owned(), |text| text.as_str().to_owned()),
-        )
+        const STEPS: u64 = 1 << 16;
+        match self.repr(&mut Budget::new(STEPS, STEPS)) {
+            Ok(text) => f.write_str(text.as_str()),
+            Err(_) => f.write_str(self.type_name()),
+        }
     }
 }
 
@@ -535,7 +602,8 @@ impl Value {
     }
 
     pub(crate) fn iterator(items: Vec<Value>) -> Value {
-        Value(Kind::Iterator(Rc::new(std::cell::RefCell::new(items.into_iter()))))
+        let depth = items.iter().map(Value::depth).max().unwrap_or(0).saturating_add(1);
+        Value(Kind::Iterator(Rc::new(ValueIterator { items: RefCell::new(items.into_iter()), depth })))
     }
 
     pub(crate) fn int(value: usize) -> Value {
@@ -651,11 +719,7 @@ impl Value {
             Kind::List(list) | Kind::Tuple(list) => list.depth,
             Kind::Map(map) | Kind::View(_, map) => map.depth,
             Kind::Method(method) => method.0.depth().saturating_add(1),
-            // An iterator can hold anything, but cannot be put into another one without being read.
-            Kind::Iterator(items) => {
-                let items = items.borrow();
-                items.as_slice().iter().map(Value::depth).max().unwrap_or(0).saturating_add(1)
-            }
+            Kind::Iterator(items) => items.depth,
             _ => 0,
         }
     }
@@ -693,7 +757,7 @@ impl Value {
             | Kind::Int(_, source)
             | Kind::Big(_, source)
             | Kind::Float(_, source) => *source,
-            Kind::Str(text) | Kind::Safe(text) => text.first_mark().source,
+            Kind::Str(text) | Kind::Safe(text) => text.first_mark().source & !FORM,
             Kind::List(list) | Kind::Tuple(list) => list.source,
             Kind::Map(map) | Kind::View(_, map) => map.source,
             _ => TEMPLATE,
@@ -701,88 +765,24 @@ impl Value {
     }
 
     /// `repr()`. The error names a value that cannot be printed.
-    pub(crate) fn repr(&self) -> Result<Text, &'static str> {
+    pub(crate) fn repr(&self, budget: &mut Budget) -> Result<Text> {
         let mut text = TextBuilder::default();
-        repr(self, &mut text, TEMPLATE)?;
+        repr(self, &mut text, TEMPLATE, budget)?;
+        if !matches!(self.0, Kind::Str(_) | Kind::Bool(..) | Kind::Int(..) | Kind::Big(..) | Kind::Float(..))
+        {
+            text.mark_form();
+        }
         Ok(text.finish())
     }
 
     /// `str()`.
-    pub(crate) fn to_text(&self) -> Result<Text, &'static str> {
+    pub(crate) fn to_text(&self, budget: &mut Budget) -> Result<Text> {
         match &self.0 {
             Kind::Str(text) | Kind::Safe(text) => Ok(text.clone()),
             Kind::Undefined(_) => Ok("".into()),
-            _ => self.repr(),
+            _ => self.repr(budget),
         }
     }
-}
-
-/// How Python compares two values with `==`.
-pub(crate) fn equal(left: &Value, right: &Value) -> bool {
-    use Kind::{Bool, Float, Int};
-    match (&left.0, &right.0) {
-        (Kind::Str(a) | Kind::Safe(a), Kind::Str(b) | Kind::Safe(b)) => a.as_str() == b.as_str(),
-        (Kind::Undefined(_), Kind::Undefined(_)) | (Kind::None(_), Kind::None(_)) => true,
-        (Bool(a, _), Bool(b, _)) => a == b,
-        (Int(a, _), Int(b, _)) => a == b,
-        (Bool(a, _), Int(b, _)) | (Int(b, _), Bool(a, _)) => i64::from(*a) == *b,
-        (Float(a, _), Float(b, _)) => a == b,
-        (Float(a, _), Int(b, _)) | (Int(b, _), Float(a, _)) => {
-            compare_int_float(*b, *a) == Some(std::cmp::Ordering::Equal)
-        }
-        (Float(a, _), Bool(b, _)) | (Bool(b, _), Float(a, _)) => *a == f64::from(u8::from(*b)),
-        (Kind::Big(a, _), Kind::Big(b, _)) => a == b,
-        (Kind::List(a), Kind::List(b)) | (Kind::Tuple(a), Kind::Tuple(b)) => {
-            Rc::ptr_eq(a, b)
-                || a.items.len() == b.items.len() && a.items.iter().zip(&b.items).all(|(a, b)| equal(a, b))
-        }
-        (Kind::Map(a), Kind::Map(b)) => {
-            Rc::ptr_eq(a, b)
-                || a.len() == b.len()
-                    && a.entries
-                        .iter()
-                        .all(|(key, value)| b.get_value(key).is_some_and(|other| equal(value, other)))
-        }
-        (Kind::View(kind, a), Kind::View(other, b)) => {
-            // Key and item views compare as sets, value views by identity.
-            kind == other
-                && match kind {
-                    View::Values => false,
-                    View::Keys => {
-                        a.len() == b.len() && a.entries.iter().all(|(key, _)| b.get_value(key).is_some())
-                    }
-                    View::Items => equal(&Value(Kind::Map(a.clone())), &Value(Kind::Map(b.clone()))),
-                }
-        }
-        (Kind::Range(a, b, c), Kind::Range(d, e, f)) => {
-            let (left, right) = (range_len(*a, *b, *c), range_len(*d, *e, *f));
-            left == right && (left == 0 || a == d && (left == 1 || c == f))
-        }
-        (Kind::Iterator(a), Kind::Iterator(b)) => Rc::ptr_eq(a, b),
-        (Kind::Namespace(a), Kind::Namespace(b)) | (Kind::Macro(a), Kind::Macro(b)) => a == b,
-        (Kind::Loop(_, a), Kind::Loop(_, b)) => a == b,
-        (Kind::Function(a), Kind::Function(b)) => a == b,
-        _ => false,
-    }
-}
-
-/// Compares as Python does, which does not convert the integer to a float.
-pub(crate) fn compare_int_float(int: i64, float: f64) -> Option<std::cmp::Ordering> {
-    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
-    if float.is_nan() {
-        return None;
-    }
-    if float >= LIMIT {
-        return Some(std::cmp::Ordering::Less);
-    }
-    if float < -LIMIT {
-        return Some(std::cmp::Ordering::Greater);
-    }
-    let whole = float.trunc();
-    Some(
-        int.cmp(&(whole as i64))
-            .then_with(|| 0.0.partial_cmp(&(float - whole)).unwrap_or(std::cmp::Ordering::Equal)),
-    )
 }
 
 pub(crate) fn range_len(start: i64, stop: i64, step: i64) -> usize {
@@ -794,68 +794,71 @@ pub(crate) fn range_len(start: i64, stop: i64, step: i64) -> usize {
     usize::try_from(distance + 1).unwrap_or(usize::MAX)
 }
 
-fn repr(value: &Value, out: &mut TextBuilder, outer: Source) -> Result<(), &'static str> {
+fn repr(value: &Value, out: &mut TextBuilder, outer: Source, budget: &mut Budget) -> Result<()> {
     let within = |source: Source| Mark::of(if source == TEMPLATE { outer } else { source });
+    budget.charge(1)?;
     match &value.0 {
-        Kind::None(source) => out.push("None", within(*source)),
-        Kind::Bool(value, source) => out.push(if *value { "True" } else { "False" }, within(*source)),
-        Kind::Int(value, source) => out.push(&value.to_string(), within(*source)),
-        Kind::Big(digits, source) => out.push(digits, within(*source)),
-        Kind::Float(value, source) => out.push(&float_repr(*value), within(*source)),
-        Kind::Str(text) => repr_str(text, out),
-        Kind::List(list) => repr_items(&list.items, "[", "]", list.source, out, outer)?,
+        Kind::None(source) => out.push_paid("None", within(*source), budget)?,
+        Kind::Bool(value, source) => {
+            out.push_paid(if *value { "True" } else { "False" }, within(*source), budget)?;
+        }
+        Kind::Int(value, source) => out.push_paid(&value.to_string(), within(*source), budget)?,
+        Kind::Big(digits, source) => out.push_paid(digits, within(*source), budget)?,
+        Kind::Float(value, source) => out.push_paid(&float_repr(*value), within(*source), budget)?,
+        Kind::Str(text) => repr_str(text, out, budget)?,
+        Kind::List(list) => repr_items(&list.items, ["[", "]"], within(list.source), out, budget)?,
         Kind::Tuple(list) => {
             let close = if list.items.len() == 1 { ",)" } else { ")" };
-            repr_items(&list.items, "(", close, list.source, out, outer)?;
+            repr_items(&list.items, ["(", close], within(list.source), out, budget)?;
         }
         Kind::Map(map) => {
             let mark = within(map.source);
-            out.push("{", mark);
+            out.push_paid("{", mark, budget)?;
             for (at, (key, value)) in map.entries.iter().enumerate() {
                 if at > 0 {
-                    out.push(", ", mark);
+                    out.push_paid(", ", mark, budget)?;
                 }
-                repr(key, out, mark.source)?;
-                out.push(": ", mark);
-                repr(value, out, mark.source)?;
+                repr(key, out, mark.source, budget)?;
+                out.push_paid(": ", mark, budget)?;
+                repr(value, out, mark.source, budget)?;
             }
-            out.push("}", mark);
+            out.push_paid("}", mark, budget)?;
         }
-        Kind::Range(start, stop, 1) => out.push(&format!("range({start}, {stop})"), Mark::TEMPLATE),
         Kind::Range(start, stop, step) => {
-            out.push(&format!("range({start}, {stop}, {step})"), Mark::TEMPLATE)
+            let step = if *step == 1 { String::new() } else { format!(", {step}") };
+            out.push_paid(&format!("range({start}, {stop}{step})"), Mark::TEMPLATE, budget)?;
         }
         Kind::View(view, map) => {
-            let mark = within(map.source);
-            let name = value.type_name();
-            let items = view_items(*view, map);
-            repr_items(&items, &format!("{name}(["), "])", mark.source, out, outer)?;
+            budget.make_entries(map.len())?;
+            let open = format!("{}([", value.type_name());
+            repr_items(&view_items(*view, map), [&open, "])"], within(map.source), out, budget)?;
         }
-        Kind::Undefined(_) => out.push("Undefined", Mark::TEMPLATE),
-        // These print an address or internals of Python.
-        _ => return Err(value.type_name()),
+        Kind::Undefined(_) => out.push_paid("Undefined", Mark::TEMPLATE, budget)?,
+        _ => {
+            let kind = value.type_name();
+            return unsupported(format!(
+                "a value of type {kind} is printed, which Python prints as an address"
+            ));
+        }
     }
     Ok(())
 }
 
 fn repr_items(
     items: &[Value],
-    open: &str,
-    close: &str,
-    source: Source,
+    [open, close]: [&str; 2],
+    mark: Mark,
     out: &mut TextBuilder,
-    outer: Source,
-) -> Result<(), &'static str> {
-    let mark = Mark::of(if source == TEMPLATE { outer } else { source });
-    out.push(open, mark);
+    budget: &mut Budget,
+) -> Result<()> {
+    out.push_paid(open, mark, budget)?;
     for (at, item) in items.iter().enumerate() {
         if at > 0 {
-            out.push(", ", mark);
+            out.push_paid(", ", mark, budget)?;
         }
-        repr(item, out, mark.source)?;
+        repr(item, out, mark.source, budget)?;
     }
-    out.push(close, mark);
-    Ok(())
+    out.push_paid(close, mark, budget)
 }
 
 pub(crate) fn view_items(view: View, map: &Rc<Map>) -> Vec<Value> {
@@ -867,7 +870,10 @@ pub(crate) fn view_items(view: View, map: &Rc<Map>) -> Vec<Value> {
     }
 }
 
-fn repr_str(text: &Text, out: &mut TextBuilder) {
+fn repr_str(text: &Text, out: &mut TextBuilder, budget: &mut Budget) -> Result<()> {
+    // A character may become an escape of ten, and is looked up.
+    budget.make_chars(text.len())?;
+    budget.make_text(text)?;
     let mark = text.first_mark();
     let quote = if text.as_str().contains('\'') && !text.as_str().contains('"') { '"' } else { '\'' };
     out.push_char(quote, mark);
@@ -890,9 +896,11 @@ fn repr_str(text: &Text, out: &mut TextBuilder) {
                 c => write!(buffer, "\\U{:08x}", c as u32),
             };
         }
+        budget.make(buffer.len().saturating_sub(piece.len()))?;
         out.push(&buffer, mark);
     }
     out.push_char(quote, last);
+    Ok(())
 }
 
 /// `str.isprintable`. The debug format of the standard library escapes the same categories, except that it also escapes

@@ -265,6 +265,8 @@ pub enum RejectCode {
     SpecialToken,
     /// A chat of which the template leaves something out.
     NotRendered,
+    /// A message with several text parts, over which the chat template does not iterate.
+    TextParts,
     /// No token of the document, or of what is left of it, is to be trained on.
     NothingToTrain,
     /// A chat that is not a list of messages, or that the template rejects.
@@ -300,6 +302,7 @@ impl RejectCode {
             RejectCode::TooLong => "too-long",
             RejectCode::SpecialToken => "special-token",
             RejectCode::NotRendered => "not-rendered",
+            RejectCode::TextParts => "text-parts",
             RejectCode::NothingToTrain => "nothing-to-train",
             RejectCode::InvalidChat => "invalid-chat",
             RejectCode::Animated => "animated",
@@ -424,6 +427,7 @@ mod tests {
             RejectCode::TooLarge,
             RejectCode::UnsafePath,
             RejectCode::NotRendered,
+            RejectCode::TextParts,
             RejectCode::NothingToTrain,
             RejectCode::InvalidChat,
             RejectCode::DecoderPanicked,

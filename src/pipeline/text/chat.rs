@@ -275,6 +275,7 @@ fn reject(reject: ChatReject) -> Reject {
     let code = match reject.code {
         ChatRejectCode::InvalidChat => RejectCode::InvalidChat,
         ChatRejectCode::NotRendered => RejectCode::NotRendered,
+        ChatRejectCode::TextParts => RejectCode::TextParts,
         ChatRejectCode::NothingToTrain => RejectCode::NothingToTrain,
         ChatRejectCode::TooLarge => RejectCode::TooLarge,
     };

@@ -3,14 +3,18 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use super::{Evaluator, Result, error, hashable, type_error, unsupported};
-use crate::ErrorKind;
+use super::Evaluator;
 use crate::ast::{BinaryOp, CompareOp};
-use crate::value::{Kind, List, TEMPLATE, Text, TextBuilder, Value, View, compare_int_float, equal};
+use crate::error::{ErrorKind, Result, error, overflow, type_error, unsupported};
+use crate::value::{
+    Kind, List, Number, TEMPLATE, Text, TextBuilder, Value, View, as_int, compare_numbers, equal, hashable,
+    number, order,
+};
 
 impl Evaluator<'_> {
     pub(crate) fn binary(&mut self, operator: BinaryOp, left: Value, right: Value) -> Result<Value> {
         use BinaryOp::{Add, Div, FloorDiv, Mul, Pow, Rem, Sub};
+        self.budget.charge(1)?;
         let symbol = match operator {
             Add => "+",
             Sub => "-",
@@ -36,7 +40,8 @@ impl Evaluator<'_> {
                 if a.is_empty() {
                     return Ok(right);
                 }
-                self.charge_text(a.len() + b.len())?;
+                self.budget.make_text(a)?;
+                self.budget.make_text(b)?;
                 let mut out = TextBuilder::default();
                 out.text.reserve_exact(a.len() + b.len());
                 out.push_text(a);
@@ -44,6 +49,7 @@ impl Evaluator<'_> {
                 return Ok(out.finish().into());
             }
             (Add, Kind::List(a), Kind::List(b)) | (Add, Kind::Tuple(a), Kind::Tuple(b)) => {
+                self.budget.make_items(a.items.len() + b.items.len())?;
                 let items: Vec<Value> = a.items.iter().chain(&b.items).cloned().collect();
                 return self.new_list(items, matches!(left.0, Kind::Tuple(_)));
             }
@@ -67,20 +73,24 @@ impl Evaluator<'_> {
     }
 
     fn repeat_text(&mut self, text: &Text, times: &Value) -> Result<Value> {
-        let times = repetitions(times);
-        self.charge_text(text.len().saturating_mul(times))?;
+        let times = if text.is_empty() { 0 } else { repetitions(times) };
+        self.budget.make(text.len().saturating_mul(times))?;
+        self.budget.charge(text.runs().saturating_mul(times))?;
         let mut out = TextBuilder::default();
-        for _ in 0..if text.is_empty() { 0 } else { times } {
+        for _ in 0..times {
+            if text.uniform().is_none() {
+                self.budget.make_text(text)?;
+            }
             out.push_text(text);
         }
         Ok(out.finish().into())
     }
 
     fn repeat_list(&mut self, list: &Rc<List>, times: &Value, tuple: bool) -> Result<Value> {
-        let times = repetitions(times);
-        self.charge(list.items.len().saturating_mul(times))?;
+        let times = if list.items.is_empty() { 0 } else { repetitions(times) };
+        self.budget.make_items(list.items.len().saturating_mul(times))?;
         let mut items = Vec::new();
-        for _ in 0..if list.items.is_empty() { 0 } else { times } {
+        for _ in 0..times {
             items.extend(list.items.iter().cloned());
         }
         self.new_list(items, tuple)
@@ -88,8 +98,8 @@ impl Evaluator<'_> {
 
     pub(crate) fn compare(&mut self, operator: CompareOp, left: &Value, right: &Value) -> Result<bool> {
         let (symbol, is_in_order): (&str, fn(Ordering) -> bool) = match operator {
-            CompareOp::Eq => return Ok(equal(left, right)),
-            CompareOp::Ne => return Ok(!equal(left, right)),
+            CompareOp::Eq => return equal(left, right, &mut self.budget),
+            CompareOp::Ne => return Ok(!equal(left, right, &mut self.budget)?),
             CompareOp::In => return self.contains(right, left),
             CompareOp::NotIn => return Ok(!self.contains(right, left)?),
             CompareOp::Lt => ("<", Ordering::is_lt),
@@ -102,11 +112,12 @@ impl Evaluator<'_> {
                 return error(ErrorKind::Undefined, missing.to_string());
             }
         }
+        self.budget.charge(1)?;
         if let (Some(a), Some(b)) = (number(left), number(right)) {
             // NaN is neither less than a number, nor equal to it, nor greater.
             return Ok(compare_numbers(a, b).is_some_and(is_in_order));
         }
-        match order(left, right) {
+        match order(left, right, &mut self.budget)? {
             Some(order) => Ok(is_in_order(order)),
             None => operand_error(symbol, left, right),
         }
@@ -116,85 +127,32 @@ impl Evaluator<'_> {
         Ok(match &container.0 {
             Kind::Str(text) | Kind::Safe(text) => match &item.0 {
                 Kind::Str(part) | Kind::Safe(part) => {
-                    self.charge(text.len() / 16)?;
+                    self.budget.read(text.len() + part.len())?;
                     text.as_str().contains(part.as_str())
                 }
                 _ => return type_error(format!("`in` a string needs a string, not {}", item.type_name())),
             },
-            Kind::List(list) | Kind::Tuple(list) => {
-                self.charge(list.items.len())?;
-                list.items.iter().any(|other| equal(other, item))
-            }
+            Kind::List(list) | Kind::Tuple(list) => self.position(&list.items, item)?.is_some(),
             Kind::Map(map) | Kind::View(View::Keys, map) => {
-                hashable(item)?;
-                map.get_value(item).is_some()
+                hashable(item, &mut self.budget)?;
+                map.get_value(item, &mut self.budget)?.is_some()
             }
             Kind::Undefined(_) => false,
             _ => {
                 let items = self.iterate(container)?;
-                items.iter().any(|other| equal(other, item))
+                self.position(&items, item)?.is_some()
             }
         })
     }
-}
 
-/// A number for arithmetic. Booleans are numbers in Python.
-#[derive(Clone, Copy)]
-pub(crate) enum Number {
-    Int(i64),
-    Float(f64),
-}
-
-impl Number {
-    pub(crate) fn to_f64(self) -> f64 {
-        match self {
-            Number::Int(int) => int as f64,
-            Number::Float(float) => float,
-        }
-    }
-}
-
-pub(crate) fn number(value: &Value) -> Option<Number> {
-    match value.0 {
-        Kind::Int(value, _) => Some(Number::Int(value)),
-        Kind::Bool(value, _) => Some(Number::Int(i64::from(value))),
-        Kind::Float(value, _) => Some(Number::Float(value)),
-        _ => None,
-    }
-}
-
-pub(crate) fn as_int(value: &Value) -> Option<i64> {
-    match number(value) {
-        Some(Number::Int(value)) => Some(value),
-        _ => None,
-    }
-}
-
-fn compare_numbers(a: Number, b: Number) -> Option<Ordering> {
-    match (a, b) {
-        (Number::Int(a), Number::Int(b)) => Some(a.cmp(&b)),
-        (Number::Float(a), Number::Float(b)) => a.partial_cmp(&b),
-        (Number::Int(a), Number::Float(b)) => compare_int_float(a, b),
-        (Number::Float(a), Number::Int(b)) => compare_int_float(b, a).map(Ordering::reverse),
-    }
-}
-
-/// The order of two values in `sorted`; none if Python cannot compare them.
-pub(crate) fn order(left: &Value, right: &Value) -> Option<Ordering> {
-    if let (Some(a), Some(b)) = (number(left), number(right)) {
-        return Some(compare_numbers(a, b).unwrap_or(Ordering::Equal));
-    }
-    match (&left.0, &right.0) {
-        (Kind::Str(a) | Kind::Safe(a), Kind::Str(b) | Kind::Safe(b)) => Some(a.as_str().cmp(b.as_str())),
-        (Kind::List(a), Kind::List(b)) | (Kind::Tuple(a), Kind::Tuple(b)) => {
-            for (a, b) in a.items.iter().zip(&b.items) {
-                if !equal(a, b) {
-                    return order(a, b);
-                }
+    /// The position of an item that is equal.
+    pub(crate) fn position(&mut self, items: &[Value], item: &Value) -> Result<Option<usize>> {
+        for (at, other) in items.iter().enumerate() {
+            if equal(other, item, &mut self.budget)? {
+                return Ok(Some(at));
             }
-            Some(a.items.len().cmp(&b.items.len()))
         }
-        _ => None,
+        Ok(None)
     }
 }
 
@@ -208,10 +166,6 @@ pub(super) fn operand_error<T>(symbol: &str, left: &Value, right: &Value) -> Res
         }
     }
     type_error(format!("`{symbol}` is not defined for {} and {}", left.type_name(), right.type_name()))
-}
-
-pub(crate) fn overflow<T>() -> Result<T> {
-    unsupported("integers of more than 64 bits are not supported in arithmetic")
 }
 
 pub(super) fn negate(value: &Value) -> Result<Value> {

@@ -3,14 +3,18 @@
 //! Most expressions of a chat template are of this kind. Everything here agrees with [`Evaluator::eval`], which decides
 //! all other cases.
 
-use super::{Evaluator, Result, TextBuilder};
+use super::Evaluator;
 use crate::ast::{BinaryOp, CompareOp, Const, Expr, ExprKind};
+use crate::error::Result;
 use crate::filters::is_of_type;
 use crate::methods::{Attribute, map_attribute};
-use crate::value::{Kind, Mark, Value, equal};
+use crate::value::{Kind, Mark, TextBuilder, Value, equal_atoms};
 
 /// Longest path that is read, so that a long one is not read again for each of its parts.
 const MAX_PATH: u32 = 8;
+
+/// Attributes of a namespace that are searched without being paid for.
+const MAX_SEARCHED: usize = 16;
 
 /// A value that is not copied.
 #[derive(Clone, Copy)]
@@ -29,6 +33,11 @@ impl<'a> Peeked<'a> {
             Peeked::Literal(text) => Some(text),
             Peeked::Missing => None,
         }
+    }
+
+    /// The bytes of a string.
+    pub(super) fn len(self) -> usize {
+        self.as_str().map_or(0, str::len)
     }
 
     /// Appends a string. Returns false if this is none.
@@ -61,7 +70,7 @@ impl<'t> Evaluator<'t> {
                     Some(map.get(name).map_or(Peeked::Missing, Peeked::Value))
                 }
                 Kind::Namespace(at) => {
-                    let entries = self.namespaces.get(*at)?;
+                    let entries = self.namespaces.get(*at).filter(|entries| entries.len() <= MAX_SEARCHED)?;
                     let found = entries.iter().find(|(known, _)| known == name);
                     found.map(|(_, value)| Peeked::Value(value))
                 }
@@ -111,7 +120,7 @@ impl<'t> Evaluator<'t> {
         };
         match known {
             Some(known) => {
-                self.charge(1)?;
+                self.budget.charge(1)?;
                 Ok(known)
             }
             None => {
@@ -145,7 +154,7 @@ impl<'t> Evaluator<'t> {
         };
         let (left, right) = (self.peek(first)?, self.peek(second)?);
         let found = match (left, right) {
-            (Peeked::Value(left), Peeked::Value(right)) => equal(left, right),
+            (Peeked::Value(left), Peeked::Value(right)) => equal_atoms(left, right)?,
             (Peeked::Missing, _) | (_, Peeked::Missing) => return None,
             _ => match (left.as_str(), right.as_str()) {
                 (Some(left), Some(right)) => left == right,
@@ -169,13 +178,27 @@ impl<'t> Evaluator<'t> {
             if operator != BinaryOp::Add {
                 return Ok((out, at, None));
             }
-            if !self.peek(operand).is_some_and(|peeked| peeked.push_to(&mut out)) {
+            if !self.push_peeked(operand, &mut out)? {
                 let value = self.eval(operand)?;
                 let Kind::Str(text) = &value.0 else { return Ok((out, at, Some(value))) };
+                self.budget.make_text(text)?;
                 out.push_text(text);
             }
-            self.charge_text(out.len())?;
         }
         Ok((out, 1 + rest.len(), None))
+    }
+
+    /// Appends a string that exists already. Returns false if the value is none.
+    pub(super) fn push_peeked(&mut self, expr: &'t Expr, out: &mut TextBuilder) -> Result<bool> {
+        let mut budget = self.budget;
+        let pushed = match self.peek(expr) {
+            Some(peeked) => {
+                budget.make(peeked.len())?;
+                peeked.push_to(out)
+            }
+            None => false,
+        };
+        self.budget = budget;
+        Ok(pushed)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use super::{Evaluator, Result, as_int, error, type_error};
-use crate::ErrorKind;
-use crate::value::{Kind, List, Text, TextBuilder, Value, range_len};
+use super::Evaluator;
+use crate::error::{ErrorKind, Result, error, type_error};
+use crate::value::{Kind, List, Text, TextBuilder, Value, as_int, range_len};
 
 impl Evaluator<'_> {
     pub(super) fn slice(&mut self, object: &Value, [start, stop, step]: [Option<i64>; 3]) -> Result<Value> {
@@ -15,7 +15,8 @@ impl Evaluator<'_> {
         match &object.0 {
             Kind::Undefined(missing) => error(ErrorKind::Undefined, missing.to_string()),
             Kind::List(list) | Kind::Tuple(list) => {
-                self.charge(list.items.len())?;
+                let (first, last) = slice_indices(list.items.len(), start, stop, step);
+                self.budget.make_items(range_len(first, last, step))?;
                 let positions = slice_positions(list.items.len(), start, stop, step);
                 let items = positions.filter_map(|at| list.items.get(at).cloned()).collect();
                 let list = Rc::new(List::new(items, list.source));
@@ -23,11 +24,11 @@ impl Evaluator<'_> {
                     .into())
             }
             Kind::Str(text) => {
-                self.charge(1)?;
+                self.budget.read(text.len())?;
                 if step == 1 {
                     return Ok(slice_text(text, start, stop).into());
                 }
-                self.charge(text.len() * 2)?;
+                self.budget.make_items(text.len())?;
                 let chars: Vec<(usize, char)> = text.as_str().char_indices().collect();
                 let mut out = TextBuilder::default();
                 let positions = slice_positions(chars.len(), start, stop, step);

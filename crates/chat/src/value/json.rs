@@ -3,7 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Kind, MAX_DEPTH, Map, Mark, Source, TEMPLATE, Text, TextBuilder, Value, float_repr};
+use super::{
+    Kind, MAX_DEPTH, Map, Mark, Source, TEMPLATE, Text, TextBuilder, Value, float_repr, order, sort,
+};
+use crate::budget::{Budget, VALUE_BYTES};
+use crate::error::{Result, type_error};
 
 /// Options of `tojson`.
 pub(crate) struct JsonStyle {
@@ -16,88 +20,103 @@ pub(crate) struct JsonStyle {
 
 impl JsonStyle {
     /// `json.dumps`. The error names a type that it cannot write.
-    pub(crate) fn to_json(&self, value: &Value) -> Result<Text, String> {
+    pub(crate) fn to_json(&self, value: &Value, budget: &mut Budget) -> Result<Text> {
         let mut out = TextBuilder::default();
-        self.write(value, &mut out, TEMPLATE, 1)?;
+        self.write(value, &mut out, TEMPLATE, 1, budget)?;
         Ok(out.finish())
     }
 
-    fn write(&self, value: &Value, out: &mut TextBuilder, outer: Source, level: usize) -> Result<(), String> {
+    fn write(
+        &self,
+        value: &Value,
+        out: &mut TextBuilder,
+        outer: Source,
+        level: usize,
+        budget: &mut Budget,
+    ) -> Result<()> {
         let within = |source: Source| Mark::of(if source == TEMPLATE { outer } else { source });
+        budget.charge(1)?;
         match &value.0 {
-            Kind::Str(text) | Kind::Safe(text) => json_string(text, self.ascii, out),
-            Kind::None(source) => out.push("null", within(*source)),
-            Kind::Bool(value, source) => out.push(if *value { "true" } else { "false" }, within(*source)),
-            Kind::Int(value, source) => out.push(&value.to_string(), within(*source)),
-            Kind::Big(digits, source) => out.push(digits, within(*source)),
-            Kind::Float(value, source) => out.push(&json_float(*value), within(*source)),
+            Kind::Str(text) | Kind::Safe(text) => json_string(text, self.ascii, out, budget)?,
+            Kind::None(source) => out.push_paid("null", within(*source), budget)?,
+            Kind::Bool(value, source) => {
+                out.push_paid(if *value { "true" } else { "false" }, within(*source), budget)?;
+            }
+            Kind::Int(value, source) => out.push_paid(&value.to_string(), within(*source), budget)?,
+            Kind::Big(digits, source) => out.push_paid(digits, within(*source), budget)?,
+            Kind::Float(value, source) => out.push_paid(&json_float(*value), within(*source), budget)?,
             Kind::List(list) | Kind::Tuple(list) => {
                 let mark = within(list.source);
                 if list.items.is_empty() {
-                    out.push("[]", mark);
-                    return Ok(());
+                    return out.push_paid("[]", mark, budget);
                 }
-                out.push("[", mark);
+                out.push_paid("[", mark, budget)?;
                 for (at, item) in list.items.iter().enumerate() {
-                    self.separate(at, level, out, mark);
-                    self.write(item, out, mark.source, level + 1)?;
+                    self.separate(at, level, out, mark, budget)?;
+                    self.write(item, out, mark.source, level + 1, budget)?;
                 }
-                self.newline(level - 1, out, mark);
-                out.push("]", mark);
+                self.newline(level - 1, out, mark, budget)?;
+                out.push_paid("]", mark, budget)?;
             }
             Kind::Map(map) => {
                 let mark = within(map.source);
                 if map.is_empty() {
-                    out.push("{}", mark);
-                    return Ok(());
+                    return out.push_paid("{}", mark, budget);
                 }
-                out.push("{", mark);
+                out.push_paid("{", mark, budget)?;
+                budget.make_items(map.len())?;
                 let mut entries: Vec<_> = map.entries.iter().collect();
                 if self.sort_keys {
-                    let mut fault = false;
-                    entries.sort_by(|(a, _), (b, _)| {
-                        crate::eval::order(a, b).unwrap_or_else(|| {
-                            fault = true;
-                            std::cmp::Ordering::Equal
-                        })
-                    });
-                    if fault {
-                        return Err("keys of different types cannot be sorted".to_owned());
-                    }
+                    entries = sort(entries, |(a, _), (b, _)| match order(a, b, budget)? {
+                        Some(order) => Ok(order),
+                        None => type_error("keys of different types cannot be sorted"),
+                    })?;
                 }
-                let entries = entries.into_iter().map(|(key, value)| Ok((json_key(key)?, value)));
-                for (at, (key, value)) in entries.collect::<Result<Vec<_>, String>>()?.iter().enumerate() {
-                    self.separate(at, level, out, mark);
-                    json_string(key, self.ascii, out);
-                    out.push(self.separators.1.as_str(), mark);
-                    self.write(value, out, mark.source, level + 1)?;
+                for (at, (key, value)) in entries.into_iter().enumerate() {
+                    self.separate(at, level, out, mark, budget)?;
+                    json_string(&json_key(key)?, self.ascii, out, budget)?;
+                    out.push_paid(self.separators.1.as_str(), mark, budget)?;
+                    self.write(value, out, mark.source, level + 1, budget)?;
                 }
-                self.newline(level - 1, out, mark);
-                out.push("}", mark);
+                self.newline(level - 1, out, mark, budget)?;
+                out.push_paid("}", mark, budget)?;
             }
-            _ => return Err(format!("a value of type {} cannot be written as JSON", value.type_name())),
+            _ => {
+                return type_error(format!(
+                    "a value of type {} cannot be written as JSON",
+                    value.type_name()
+                ));
+            }
         }
         Ok(())
     }
 
-    fn separate(&self, at: usize, level: usize, out: &mut TextBuilder, mark: Mark) {
+    fn separate(
+        &self,
+        at: usize,
+        level: usize,
+        out: &mut TextBuilder,
+        mark: Mark,
+        budget: &mut Budget,
+    ) -> Result<()> {
         if at > 0 {
-            out.push(self.separators.0.as_str(), mark);
+            out.push_paid(self.separators.0.as_str(), mark, budget)?;
         }
-        self.newline(level, out, mark);
+        self.newline(level, out, mark, budget)
     }
 
-    fn newline(&self, level: usize, out: &mut TextBuilder, mark: Mark) {
+    fn newline(&self, level: usize, out: &mut TextBuilder, mark: Mark, budget: &mut Budget) -> Result<()> {
         if let Some(indent) = &self.indent {
-            out.push("\n", mark);
+            out.push_paid("\n", mark, budget)?;
             for _ in 0..level {
-                out.push(indent, mark);
+                out.push_paid(indent, mark, budget)?;
             }
         }
+        Ok(())
     }
 }
 
-fn json_key(key: &Value) -> Result<Text, String> {
+fn json_key(key: &Value) -> Result<Text> {
     let mark = Mark::of(key.source());
     let text = match &key.0 {
         Kind::Str(text) => return Ok(text.clone()),
@@ -106,7 +125,7 @@ fn json_key(key: &Value) -> Result<Text, String> {
         Kind::Int(value, _) => value.to_string(),
         Kind::Big(digits, _) => digits.to_string(),
         Kind::Float(value, _) => json_float(*value),
-        _ => return Err(format!("keys of JSON must be strings, not {}", key.type_name())),
+        _ => return type_error(format!("keys of JSON must be strings, not {}", key.type_name())),
     };
     Ok(Text::marked(text.into(), mark))
 }
@@ -120,7 +139,9 @@ fn json_float(value: f64) -> String {
     }
 }
 
-fn json_string(text: &Text, ascii: bool, out: &mut TextBuilder) {
+fn json_string(text: &Text, ascii: bool, out: &mut TextBuilder, budget: &mut Budget) -> Result<()> {
+    budget.make_text(text)?;
+    budget.read(text.len())?;
     let mark = text.first_mark();
     out.push("\"", mark);
     let mut last = mark;
@@ -134,16 +155,16 @@ fn json_string(text: &Text, ascii: bool, out: &mut TextBuilder) {
             let Some(c) = piece[at..].chars().next() else { break };
             plain = at + c.len_utf8();
             match c {
-                '"' => out.push("\\\"", mark),
-                '\\' => out.push("\\\\", mark),
-                '\n' => out.push("\\n", mark),
-                '\r' => out.push("\\r", mark),
-                '\t' => out.push("\\t", mark),
-                '\u{8}' => out.push("\\b", mark),
-                '\u{c}' => out.push("\\f", mark),
+                '"' => out.push_paid("\\\"", mark, budget)?,
+                '\\' => out.push_paid("\\\\", mark, budget)?,
+                '\n' => out.push_paid("\\n", mark, budget)?,
+                '\r' => out.push_paid("\\r", mark, budget)?,
+                '\t' => out.push_paid("\\t", mark, budget)?,
+                '\u{8}' => out.push_paid("\\b", mark, budget)?,
+                '\u{c}' => out.push_paid("\\f", mark, budget)?,
                 c => {
                     for unit in c.encode_utf16(&mut [0; 2]) {
-                        out.push(&format!("\\u{unit:04x}"), mark);
+                        out.push_paid(&format!("\\u{unit:04x}"), mark, budget)?;
                     }
                 }
             }
@@ -151,6 +172,7 @@ fn json_string(text: &Text, ascii: bool, out: &mut TextBuilder) {
         out.push(&piece[plain..], mark);
     }
     out.push("\"", last);
+    Ok(())
 }
 
 /// Why a text is not JSON.
@@ -160,6 +182,10 @@ pub struct JsonError {
     pub offset: usize,
     /// What is wrong.
     pub message: &'static str,
+}
+
+impl JsonError {
+    pub(crate) const TOO_LARGE: &'static str = "the lists and objects hold too many values";
 }
 
 impl fmt::Display for JsonError {
@@ -173,8 +199,13 @@ impl std::error::Error for JsonError {}
 impl Value {
     /// Reads JSON as Python's `json` does: keys keep their order, the last of several equal keys decides, integers of any
     /// size are exact, `NaN` and `Infinity` are read. Everything is marked as [`TEMPLATE`] until [`Value::mark`].
-    pub fn from_json(text: &str) -> Result<Value, JsonError> {
-        let mut reader = JsonReader { text, shared: None, at: 0 };
+    pub fn from_json(text: &str) -> std::result::Result<Value, JsonError> {
+        Value::from_json_within(text, &mut Budget::new(u64::MAX, u64::MAX))
+    }
+
+    /// As [`from_json`](Value::from_json); what the values take is paid for.
+    pub(crate) fn from_json_within(text: &str, budget: &mut Budget) -> Parsed<Value> {
+        let mut reader = JsonReader { text, shared: None, at: 0, budget };
         if u32::try_from(text.len()).is_err() {
             return Err(reader.error("more than 4 GiB of text"));
         }
@@ -183,6 +214,8 @@ impl Value {
         if reader.at < text.len() { Err(reader.error("unexpected text after the value")) } else { Ok(value) }
     }
 }
+
+type Parsed<T> = std::result::Result<T, JsonError>;
 
 /// Returns the position of the first byte that is not plain text of a JSON string.
 fn end_of_plain(bytes: &[u8]) -> Option<usize> {
@@ -210,14 +243,23 @@ fn ends_in(word: [u8; 8]) -> u64 {
     below(word, 0x20) | below(word ^ all(b'"'), 1) | below(word ^ all(b'\\'), 1)
 }
 
-struct JsonReader<'a> {
+struct JsonReader<'a, 'b> {
     text: &'a str,
     /// A copy of the text, which the strings without escapes share.
     shared: Option<Arc<str>>,
     at: usize,
+    budget: &'b mut Budget,
 }
 
-impl JsonReader<'_> {
+/// Values that a list or an object has room for at first, with its own size.
+const LIST_VALUES: usize = 4;
+const OBJECT_VALUES: usize = 6;
+
+impl JsonReader<'_, '_> {
+    fn pay(&mut self, values: usize) -> Parsed<()> {
+        self.budget.make(values * VALUE_BYTES).map_err(|_| self.error(JsonError::TOO_LARGE))
+    }
+
     fn error(&self, message: &'static str) -> JsonError {
         JsonError { offset: self.at, message }
     }
@@ -240,15 +282,17 @@ impl JsonReader<'_> {
         found
     }
 
-    fn value(&mut self, depth: u16) -> Result<Value, JsonError> {
+    fn value(&mut self, depth: u16) -> Parsed<Value> {
         if depth > MAX_DEPTH {
             return Err(self.error("lists and objects are nested too deeply"));
         }
+        self.pay(1)?;
         self.skip_space();
         match self.peek() {
             Some(b'"') => Ok(self.string()?.into()),
             Some(b'{') => {
                 self.at += 1;
+                self.pay(OBJECT_VALUES)?;
                 let mut map = Map::new();
                 self.skip_space();
                 if self.literal("}") {
@@ -264,8 +308,10 @@ impl JsonReader<'_> {
                     if !self.literal(":") {
                         return Err(self.error("expected `:`"));
                     }
+                    // Large objects have an index.
+                    self.pay(if map.len() < OBJECT_VALUES { 1 } else { 3 })?;
                     let value = self.value(depth + 1)?;
-                    map.insert_value(key.into(), value);
+                    map.insert_text(key, value);
                     self.skip_space();
                     if self.literal("}") {
                         return Ok(map.into());
@@ -277,6 +323,7 @@ impl JsonReader<'_> {
             }
             Some(b'[') => {
                 self.at += 1;
+                self.pay(LIST_VALUES)?;
                 let mut items = Vec::new();
                 self.skip_space();
                 if self.literal("]") {
@@ -311,7 +358,7 @@ impl JsonReader<'_> {
         digits
     }
 
-    fn number(&mut self) -> Result<Value, JsonError> {
+    fn number(&mut self) -> Parsed<Value> {
         let start = self.at;
         self.literal("-");
         if !self.literal("0") && self.digits() == 0 {
@@ -349,7 +396,7 @@ impl JsonReader<'_> {
         }
     }
 
-    fn string(&mut self) -> Result<Text, JsonError> {
+    fn string(&mut self) -> Parsed<Text> {
         self.at += 1;
         let start = self.at;
         let mut owned: Option<String> = None;
@@ -401,7 +448,7 @@ impl JsonReader<'_> {
         }
     }
 
-    fn unit(&mut self) -> Result<u32, JsonError> {
+    fn unit(&mut self) -> Parsed<u32> {
         let digits = self
             .text
             .get(self.at..self.at + 4)
@@ -412,7 +459,7 @@ impl JsonReader<'_> {
         Ok(unit)
     }
 
-    fn unicode(&mut self) -> Result<char, JsonError> {
+    fn unicode(&mut self) -> Parsed<char> {
         let first = self.unit()?;
         if let 0xD800..=0xDBFF = first
             && self.literal("\\u")

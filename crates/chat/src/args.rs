@@ -1,0 +1,80 @@
+//! The arguments of calls.
+
+use std::sync::Arc;
+
+use crate::error::{Result, type_error};
+use crate::value::{Kind, Text, Value, as_int};
+
+/// The arguments of a call.
+#[derive(Default)]
+pub(crate) struct CallArgs {
+    pub(crate) positional: Vec<Value>,
+    pub(crate) keyword: Vec<(Arc<str>, Value)>,
+}
+
+impl CallArgs {
+    /// Assigns the arguments to the parameters `names`, of which the first `required` must be given.
+    pub(crate) fn bind<const N: usize>(
+        self,
+        callee: &str,
+        names: [&str; N],
+        required: usize,
+    ) -> Result<[Option<Value>; N]> {
+        let mut values = [const { None }; N];
+        if self.positional.len() > N {
+            return type_error(format!("`{callee}` takes at most {N} arguments"));
+        }
+        for (slot, value) in values.iter_mut().zip(self.positional) {
+            *slot = Some(value);
+        }
+        for (name, value) in self.keyword {
+            match names.iter().position(|known| **known == *name) {
+                Some(at) if values[at].is_none() => values[at] = Some(value),
+                Some(_) => return type_error(format!("`{callee}` got the argument `{name}` twice")),
+                None => return type_error(format!("`{callee}` has no argument `{name}`")),
+            }
+        }
+        if let Some(missing) = values[..required].iter().position(Option::is_none) {
+            return type_error(format!("`{callee}` needs the argument `{}`", names[missing]));
+        }
+        Ok(values)
+    }
+
+    /// The only argument, which is needed.
+    pub(crate) fn one(self, callee: &str, name: &str) -> Result<Value> {
+        let [value] = self.bind(callee, [name], 1)?;
+        Ok(value.unwrap_or_else(Value::none))
+    }
+}
+
+pub(crate) fn optional_text(callee: &str, value: Option<Value>) -> Result<Option<Text>> {
+    match value.map(|value| value.0) {
+        None | Some(Kind::None(_)) => Ok(None),
+        Some(Kind::Str(text)) => Ok(Some(text)),
+        Some(other) => type_error(format!("`{callee}` needs a string, not {}", Value(other).type_name())),
+    }
+}
+
+pub(crate) fn required_text(callee: &str, value: Option<Value>) -> Result<Text> {
+    match optional_text(callee, value)? {
+        Some(text) => Ok(text),
+        None => type_error(format!("`{callee}` needs a string")),
+    }
+}
+
+pub(crate) fn optional_int(callee: &str, value: Option<Value>) -> Result<Option<i64>> {
+    match value {
+        None => Ok(None),
+        Some(value) => match as_int(&value) {
+            Some(int) => Ok(Some(int)),
+            None => type_error(format!("`{callee}` needs an integer, not {}", value.type_name())),
+        },
+    }
+}
+
+pub(crate) fn required_int(callee: &str, value: Option<Value>) -> Result<i64> {
+    match optional_int(callee, value)? {
+        Some(int) => Ok(int),
+        None => type_error(format!("`{callee}` needs an integer")),
+    }
+}
