@@ -193,6 +193,7 @@ mod tests {
         ("invalid_utf8", "replace"),
         ("keep_fields", "n=a:int64,b"),
         ("key_field", "id"),
+        ("label_field", "class"),
         ("layout", "flat"),
         ("lenient", "true"),
         ("list_fields", "caption,tag"),
