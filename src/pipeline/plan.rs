@@ -53,6 +53,9 @@ pub struct PlanSummary {
     pub split_files: Option<Vec<u64>>,
     /// Names of the classes, if the records have labels.
     pub classes: Option<Vec<String>>,
+    /// Why images have no labels, and how they get some. `None` if they have labels or boxes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_labels: Option<String>,
     /// Metadata files whose rows name the items.
     pub metadata: Vec<PathBuf>,
     /// Names of the fields from the sources, beyond those of every dataset.

@@ -71,6 +71,10 @@ options! {
             /// folders in them are classes; without splits, the first folders are classes; labels: the first level is the class;
             /// splits: the first level is the split, the second the class; flat: folders have no meaning.
             [] layout: FolderLayout = FolderLayout::default(), "LAYOUT";
+
+            /// Column with the classes in a table of --metadata, or in Parquet and Arrow files with images [default: label]
+            [serde(skip_serializing_if = "is_default")]
+            label_field: Option<String> = None, "NAME", conflicts = &["files_from"];
         }
         "Selection" {
             /// Leave out files with the same bytes as another file; the first record is kept

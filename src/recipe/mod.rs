@@ -194,6 +194,7 @@ mod tests {
         ("join_parts", "\\n"),
         ("keep_fields", "n=a:int64,b"),
         ("key_field", "id"),
+        ("label_field", "class"),
         ("layout", "flat"),
         ("lenient", "true"),
         ("list_fields", "caption,tag"),

@@ -33,6 +33,7 @@ mod memory;
 mod messages;
 mod metadata_beside;
 mod mistakes;
+mod no_labels;
 mod open_files;
 mod option_names;
 mod output_directory;

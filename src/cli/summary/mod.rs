@@ -8,6 +8,7 @@ pub(super) use plan::{buckets, late_warnings, plan, stored, warnings};
 pub(super) use prediction::prediction;
 pub(super) use run::{merged, next_step, report, times};
 
+use crate::cli::flags::with_flags;
 use crate::numbers::listed;
 use crate::numbers::{count, plural};
 use crate::pipeline::{PlanSummary, SidecarSummary, SplitBy};
@@ -62,6 +63,12 @@ fn sources(plan: &PlanSummary, buckets: Option<String>) -> Vec<(&'static str, St
     ];
     lines.extend(others.into_iter().filter_map(|(name, text)| Some((name, text?))));
     lines
+}
+
+/// Formats why there are no labels, if there are none.
+fn no_labels(plan: &PlanSummary) -> Option<String> {
+    let why = plan.no_labels.as_ref()?;
+    Some(format!("no labels: {}", printable(&with_flags(why))))
 }
 
 /// Formats the metadata files in use, with the fields they add.

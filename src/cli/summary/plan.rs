@@ -4,7 +4,7 @@ use std::path::Path;
 
 use indicatif::{HumanBytes, HumanCount};
 
-use super::{Lines, SHOWN_CLASSES, sources, splits};
+use super::{Lines, SHOWN_CLASSES, no_labels, sources, splits};
 use crate::cli::flags::with_flags;
 use crate::numbers::plural;
 use crate::pipeline::{PlanSummary, RunOutcome, Warning};
@@ -26,6 +26,9 @@ pub(in crate::cli) fn plan(plan: &PlanSummary) -> String {
     lines.add(format!("splits   {}", splits(plan, plan.split_files.as_deref())));
     if let Some(classes) = &plan.classes {
         lines.add(format!("classes  {}", class_names(classes)));
+    }
+    if let Some(text) = no_labels(plan) {
+        lines.add(text);
     }
     for (name, text) in sources(plan, None) {
         lines.add(format!("{name:<8} {text}"));
@@ -130,6 +133,9 @@ pub(in crate::cli) fn stored(units: u32, plan: &PlanSummary, out: &Path) -> Stri
         printable_path(out),
         splits(plan, plan.split_files.as_deref())
     ));
+    if let Some(text) = no_labels(plan) {
+        lines.add(text);
+    }
     let out = shell_word(out);
     lines.add(format!("convert part i of N, in any number of processes: dsconvert run {out} --part i/N"));
     lines.add(format!("then commit:                                      dsconvert merge {out}"));

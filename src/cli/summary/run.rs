@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{HumanBytes, HumanCount};
 
-use super::{Lines, class_counts, sources, splits};
+use super::{Lines, class_counts, no_labels, sources, splits};
 use crate::manifest::{Manifest, Split};
 use crate::numbers::{mean, plural, rate};
 use crate::pipeline::{PlanSummary, RunOutcome};
@@ -26,6 +26,9 @@ pub(in crate::cli) fn report(
     let mut lines = Lines::default();
     lines.add(outcomes(manifest, &SkippedTypes::from(&totals.skipped)));
     add_classes(&mut lines, manifest);
+    if let Some(text) = no_labels(plan) {
+        lines.add(format!("  {text}"));
+    }
     lines.add(format!("  splits: {}", splits(plan, split_files(plan, manifest).as_deref())));
     let buckets = plan.buckets.as_ref().and_then(super::plan::buckets_left_out);
     for (name, text) in sources(plan, buckets) {

@@ -239,7 +239,7 @@ impl TableFeed {
         let ImageConversion { table_images, recipe, .. } = &job.conversion;
         let opened = TableFile::open(job.planned(&file)).and_then(|table| {
             let Some(images) = table_images else { return Ok(None) };
-            Ok(table.table(images, recipe.keep_fields.as_deref())?)
+            Ok(table.table(images, recipe.label_field.as_deref(), recipe.keep_fields.as_deref())?)
         });
         let (table, broken) = match opened {
             Ok(Some(table)) => (Some(table), None),

@@ -245,7 +245,7 @@ fn is_metadata_file(file: &SourceFile) -> bool {
 /// Adds help to an error about metadata that was found by the walk: how to convert without it.
 pub(super) fn metadata_help(error: Error) -> Error {
     // List fields are columns of the table that was found, so it is not unexpected.
-    if error.kind() != ErrorKind::Usage || error.option() == Some("list_fields") {
+    if error.kind() != ErrorKind::Usage || matches!(error.option(), Some("list_fields" | "label_field")) {
         return error;
     }
     error.help(
@@ -281,7 +281,8 @@ pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
             let read = |archive: Option<&Listing>| {
                 let listed = archive.map(|listing| ListedNames::new(&listing.files));
                 let (follow, classes) = (options.recipe.follow_symlinks, options.recipe.classes.as_deref());
-                table.list(source, follow, classes, &options.recipe.list_fields, listed)
+                let (label, lists) = (options.recipe.label_field.as_deref(), &options.recipe.list_fields);
+                table.list(source, follow, classes, label, lists, listed)
             };
             let mut archive = listed_archive(options)?;
             let mut found = read(archive.as_ref())?;
@@ -394,6 +395,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
         sources,
         options.recipe.follow_symlinks,
         classes,
+        options.recipe.label_field.as_deref(),
         &options.recipe.list_fields,
         listed,
     )

@@ -61,7 +61,7 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
     let mut others = BTreeSet::new();
     let mut warning = None;
     let (mut scan, mut declared) = (BoxScan::default(), None);
-    let keep = options.recipe.keep_fields.as_deref();
+    let (keep, label) = (options.recipe.keep_fields.as_deref(), options.recipe.label_field.as_deref());
     for (ordinal, file) in files.iter().enumerate().filter(|(_, file)| is_image_table(file, &options.sources))
     {
         let path = file.path(&options.sources);
@@ -92,7 +92,7 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
         for (column, max) in &mut chosen.items {
             *max = (*max).max(table.max_items(column)?);
         }
-        let table = table.table(&chosen.images(), keep).map_err(at_path)?;
+        let table = table.table(&chosen.images(), label, keep).map_err(at_path)?;
         let fits = match (&table, &first) {
             (Some(table), Some((_, _, columns))) => table.columns.fits(columns),
             (Some(_), None) => true,

@@ -13,6 +13,7 @@ use super::feed::{DuplicateFiles, ImageTask, divide};
 use super::find::{find, metadata_help};
 use super::image_field_names::MemberField;
 use super::image_fields::ImageRoles;
+use super::no_labels::no_labels;
 use super::options::{ImageInput, ImagesOptions};
 use super::sidecars::FileField;
 use crate::error::{Error, Result};
@@ -142,13 +143,20 @@ impl Conversion for ImageConversion {
             let what = "`list_fields` lists columns of a table, but no table describes the images";
             return Err(Error::usage(what).help("give the table with `metadata`, or leave out `list_fields`"));
         }
+        if options.recipe.label_field.is_some() && found.tables.is_empty() && found.table_images.is_none() {
+            let what =
+                "`label_field` names a column of a table, but no table describes or contains the images";
+            return Err(Error::usage(what).help("give the table with `metadata`, or leave out `label_field`"));
+        }
         let ImagesOptions { sources, input, annotations: _, exclude: _, recipe } = options;
-        let class_names = found.class_names.or_else(|| folders.class_names.clone());
+        let class_names = found.class_names.take().or_else(|| folders.class_names.clone());
         let values = found.fields.len() - found.roles.fields.len();
-        let names = |fields: &[Field]| fields.iter().map(|field| field.name.clone()).collect();
+        let fields: Vec<String> = found.fields[..values].iter().map(|field| field.name.clone()).collect();
+        let has_labels = class_names.is_some() || !found.box_classes.is_empty();
         let mut summary = PlanSummary {
+            no_labels: (!has_labels).then(|| no_labels(&found, &recipe, &sources, &fields)),
             metadata: found.tables,
-            fields: names(&found.fields[..values]),
+            fields,
             sidecars: found.sidecars,
             image_fields: found
                 .roles

@@ -14,6 +14,7 @@ mod find_tables;
 mod image_field_names;
 mod image_fields;
 mod job;
+mod no_labels;
 mod options;
 mod predict;
 mod sidecars;

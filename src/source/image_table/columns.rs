@@ -128,16 +128,18 @@ pub struct ImageColumns {
 
 impl ImageColumns {
     /// Finds the columns in `schema` for these `images`; returns `None` if the column of the main image is missing or has no
-    /// images. `declared` is the JSON in which `datasets` describes the columns. With `keep`, only these columns become
-    /// fields.
+    /// images. `declared` is the JSON in which `datasets` describes the columns. `label` names the column with the classes,
+    /// if the user does. With `keep`, only these columns become fields.
     ///
     /// # Errors
     ///
-    /// Returns an error if another column of images or a column to keep is missing, or a column to keep cannot be a field.
+    /// Returns an error if another column of images, that of the classes or a column to keep is missing, or cannot be used
+    /// so.
     pub(super) fn find(
         schema: &Schema,
         declared: Option<&str>,
         images: &TableImages,
+        label: Option<&str>,
         keep: Option<&[KeptField]>,
     ) -> Result<Option<Self>> {
         let all = || 0..schema.fields().len();
@@ -163,10 +165,22 @@ impl ImageColumns {
             |at: usize| is_text(schema.field(at).data_type()) || schema.field(at).data_type().is_integer();
         let classes: Vec<usize> = all().filter(|&at| is_class(at) && is_label(at)).collect();
         let named = all().find(|&at| !is_image(at) && name(at) == LABEL && is_label(at));
-        let label = named.or(match classes[..] {
-            [one] => Some(one),
-            _ => None,
-        });
+        let label = match label {
+            Some(wanted) => {
+                let at = names.required(wanted, "label_field")?;
+                if is_image(at) || !is_label(at) {
+                    let ty = schema.field(at).data_type();
+                    return Err(Error::usage(format!("the column {wanted:?} is {ty}, and holds no classes"))
+                        .of_option("label_field")
+                        .help("name a column of text or integers"));
+                }
+                Some(at)
+            }
+            None => named.or(match classes[..] {
+                [one] => Some(one),
+                _ => None,
+            }),
+        };
         let class_names = |at: usize| declared.feature(name(at))?.get("names")?.as_array();
         let declared_classes = label.filter(|&at| is_class(at)).and_then(class_names).map(|names| {
             names.iter().map(|name| name.as_str().map_or_else(|| name.to_string(), str::to_owned)).collect()
@@ -330,7 +344,7 @@ mod tests {
         };
         let find = |keep: Option<&str>| {
             let keep = keep.map(|text| crate::source::metadata::parse_kept(text).unwrap());
-            ImageColumns::find(&schema, Some(declared), &images, keep.as_deref())
+            ImageColumns::find(&schema, Some(declared), &images, None, keep.as_deref())
         };
         let found = find(None).unwrap().unwrap();
         assert_eq!(

@@ -178,14 +178,19 @@ impl TableFile {
         Ok(max)
     }
 
-    /// Returns the table of the given images; `None` if the file does not have the column of the main image. With `keep`,
-    /// only these columns become fields.
+    /// Returns the table of the given images; `None` if the file does not have the column of the main image. `label` names
+    /// the column with the classes, if the user does. With `keep`, only these columns become fields.
     ///
     /// # Errors
     ///
     /// Fails if the file lacks another column, or a column to keep cannot be a field.
-    pub fn table(self, images: &TableImages, keep: Option<&[KeptField]>) -> Result<Option<ImageTable>> {
-        let columns = ImageColumns::find(self.schema(), self.declared(), images, keep)?;
+    pub fn table(
+        self,
+        images: &TableImages,
+        label: Option<&str>,
+        keep: Option<&[KeptField]>,
+    ) -> Result<Option<ImageTable>> {
+        let columns = ImageColumns::find(self.schema(), self.declared(), images, label, keep)?;
         Ok(columns.map(|columns| ImageTable { file: self, columns: Arc::new(columns) }))
     }
 }

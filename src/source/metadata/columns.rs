@@ -129,6 +129,8 @@ pub(super) enum PathColumn<'a> {
 /// The columns to read from a table.
 pub(super) struct WantedMetadata<'a> {
     pub(super) path: PathColumn<'a>,
+    /// The column with the classes; `None`: [`LABEL`], if there is one.
+    pub(super) label: Option<&'a str>,
     pub(super) keep: Option<&'a [Keep]>,
     /// Columns whose values become lists.
     pub(super) lists: &'a [String],
@@ -166,13 +168,28 @@ impl WantedMetadata<'_> {
         let path = all.required(path_field, "path_field")?;
         let is_list = !matches!(self.path, PathColumn::Named(name) if name != DEFAULT_PATH_FIELD)
             && list_of_paths(path_field).is_some();
-        let label = all.at(LABEL)?;
+        let label = match self.label {
+            Some(name) => Some(all.required(name, "label_field")?),
+            None => all.at(LABEL)?,
+        };
+        if let (Some(at), Some(other)) = (label, all.at(LABEL)?)
+            && at != other
+        {
+            return Err(Error::usage(format!("there is a column {LABEL:?} beside {:?}", names[at]))
+                .of_option("label_field")
+                .help("rename one of them: the class becomes the field label"));
+        }
+        if label == Some(path) && !is_list {
+            return Err(Error::usage(format!("the column {path_field:?} holds the paths of the images"))
+                .of_option("label_field")
+                .help("name the column with the classes"));
+        }
         let kept = match self.keep {
             Some(keep) => keep
                 .iter()
                 .map(|k| match all.required(&k.name, "keep_fields")? {
                     at if Some(at) == label => {
-                        Err(Error::usage("\"label\" is the class of an image already")
+                        Err(Error::usage(format!("{:?} is the class of an image already", k.name))
                             .help("leave it out of `keep_fields`"))
                     }
                     at => Ok((at, k.clone())),

@@ -28,7 +28,7 @@ pub(super) fn read(bytes: &[u8], dialect: Dialect, wanted: &WantedMetadata<'_>) 
         let text = |at: usize, name: &str| row.text(at, name, false).map(|t| (!t.is_empty()).then_some(t));
         let read = || -> Result<(Option<String>, Box<[Value]>), Reject> {
             row.check_values(names.len())?;
-            let label = columns.label.map(|at| text(at, "label")).transpose()?.flatten();
+            let label = columns.label.map(|at| text(at, &names[at])).transpose()?.flatten();
             let kept = columns.kept.iter().zip(&fields).map(|((at, _), field)| {
                 let text = text(*at, &field.name)?;
                 text.map_or(Ok(Value::Null), |text| from_text(&field.name, field.ty, &text))

@@ -62,7 +62,7 @@ pub struct Metadata {
     pub details: Vec<Detail>,
     /// Fields that the rows have values for.
     pub fields: Vec<Field>,
-    /// Names of the classes, if there is a column `label`.
+    /// Names of the classes, if there is a column with classes.
     pub class_names: Option<Vec<String>>,
     /// XXH3-128 of the table; for several tables, of their hashes.
     pub content: u128,
@@ -99,8 +99,8 @@ impl MetadataFile {
         folder_of(&self.path).to_owned()
     }
 
-    /// Reads the table and finds its files. If `lists` names columns, rows that name the same file become one entry
-    /// with lists in these columns.
+    /// Reads the table and finds its files. `label` names the column with the classes, if it has another name than usual. If
+    /// `lists` names columns, rows that name the same file become one entry with lists in these columns.
     ///
     /// # Errors
     ///
@@ -110,12 +110,13 @@ impl MetadataFile {
         source: &SourceSpec,
         follow_symlinks: bool,
         classes: Option<&[String]>,
+        label: Option<&str>,
         lists: &[String],
         listed: Option<ListedNames<'_>>,
     ) -> Result<Metadata> {
         check_local("metadata", &self.path)?;
-        let wanted =
-            WantedMetadata { path: PathColumn::Named(&self.path_field), keep: self.keep.as_deref(), lists };
+        let path = PathColumn::Named(&self.path_field);
+        let wanted = WantedMetadata { path, label, keep: self.keep.as_deref(), lists };
         let table = PlacedTable {
             path: self.path.clone(),
             bytes: None,

@@ -175,7 +175,7 @@ mod tests {
     }
 
     fn read_table(bytes: Vec<u8>) -> Result<MetadataTable> {
-        read(bytes, &WantedMetadata { path: PathColumn::Conventional, keep: None, lists: &[] })
+        read(bytes, &WantedMetadata { path: PathColumn::Conventional, label: None, keep: None, lists: &[] })
     }
 
     fn names() -> ArrayRef {

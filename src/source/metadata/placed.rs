@@ -51,6 +51,7 @@ pub fn list_beside(
     sources: &[SourceSpec],
     follow_symlinks: bool,
     classes: Option<&[String]>,
+    label: Option<&str>,
     lists: &[String],
     listed: Option<ListedNames<'_>>,
 ) -> Result<Metadata> {
@@ -82,7 +83,7 @@ pub fn list_beside(
             })
         })
         .collect::<Result<_>>()?;
-    let wanted = WantedMetadata { path: PathColumn::Conventional, keep: None, lists };
+    let wanted = WantedMetadata { path: PathColumn::Conventional, label, keep: None, lists };
     list_tables(placed, &wanted, follow_symlinks, classes, listed)
 }
 

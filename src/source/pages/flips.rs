@@ -168,5 +168,5 @@ fn text_rows(path: &Path) -> Option<usize> {
 fn metadata_rows(path: &Path) -> Option<usize> {
     let table = MetadataFile { path: path.to_owned(), path_field: "file_name".to_owned(), keep: None };
     let source = SourceSpec { label: "s".to_owned(), path: path.parent().unwrap().to_owned() };
-    table.list(&source, false, None, &[], None).ok().map(|found| found.files.len())
+    table.list(&source, false, None, None, &[], None).ok().map(|found| found.files.len())
 }
