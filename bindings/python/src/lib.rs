@@ -31,6 +31,8 @@ mod _native {
     /// Adds the attributes that are neither functions nor classes.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // The extension has a Rust runtime, and so a hook, of its own.
+        dsconvert::cli::install_panic_hook();
         module.add("__version__", super::VERSION)?;
         module.add("MAX_MICRO_BATCHES", MAX_MICRO_BATCHES)
     }
