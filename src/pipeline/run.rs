@@ -299,8 +299,10 @@ pub(super) fn commit(
         Err(CommitFailure { error, worth_resuming: false }) => Err(match stop.continuation() {
             // A merge removes nothing that other processes made.
             Continuation::SameMerge => {
-                let help = error.remedy().unwrap_or_default();
-                let help = format!("{help}, and {}", restart(dir.shown()));
+                let restart = restart(dir.shown());
+                let help = error
+                    .remedy()
+                    .map_or_else(|| restart.to_owned(), |help| format!("{help}, and {restart}"));
                 error.help(help)
             }
             _ => output::combine_errors(error, writer.abandon()),
