@@ -15,7 +15,7 @@ pub use dsconvert_reader::decode;
 pub use dsconvert_writer as writer;
 
 #[cfg(feature = "convert")]
-use dsconvert_dataset::{numbers, option_names, panics, printable, sampling, testing, threads};
+use dsconvert_dataset::{foreign, numbers, option_names, panics, printable, sampling, testing, threads};
 
 #[cfg(feature = "bench")]
 pub mod bench;

@@ -1,4 +1,4 @@
-//! Panic hook of the command. Caught panics print nothing here, because they become a reject or an error, which is
+//! Panic hook of the command and of the Python package. Caught panics print nothing here, because they become a reject or an error, which is
 //! printed once. Those of the AVIF decoder never return. Other panics go to the previous hook.
 
 use std::panic;

@@ -49,6 +49,8 @@ const EXIT_USAGE: u8 = 2;
 const EXIT_FAILED: u8 = 3;
 /// The exit status after a signal is this plus the number of the signal.
 const EXIT_SIGNAL: u8 = 128;
+/// Exit status if nothing was committed because other datasets already have all items.
+const EXIT_NOTHING_NEW: u8 = 4;
 
 /// Text that `dsconvert --version` prints after the name, with what a bug report needs. `-V` prints only the version.
 /// `build.rs` sets the variables.
@@ -144,6 +146,12 @@ enum Ending {
     Damaged,
     /// A verification found no damage, but could not read all files.
     NotVerified,
+}
+
+/// Installs the panic hook of the command: panics that become a reject or an error print nothing. For programs of which
+/// this library is the only Rust code, such as the Python package; the library itself never changes the hook.
+pub fn install_panic_hook() {
+    hook::install();
 }
 
 /// Runs the command line of this process.
@@ -251,7 +259,13 @@ fn status(result: Result<Ending>) -> u8 {
             if print::is_closed(&error) {
                 return 0;
             }
-            print::error(&error);
+            match error.kind() {
+                ErrorKind::NothingNew => {
+                    print::progress(&error);
+                    error.remedy().into_iter().for_each(|remedy| print::progress(format!("  {remedy}")));
+                }
+                _ => print::error(&error),
+            }
             status_of(error.kind())
         }
     }
@@ -260,6 +274,7 @@ fn status(result: Result<Ending>) -> u8 {
 fn status_of(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Usage | ErrorKind::OutOfRange => EXIT_USAGE,
+        ErrorKind::NothingNew => EXIT_NOTHING_NEW,
         ErrorKind::Interrupted(signal) => EXIT_SIGNAL + u8::try_from(signal).unwrap_or(0),
         _ => EXIT_FAILED,
     }

@@ -1,13 +1,17 @@
-//! Tips for options of other tools: the error about an unknown option names the dsconvert option that replaces it.
+//! Tips for options and commands of other tools: the error about an unknown one names what replaces it in dsconvert.
 
 use std::ffi::OsString;
 use std::num::{ParseFloatError, ParseIntError};
+use std::path::Path;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, CommandFactory};
 
 use super::Cli;
+use crate::manifest::MANIFEST_NAME;
+use crate::printable::shell_word;
+use crate::storage::stat;
 use crate::suggest::nearest;
 
 /// Options of other tools. A line has the subcommands, the options (with `-` for
@@ -46,6 +50,12 @@ images: url-list file-list list = --files-from {FILE}
 images: caption-col url-col save-additional-columns = --metadata FILE
 images: labels class-list = --classes {FILE}
 text: seq-len seq-length sequence-length block-size context-length concat-tokens ctx-len = --pack {2048}
+text: field fields = --text-field {text}
+images: field fields = --keep-fields {NAME}
+export: field columns = --fields {NAME}
+text: train-on-last-turn last-turn-only mask-history = --train-on last
+text: train-on-input train-on-inputs train-on-prompt = --train-on all
+text: roles-to-train = --train-on {assistant}
 text: max-seq-len max-seq-length model-max-length truncation = --max-length {N}
 text: append-eod append-eos eod = --add-eos
 text: prepend-bos append-bos = --add-bos
@@ -70,17 +80,34 @@ inspect: random shuffle = --sample {N}
 inspect: decode show-text = --text
 inspect: index row = --record {I}";
 
+/// Commands of other tools, and other names of commands: the words, and what replaces them.
+const COMMANDS: &str = "\
+image imgs img pictures picture photos photo = dsconvert images SRC --out DIR
+texts txt tokenize tokens corpus chats chat = dsconvert text SRC --out DIR --tokenizer FILE
+verify check validate fsck = dsconvert inspect DATASET --verify
+info show describe stats stat view head cat ls list = dsconvert inspect DATASET
+repair fix = dsconvert inspect DATASET --verify --repair
+benchmark profile = dsconvert bench PATH
+convert-to dump = dsconvert export DATASET --to FORMAT --out DIR";
+
 /// Adds a tip to an error about an option or value of another tool, or about an invalid number.
 pub(super) fn with_tip(mut error: clap::Error, argv: &[OsString]) -> clap::Error {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.clone(),
         _ => String::new(),
     };
-    let option = text(ContextKind::InvalidArg);
+    let (option, subcommand) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidSubcommand));
     let tip = match error.kind() {
         ErrorKind::UnknownArgument => {
             let words: Vec<&str> = argv.iter().filter_map(|word| word.to_str()).collect();
             tip(&words, &option)
+        }
+        // Not that of `plan`.
+        ErrorKind::InvalidSubcommand
+            if argv.get(1).is_some_and(|first| first.to_str() == Some(&*subcommand)) =>
+        {
+            error.remove(ContextKind::SuggestedSubcommand);
+            Some(command_tip(&subcommand))
         }
         ErrorKind::InvalidValue if option.starts_with("--format ") => {
             foreign_format(&text(ContextKind::InvalidValue))
@@ -103,6 +130,34 @@ pub(super) fn with_tip(mut error: clap::Error, argv: &[OsString]) -> clap::Error
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
     }
     error
+}
+
+/// Returns the tip for a word that is no command: the command that was meant, or those for the path that it names.
+fn command_tip(word: &str) -> String {
+    let lower = word.to_lowercase();
+    let known = COMMANDS.lines().find_map(|line| {
+        let (words, with) = line.split_once(" = ")?;
+        words.split(' ').any(|known| known == lower).then_some(with)
+    });
+    let commands: Vec<String> =
+        Cli::command().get_subcommands().map(|found| found.get_name().to_owned()).collect();
+    let names: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let path = Path::new(word);
+    let is_there = stat(path).ok().flatten().is_some();
+    if let Some(with) = known.filter(|_| !is_there) {
+        return format!("use '{with}'");
+    }
+    if let Some(near) = nearest(&lower, &names).filter(|_| !is_there) {
+        return format!("use 'dsconvert {near}'");
+    }
+    let shown = shell_word(path);
+    if stat(&path.join(MANIFEST_NAME)).ok().flatten().is_some() {
+        return format!("the command comes first: 'dsconvert inspect {shown}' describes this dataset");
+    }
+    format!(
+        "the command comes first: 'dsconvert images {shown} --out DIR' converts images, 'dsconvert text {shown} --out DIR \
+         --tokenizer FILE' text"
+    )
 }
 
 /// Returns the option of the subcommand in the command line `argv` that is spelled like `option`.
@@ -211,6 +266,27 @@ mod tests {
             }
         }
         assert!(seen > 70, "{seen}");
+    }
+
+    #[test]
+    fn words_that_are_no_commands_get_the_command_that_was_meant() {
+        let cli = Cli::command();
+        for word in COMMANDS.lines().flat_map(|line| line.split_once(" = ").unwrap().0.split(' ')) {
+            assert!(cli.find_subcommand(word).is_none(), "{word} is a command");
+            let tip = command_tip(word);
+            let parts: Vec<&str> = tip.split(['\'', ' ']).filter(|part| !part.is_empty()).collect();
+            let found = cli.find_subcommand(parts[2]).unwrap_or_else(|| panic!("{tip}"));
+            for option in parts.iter().filter_map(|part| part.strip_prefix("--")) {
+                assert!(found.get_arguments().any(|arg| arg.get_long() == Some(option)), "{tip}");
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_str().unwrap();
+        assert!(command_tip(path).contains(&format!("'dsconvert images {path} --out DIR'")));
+        std::fs::write(dir.path().join("manifest.json"), "{}").unwrap();
+        assert!(command_tip(path).contains(&format!("'dsconvert inspect {path}'")));
+        assert!(command_tip("insepct").contains("'dsconvert inspect'"));
+        assert!(command_tip("a b").contains("images 'a b' --out"));
     }
 
     #[test]

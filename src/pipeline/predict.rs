@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-pub(super) use self::stratum::{Stratum, StratumUnit};
+pub(super) use self::stratum::{SampleSize, Stratum, StratumUnit};
 pub(super) use self::units::{UnitPart, unit_parts};
 
 use self::sample_writer::SampleWriter;
@@ -107,8 +107,8 @@ fn chunks_in_order(count: u64, seed: u64) -> impl Iterator<Item = u64> {
 
 /// Tasks that are observed together.
 pub(super) struct SampleTask<T> {
-    /// Share of the stratum, in its unit: 1 for a file, or source bytes.
-    pub(super) size: f64,
+    /// Share of the stratum.
+    pub(super) size: SampleSize,
     /// Time spent reading the input of the tasks.
     pub(super) seconds: f64,
     pub(super) tasks: Vec<T>,
@@ -141,7 +141,7 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
     }
 
     /// Starts the sample of a stratum of the given size.
-    pub(super) fn stratum(&mut self, unit: StratumUnit, size: f64) -> Result<StratumRun<'_, 'a, C>> {
+    pub(super) fn stratum(&mut self, unit: StratumUnit, size: SampleSize) -> Result<StratumRun<'_, 'a, C>> {
         let writer = self.writer()?;
         let (seen, groups, alone) = (Vec::new(), Vec::new(), ShardSum::default());
         let halves = match unit {
@@ -200,10 +200,10 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
 pub(super) struct StratumRun<'r, 'a, C> {
     run: &'r mut SampleRun<'a, C>,
     unit: StratumUnit,
-    size: f64,
+    size: SampleSize,
     /// Writer of all records, in order.
     writer: SampleWriter,
-    /// Writers of the records of every [`GROUPS`]th observation, each with the size of its observations.
+    /// Writers of the records of every [`GROUPS`]th observation, each with the amount of its observations.
     groups: Vec<(f64, SampleWriter)>,
     /// Shards of one observation each, unless records are packed.
     alone: ShardSum,
@@ -223,9 +223,9 @@ struct ReorderBuffer {
 }
 
 impl<C: Conversion> StratumRun<'_, '_, C> {
-    /// Returns the size of the sample so far, in the unit of the stratum.
+    /// Returns the amount of the sample so far.
     fn sampled(&self) -> f64 {
-        self.seen.iter().map(|observation| observation.size).sum()
+        self.seen.iter().map(|observation| observation.size.amount).sum()
     }
 
     /// Converts the tasks of a sample and returns the number of items found.
@@ -270,7 +270,7 @@ impl<C: Conversion> StratumRun<'_, '_, C> {
     ) -> Result<()> {
         let mut order = chunks_in_order(chunks, self.run.job.header.output.seed);
         let (mut found, mut taken) = (0, 0);
-        let mut next = size / (self.size / chunks.max(1) as f64).max(1.0);
+        let mut next = size / (self.size.amount / chunks.max(1) as f64).max(1.0);
         loop {
             let mut wave: Vec<u64> = order.by_ref().take((next.ceil() as usize).max(WAVE)).collect();
             if wave.is_empty() {
@@ -333,8 +333,8 @@ impl<C: Conversion> StratumRun<'_, '_, C> {
         if number == self.groups.len() {
             self.groups.push((0.0, self.run.writer()?));
         }
-        let (size, group) = &mut self.groups[number];
-        *size += observation.size;
+        let (amount, group) = &mut self.groups[number];
+        *amount += observation.size.amount;
         records.iter().try_for_each(|record| group.push(record.clone()))?;
         if !records.is_empty() && self.run.full_row.is_none() {
             let mut alone = self.run.writer()?;
@@ -358,8 +358,8 @@ impl<C: Conversion> StratumRun<'_, '_, C> {
         let started = Instant::now();
         let written = writer.finish(run.empty_shard)?;
         write_seconds += started.elapsed().as_secs_f64();
-        let group = |(size, writer): (f64, SampleWriter)| {
-            Ok(Group { size, written: writer.finish(run.empty_shard)? })
+        let group = |(amount, writer): (f64, SampleWriter)| {
+            Ok(Group { amount, written: writer.finish(run.empty_shard)? })
         };
         let groups = groups.into_iter().map(group).collect::<Result<_>>()?;
         let halves = halves.into_iter().map(|half| half.finish(run.empty_shard));

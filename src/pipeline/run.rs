@@ -20,6 +20,7 @@ use super::stop::{Continuation, Stop, restart};
 use super::units::{CheckLevel, Totals};
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
+use crate::foreign::Foreign;
 use crate::manifest::{CARD_NAME, MANIFEST_NAME, Manifest, PlanInfo, Sources};
 use crate::numbers::{listed, plural};
 use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions, SourceSpec};
@@ -271,7 +272,17 @@ pub(super) fn commit(
     let fingerprint = |content: &str| plan.fingerprint(content);
     let nothing_found = |skipped: &BTreeMap<String, u64>| {
         let skipped = SkippedTypes::from(skipped);
-        (nothing_found(header, files, &skipped), skipped.advice(header.schema.kind))
+        let found = nothing_found(header, files, &skipped);
+        match header.sources.iter().find_map(|source| Foreign::within(&source.path)) {
+            Some(foreign) => {
+                let path = printable_path(&foreign.path);
+                (
+                    format!("{found}; {path} is {}", foreign.format.name),
+                    Some(foreign.format.remedy.to_owned()),
+                )
+            }
+            None => (found, skipped.advice(header.schema.kind)),
+        }
     };
     let parts = ManifestParts {
         options: &header.options,
@@ -299,8 +310,10 @@ pub(super) fn commit(
         Err(CommitFailure { error, worth_resuming: false }) => Err(match stop.continuation() {
             // A merge removes nothing that other processes made.
             Continuation::SameMerge => {
-                let help = error.remedy().unwrap_or_default();
-                let help = format!("{help}, and {}", restart(dir.shown()));
+                let restart = restart(dir.shown());
+                let help = error
+                    .remedy()
+                    .map_or_else(|| restart.to_owned(), |help| format!("{help}, and {restart}"));
                 error.help(help)
             }
             _ => output::combine_errors(error, writer.abandon()),

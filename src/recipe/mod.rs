@@ -165,6 +165,7 @@ mod tests {
         ("add_bos", "true"),
         ("add_eos", "true"),
         ("add_special_tokens", "true"),
+        ("allow_nul", "true"),
         ("allow_unknown_markers", "true"),
         ("animated", "reject"),
         ("background", "#102030"),

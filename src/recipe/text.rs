@@ -81,6 +81,12 @@ options! {
             [serde(with = "as_text", skip_serializing_if = "is_default")]
             invalid_utf8: InvalidUtf8 = InvalidUtf8::default(), "POLICY";
 
+            /// Accept documents of which more than 1% of the bytes are NUL
+            ///
+            /// Without it, they are rejected, unless they have only one or two: they are binary data, or UTF-16 that needs --encoding.
+            [serde(skip_serializing_if = "is_default")]
+            allow_nul: bool = false, "";
+
             /// Unicode normalization form applied before tokenization
             [serde(skip_serializing_if = "is_default")]
             normalize: Normalize = Normalize::default(), "FORM";

@@ -19,6 +19,7 @@ use super::skipped::SkippedTypes;
 use super::source_file::SourceFile;
 use super::{portable_name, remote};
 use crate::error::{Error, Result};
+use crate::foreign::hub_remedy;
 use crate::options::SourceSpec;
 use crate::storage::{ObjectUrl, for_each_entry};
 
@@ -57,7 +58,8 @@ pub fn list(sources: &[SourceSpec], follow_symlinks: bool, keep: &dyn Fn(&str) -
                 ErrorKind::NotFound => Error::usage("there is no such source").at_path(&source.path),
                 _ => Error::io("examine the source", &source.path, e),
             };
-            error.help("check the path; sources are files or folders")
+            let hub = hub_remedy(&source.path).map_or_else(String::new, |remedy| format!("; {remedy}"));
+            error.help(format!("check the path; sources are files or folders{hub}"))
         })?;
         let mut walk = TreeWalk {
             source: ordinal as u32,

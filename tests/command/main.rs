@@ -13,6 +13,7 @@ mod exclude;
 mod export;
 mod export_mixture;
 mod failures;
+mod foreign;
 mod headspace;
 mod help;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]

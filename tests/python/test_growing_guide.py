@@ -61,7 +61,7 @@ def test_each_week_converts_what_is_new(shell, tmp_path):
     assert outcomes(tmp_path / "tokens-3") == (2, 42, 42)
     assert "  42 items in the excluded datasets\n" in said
     # Nothing is new.
-    assert "nothing new" in shell(script, status=3)
+    assert "nothing new" in shell(script, status=4)
     assert not (tmp_path / "tokens-4").exists()
     add(tmp_path, "c.jsonl", range(5))
     # What a killed run left.

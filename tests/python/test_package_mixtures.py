@@ -249,10 +249,15 @@ def test_batches_are_those_of_the_specification(pool, seed):
     loader = dsconvert.Loader(mixed, fields=["source"], rank=0, world_size=1, **options)
     for expected in itertools.islice(specified.epochs(), 2):
         for batch, drawn in zip(loader, expected, strict=True):
+            sources = [source for source, _ in drawn]
             if "seq_len" in options:
+                # As in `cu_seqlens`, the padding of a row is a piece.
+                is_full = [sum(end - start for _, start, end in row) == options["seq_len"] for _, row in drawn]
+                pieces = [[source] * len(row) + [-1] * (not full) for (source, row), full in zip(drawn, is_full)]
+                sources = sum(pieces, [])
                 drawn = [(source, record) for source, row in drawn for record, _, _ in row]
             assert loader.last.records == [firsts[source] + record for source, record in drawn]
-            assert batch["source"].tolist() == [source for source, _ in drawn]
+            assert batch["source"].tolist() == sources
             assert batch["source"].dtype == np.int32
         assert len(loader) == len(expected)
         sources = loader.totals().sources
@@ -276,6 +281,33 @@ def test_packed_rows_hold_the_tokens_of_their_documents(pool):
             ids = [pool[names[source]][record]["input_ids"].tolist()[start:end] for record, start, end in row]
             rows.append(sum(ids, []))
         assert batch["input_ids"].tolist() == [row + [PADDING] * (32 - len(row)) for row in rows]
+
+
+def test_every_piece_of_packed_rows_has_its_source(pool):
+    """`cu_seqlens` and `source` of the same batch, and the letters that the tokens are."""
+    names = ["web", "code", "wiki"]
+    mixed = dsconvert.Mixture(dict.fromkeys(names, 1), datasets={name: pool[name] for name in names}, epoch_steps=20)
+    loader = dsconvert.Loader(mixed, seq_len=32, batch_size=4, rank=0, world_size=1)
+    padded, delivered = 0, dict.fromkeys(names, 0)
+    for batch in loader:
+        ids, ends = batch["input_ids"].reshape(-1), batch["cu_seqlens"].tolist()
+        assert len(batch["source"]) == len(ends) - 1
+        for source, start, end in zip(batch["source"].tolist(), ends, ends[1:]):
+            letters = set(ids[start:end].tolist())
+            assert letters == ({0} if source < 0 else {ord("wci"[source])})
+            padded += source < 0
+            if source >= 0:
+                delivered[names[source]] += end - start
+        for name, share in loader.totals().sources.items():
+            assert share.epochs == pytest.approx(delivered[name] / int(sum(pool[name].lengths())))
+    assert padded > 0
+
+
+def test_huge_weights_are_weights(pool):
+    mixed = two_of(pool, (1e308, 1e308), epoch_steps=40, unit="records")
+    loader = dsconvert.Loader(mixed, batch_size=1, rank=0, world_size=1)
+    drawn = [int(batch["source"][0]) for batch in loader]
+    assert (drawn.count(0), drawn.count(1)) == (20, 20)
 
 
 def two_of(pool, weights=(0.7, 0.3), **options):

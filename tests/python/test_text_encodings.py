@@ -162,15 +162,22 @@ def test_utf32_and_unknown_encodings_are_refused(dsconvert, tmp_path):
     assert not (tmp_path / "out/manifest.json").exists()
 
 
-def test_text_without_a_mark_that_is_mostly_nul_warns(dsconvert, tmp_path):
+def test_text_without_a_mark_that_is_mostly_nul_is_refused_or_warns(dsconvert, tmp_path):
     source = tmp_path / "a.txt"
     for content in ["plain text".encode("utf-16-le"), "Привет, мир".encode("utf-16-le"), bytes(1000)]:
         source.write_bytes(content)
         out = tmp_path / f"out{len(content)}"
-        message = convert(dsconvert, source, out)
+        # One or two in a short text are accepted.
+        if content.count(0) > 2:
+            message = convert(dsconvert, source, out, status=3)
+            assert "are NUL" in message and "--encoding utf-16le" in message and "--allow-nul" in message
+        message = convert(dsconvert, source, out, "--allow-nul")
         assert "warning: 1 document consists mostly of NUL or control characters" in message
         assert "--encoding utf-16le" in message
         assert json.loads((out / "manifest.json").read_text())["notes"]["control_characters"] == 1
+    for nul, status in [(3, 0), (4, 3)]:
+        source.write_bytes(b"x" * (300 - nul) + bytes(nul))
+        convert(dsconvert, source, tmp_path / f"share{nul}", status=status)
     source.write_bytes(b"a\tb\r\n\x1b[1mbold\x1b[0m and more text\0")
     assert "control characters" not in convert(dsconvert, source, tmp_path / "plain")
 

@@ -21,6 +21,7 @@ fn names(kind: ErrorKind) -> (&'static str, &'static str) {
         ErrorKind::Unsupported => ("unsupported", "UnsupportedError"),
         ErrorKind::OutOfRange => ("out-of-range", "OutOfRangeError"),
         ErrorKind::NotCommitted => ("not-committed", "NotCommittedError"),
+        ErrorKind::NothingNew => ("nothing-new", "NotCommittedError"),
         ErrorKind::Internal => ("internal", "InternalError"),
         ErrorKind::Interrupted(_) => ("interrupted", "NotCommittedError"),
         _ => ("other", "Error"),

@@ -33,6 +33,8 @@ pub enum ErrorKind {
     Unsupported,
     /// The run committed nothing: it produced no record, had too many rejects, or a unit failed.
     NotCommitted,
+    /// The run committed nothing, because other datasets already have all items.
+    NothingNew,
     /// The requested ordinal, row or byte range does not exist.
     OutOfRange,
     /// Stopped by the signal with this number.

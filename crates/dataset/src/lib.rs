@@ -11,7 +11,7 @@
 //! | [`storage`] | atomically written files, directories, locks, memory maps |
 //! | [`error`] | the error type of all dsconvert crates |
 //!
-//! Helpers shared with the other crates: [`panics`] contains panics, [`threads`] starts threads where the system may
+//! Helpers shared with the other crates: [`foreign`] recognizes data of other tools, [`panics`] contains panics, [`threads`] starts threads where the system may
 //! refuse them, [`printable`] escapes file names for display, [`option_names`] finds the options in a message,
 //! [`suggest`] finds the name that was probably meant, [`numbers`] formats numbers and lists for messages,
 //! [`size`] parses sizes and limits, and [`sampling`] selects samples.
@@ -22,6 +22,7 @@
 
 mod arrow_footer;
 pub mod error;
+pub mod foreign;
 pub mod format;
 pub mod index;
 pub mod manifest;

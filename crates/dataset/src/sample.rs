@@ -249,6 +249,8 @@ pub enum RejectCode {
     TooLarge,
     /// A line or file that is not UTF-8.
     InvalidUtf8,
+    /// Text of which more than a hundredth is NUL: binary data.
+    NulBytes,
     /// A line that is not a JSON object.
     InvalidJson,
     /// The named field is missing or null.
@@ -294,6 +296,7 @@ impl RejectCode {
             RejectCode::Unsupported => "unsupported",
             RejectCode::TooLarge => "too-large",
             RejectCode::InvalidUtf8 => "invalid-utf8",
+            RejectCode::NulBytes => "nul-bytes",
             RejectCode::InvalidJson => "invalid-json",
             RejectCode::MissingField => "missing-field",
             RejectCode::WrongType => "wrong-type",

@@ -99,7 +99,8 @@ impl Commit<'_> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotCommitted`] if there are no records, too many items were rejected, or two records have the same key.
+    /// [`ErrorKind::NotCommitted`] if there are no records, too many items were rejected, or two records have the same key;
+    /// [`ErrorKind::NothingNew`] if there are no records because excluded datasets have them.
     pub fn run(self) -> Result<Committed, CommitFailure> {
         let (dir, dirs, planned) = (self.writer.dir(), self.writer.dirs(), self.writer.units());
         let parts = self.parts;
@@ -198,23 +199,27 @@ impl Commit<'_> {
         }
         let (items, rejected) = (plural(counts.found, "item"), count(counts.rejected));
         let were = if counts.rejected == 1 { "was" } else { "were" };
+        let (filtered, duplicates) = (count(counts.filtered), plural(counts.duplicates, "duplicate"));
+        let outcomes = format!("{items}, {rejected} {were} rejected, {filtered} filtered, {duplicates}");
+        let excluded = notes.get("excluded").copied().unwrap_or(0);
+        let is_accepted = !self.max_rejects.exceeded(counts.rejected, counts.found);
+        if records == 0 && excluded > 0 && excluded == counts.filtered && is_accepted {
+            let message = format!(
+                "nothing new: of {outcomes}; the excluded datasets have all that can be converted, and no dataset was written"
+            );
+            let error = Error::new(ErrorKind::NothingNew, message);
+            return Err(CommitFailure { error, worth_resuming: false });
+        }
         let (mut message, help) = if counts.found == 0 {
             let (nothing, advice) = (self.parts.nothing_found)(&totals.skipped);
             (nothing, advice.unwrap_or_else(|| "check the sources and their file types".to_owned()))
         } else if records == 0 {
-            let help = if notes.get("excluded").is_some_and(|&excluded| excluded == counts.filtered) {
-                "there is nothing new: the excluded datasets have all items that can be converted"
-            } else if counts.rejected == 0 && counts.filtered > 0 {
+            let help = if counts.rejected == 0 && counts.filtered > 0 {
                 "the filters leave nothing: relax or leave out the options that filter"
             } else {
                 "check the sources and options against these messages"
             };
-            let (filtered, duplicates) = (count(counts.filtered), plural(counts.duplicates, "duplicate"));
-            let others = format!("{filtered} filtered, {duplicates}");
-            (
-                format!("no records were produced: of {items}, {rejected} {were} rejected, {others}"),
-                help.to_owned(),
-            )
+            (format!("no records were produced: of {outcomes}"), help.to_owned())
         } else {
             let (limit, accepting) = (self.max_rejects, self.stop.continuation().accepting_rejects());
             (

@@ -17,6 +17,7 @@ use super::no_labels::no_labels;
 use super::options::{ImageInput, ImagesOptions};
 use super::sidecars::FileField;
 use crate::error::{Error, Result};
+use crate::foreign;
 use crate::format::check_schema;
 use crate::options::{SourceSpec, check_sources, is_remote};
 use crate::pipeline::exclude::OpenedExclusion;
@@ -45,9 +46,11 @@ use crate::source::layout::FolderLayout;
 use crate::source::metadata::Labels;
 use crate::source::named_files::Detail;
 use crate::source::opened::OpenedFile;
+use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
+use crate::source::text::kind::{FileKind, TextFormat};
 use crate::source::warning::Warning;
-use crate::source::{begins_as_any_image, braces};
+use crate::source::{begins_as_any_image, braces, globs};
 use crate::transform::image::{BucketCounts, ImageTransform, has_image_extension};
 
 /// Maximum number of files per unit. With [`UNIT_BYTES`], a unit takes seconds for thumbnails and minutes for camera
@@ -98,6 +101,11 @@ pub struct ImageConversion {
     pub(super) transform: ImageTransform,
 }
 
+/// Returns whether the match `name` of a pattern may be or hold images: everything but text.
+fn may_be_images(name: &str) -> bool {
+    FileKind::of_named(name).is_none_or(|kind| matches!(kind.format, TextFormat::Parquet | TextFormat::Arrow))
+}
+
 impl Conversion for ImageConversion {
     type Options = ImagesOptions;
     type Task = ImageTask;
@@ -108,6 +116,13 @@ impl Conversion for ImageConversion {
         check_sources(&options.sources)?;
         options.recipe.check()?;
         options.sources = braces::expand(&options.sources)?;
+        let mut skipped = SkippedTypes::default();
+        if options.input.walks() {
+            let matches = globs::expand(&options.sources, &may_be_images)?;
+            (options.sources, skipped) = (matches.sources, matches.skipped);
+            let paths = options.sources.iter().map(|source| &*source.path);
+            foreign::refuse(paths.filter(|path| !has_image_extension(&path.to_string_lossy())))?;
+        }
         if let Some(classes) = &options.recipe.classes {
             class_ordinals(classes)?;
         }
@@ -115,6 +130,7 @@ impl Conversion for ImageConversion {
         let by_content = options.recipe.dedup.is_some();
         let exclude = OpenedExclusion::open(&options.exclude, Kind::Images, by_content)?;
         let mut found = find(&options)?;
+        found.skipped.extend(&skipped);
         let items = found.items(&options);
         let mut folders = found.folders(&items, &options)?;
         let split_files = options.recipe.output.split.is_none().then(|| folders.splits.count(items.iter()));

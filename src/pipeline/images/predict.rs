@@ -17,7 +17,7 @@ use super::job::{ImageConversion, ImagesJob};
 use crate::error::{Error, Result};
 use crate::pipeline::job::Feed;
 use crate::pipeline::predict::{
-    Prediction, SampleRun, SampleTask, Stratum, StratumRun, StratumUnit, UnitPart, unit_parts,
+    Prediction, SampleRun, SampleSize, SampleTask, Stratum, StratumRun, StratumUnit, UnitPart, unit_parts,
 };
 use crate::pipeline::stop::Stop;
 use crate::source::archive::ArchiveKind;
@@ -76,7 +76,7 @@ impl ImagesJob {
         for (stratum, (count, wanted)) in FileStratum::ALL.into_iter().zip(counts.into_iter().zip(wanted)) {
             let unit = stratum.unit();
             let size = if unit == StratumUnit::Bytes { count.bytes as f64 } else { count.files as f64 };
-            let mut sample = sampled.stratum(unit, size)?;
+            let mut sample = sampled.stratum(unit, SampleSize::of(size))?;
             match stratum {
                 FileStratum::Tars => self.sample_tars(&mut sample, wanted, stop)?,
                 FileStratum::Containers => self.sample_containers(&mut sample, wanted, stop)?,
@@ -100,7 +100,7 @@ impl ImagesJob {
         taken.sort_unstable();
         let files = taken.into_iter().map(|first| {
             let task = FilesTask { first, files: self.item(first), ..FilesTask::default() };
-            Ok(SampleTask { size: 1.0, seconds: 0.0, tasks: vec![ImageTask::Files(task)] })
+            Ok(SampleTask { size: SampleSize::of(1.0), seconds: 0.0, tasks: vec![ImageTask::Files(task)] })
         });
         sample.convert(files, stop).map(drop)
     }
@@ -142,7 +142,7 @@ impl ImagesJob {
         }
         let source_bytes = end - start;
         let tar = TarTask { file: Arc::new(file), found, source_bytes, member: None, damaged: false };
-        let (size, seconds) = (source_bytes as f64, started.elapsed().as_secs_f64());
+        let (size, seconds) = (SampleSize::of(source_bytes as f64), started.elapsed().as_secs_f64());
         Ok(SampleTask { size, seconds, tasks: vec![ImageTask::Tar(tar)] })
     }
 
@@ -212,7 +212,7 @@ impl ImagesJob {
             let is_divided = is_container && self.header.output.split.is_some();
             let split = (!is_divided).then(|| self.split_of_file(&file));
             let size = if is_container { file.bytes as f64 } else { 1.0 };
-            (stratum as usize, size, split)
+            (stratum as usize, SampleSize::of(size), split)
         };
         unit_parts(&self.units, self.header.splits.len(), strata, |unit| {
             let files = unit.clone().zip(self.files.range(unit));
@@ -294,7 +294,8 @@ impl<'a> ContainerHeads<'a> {
                 ImageTask::Files(_) => return Err(Error::internal("a container is read as a file")),
             };
             let seconds = started.elapsed().as_secs_f64();
-            return Ok(Some((SampleTask { size: bytes as f64, seconds, tasks: vec![task] }, items)));
+            let size = SampleSize::of(bytes as f64);
+            return Ok(Some((SampleTask { size, seconds, tasks: vec![task] }, items)));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::stratum::Stratum;
+use super::stratum::{SampleSize, Stratum};
 use crate::options::OutputOptions;
 use crate::pipeline::estimate::Estimate;
 
@@ -17,7 +17,7 @@ pub(in crate::pipeline) struct UnitPart {
 
 /// Returns the expected records of all splits of all `units`. `pieces_of` returns the files or sections of a unit: the
 /// ordinal of their stratum, their size, and their split; without one, they are in the splits of the sample.
-pub(in crate::pipeline) fn unit_parts<I: IntoIterator<Item = (usize, f64, Option<u16>)>>(
+pub(in crate::pipeline) fn unit_parts<I: IntoIterator<Item = (usize, SampleSize, Option<u16>)>>(
     units: &[Range<usize>],
     splits: usize,
     strata: &[&Stratum],
@@ -29,8 +29,8 @@ pub(in crate::pipeline) fn unit_parts<I: IntoIterator<Item = (usize, f64, Option
         for (stratum, size, split) in pieces_of(unit.clone()) {
             for (number, rate) in rates[stratum].iter().enumerate() {
                 let part = &mut parts[split.map_or(number, usize::from)];
-                part.bytes += size * rate.bytes;
-                part.rows += size * rate.rows;
+                part.bytes += size.amount * rate.bytes;
+                part.rows += strata[stratum].record_size(size) * rate.rows;
             }
         }
         parts

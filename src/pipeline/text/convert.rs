@@ -24,6 +24,11 @@ use crate::transform::text::{
     EncodeStats, MarkedIds, PackedIdSink, Scratch, StoredIds, Tokenizer, id_width, rejected,
 };
 
+/// Bytes of a document for each NUL byte that it may have.
+const MAX_NUL_SHARE: usize = 100;
+/// Number of NUL bytes that any document may have, however short it is.
+const FEW_NUL: usize = 2;
+
 /// State that a worker keeps from task to task.
 pub struct TextScratch {
     tokens: Scratch,
@@ -103,6 +108,14 @@ impl ItemSink for DocumentConverter<'_> {
                 return Converting::Done;
             }
         };
+        let recipe = &self.conversion.recipe;
+        if self.conversion.chats.is_none()
+            && !recipe.allow_nul
+            && let Err(reject) = check_nul(&document.text)
+        {
+            out.list.push(ItemOutcome::Rejected { split: self.split.of(&origin), origin, reject });
+            return Converting::Done;
+        }
         if is_mostly_controls(&document.text) {
             out.note("control_characters");
         }
@@ -119,7 +132,6 @@ impl ItemSink for DocumentConverter<'_> {
             out.list.push(outcome);
             return Converting::Done;
         }
-        let recipe = &self.conversion.recipe;
         let encoded = self.contained(|converter| {
             item_panic_point(&origin);
             let text = match &converter.conversion.chats {
@@ -366,6 +378,22 @@ impl DocumentConverter<'_> {
         converted.check_size()?;
         Ok(ItemOutcome::Converted(converted))
     }
+}
+
+/// Rejects text of which more than a hundredth is NUL. No text has so many: it is binary data, or UTF-16 without a mark.
+fn check_nul(text: &str) -> Result<(), Reject> {
+    // A sum of bytes: the loop is then vectorized.
+    let count = |part: &[u8]| part.iter().map(|byte| u8::from(*byte == 0)).sum::<u8>();
+    let nul = text.as_bytes().chunks(255).map(|part| usize::from(count(part))).sum::<usize>();
+    if nul <= (text.len() / MAX_NUL_SHARE).max(FEW_NUL) {
+        return Ok(());
+    }
+    let share = 100.0 * nul as f64 / text.len() as f64;
+    let message = format!(
+        "{share:.0}% of the bytes of the document are NUL: this is binary data, or UTF-16 without a byte order mark, which \
+         `encoding utf-16le` reads; `allow_nul` accepts it as text"
+    );
+    Err(Reject::new(RejectCode::NulBytes, message))
 }
 
 /// Returns whether more than a quarter of the bytes are NUL or other control characters: binary data, or UTF-16 that is

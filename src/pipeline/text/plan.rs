@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::options::{TextInput, TextOptions};
 use crate::error::{Error, Result};
+use crate::foreign;
 use crate::options::SourceSpec;
 use crate::pipeline::source_checks::check_origins;
 use crate::recipe::TextRecipe;
@@ -181,6 +182,13 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
                 options.recipe.input_format.is_some() || FileKind::of_named(name).is_some() || is_zip(name)
             };
             let matches = globs::expand(&braces::expand(&options.sources)?, &named)?;
+            let is_known = |path: &Path| {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                options.recipe.input_format.is_none()
+                    && (FileKind::of_named(&name).is_some() || is_zip(&name))
+            };
+            let paths = matches.sources.iter().map(|source| &*source.path);
+            foreign::refuse(paths.filter(|path| !is_known(path)))?;
             let listing = list(&matches.sources, options.recipe.follow_symlinks, &wanted)?;
             let is_archive =
                 |file: &SourceFile| file.archive_kind(&matches.sources) == Some(ArchiveKind::Zip);

@@ -1,9 +1,9 @@
 //! Prediction of a run, from a sample of documents that is converted in memory.
 //!
-//! Files of the same kind (format and compression) form a stratum. The sample of a stratum consists of chunks, in hash
-//! order: byte ranges of line-based files, row groups of Parquet files, and other files as a whole, of which only the
-//! first blocks are read. So the sample is the same in every run with one seed, and a larger sample contains every
-//! smaller one.
+//! Files of the same kind (format and compression) form a stratum; files that are one document each are counted, not
+//! estimated. The sample of a stratum consists of chunks, in hash order: byte ranges of line-based files, row groups of
+//! Parquet files, and other files as a whole, of which only the first blocks are read. So the sample is the same in every
+//! run with one seed, and a larger sample contains every smaller one.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use super::{TextConversion, TextJob};
 use crate::error::Result;
 use crate::pipeline::job::EngineUse;
 use crate::pipeline::predict::{
-    Prediction, SampleRun, SampleTask, Stratum, StratumUnit, UnitPart, total_length, unit_parts,
+    Prediction, SampleRun, SampleSize, SampleTask, Stratum, StratumUnit, UnitPart, total_length, unit_parts,
 };
 use crate::pipeline::stop::Stop;
 use crate::source::broken::Broken;
@@ -40,8 +40,8 @@ struct SectionGroup {
     sections: Vec<usize>,
     /// Cumulative number of chunks up to and including each section.
     ends: Vec<u64>,
-    /// In the unit of [`TextJob::size`].
-    size: f64,
+    /// Sum of [`TextJob::size`].
+    size: SampleSize,
     source_bytes: u64,
 }
 
@@ -61,7 +61,9 @@ impl TextJob {
         for group in &groups {
             let share = group.source_bytes as f64 / source_bytes.max(1) as f64;
             let wanted = (items as f64 * share).ceil() as u64;
-            let mut stratum = sampled.stratum(StratumUnit::Bytes, group.size)?;
+            // A file without text is a document, too: a reject.
+            let unit = if self.are_documents(group) { StratumUnit::Items } else { StratumUnit::Bytes };
+            let mut stratum = sampled.stratum(unit, group.size)?;
             let chunks = group.ends.last().copied().unwrap_or(0);
             let least = (wanted, MIN_BYTES * share);
             stratum.convert_chunks(chunks, least, |chunk| self.tasks(group, chunk), stop)?;
@@ -83,7 +85,7 @@ impl TextJob {
                     kind,
                     sections: Vec::new(),
                     ends: Vec::new(),
-                    size: 0.0,
+                    size: SampleSize::default(),
                     source_bytes: 0,
                 });
                 groups.len() - 1
@@ -91,18 +93,30 @@ impl TextJob {
             let group = &mut groups[at];
             group.sections.push(ordinal);
             group.ends.push(group.ends.last().copied().unwrap_or(0) + chunks(section));
-            group.size += self.size(section);
+            group.size = group.size.plus(self.size(section));
             group.source_bytes += section.source_bytes;
         }
         groups
     }
 
-    /// Returns the size of a section in its stratum: bytes of the file or, for Parquet, decoded bytes of the columns.
-    fn size(&self, section: &FileSection) -> f64 {
-        match self.conversion.details[section.file].kind.format {
+    /// Returns whether the files of a group are one document each.
+    fn are_documents(&self, group: &SectionGroup) -> bool {
+        group
+            .sections
+            .first()
+            .is_some_and(|&first| self.conversion.is_document(self.conversion.detail_of(first)))
+    }
+
+    /// Returns the size of a section in its stratum: bytes of the file or, for Parquet, decoded bytes of the columns. A
+    /// document is counted as one, however long it is.
+    fn size(&self, section: &FileSection) -> SampleSize {
+        let detail = &self.conversion.details[section.file];
+        let amount = match detail.kind.format {
             TextFormat::Parquet => section.weight as f64,
             _ => section.source_bytes as f64,
-        }
+        };
+        let places = if self.conversion.is_document(detail) { 1.0 } else { amount };
+        SampleSize { amount, places }
     }
 
     /// Returns the tasks of a chunk.
@@ -117,7 +131,7 @@ impl TextJob {
             Extent::Lines(bytes) => {
                 let start = bytes.start + number * CHUNK_BYTES;
                 let range = start..(start + CHUNK_BYTES).min(bytes.end);
-                let size = (range.end - range.start) as f64;
+                let places = (range.end - range.start) as f64;
                 if is_marked(&self.planned(file).start(MARK_BYTES as u64)?) {
                     // It is read as a whole, by its first section.
                     return match range.start {
@@ -127,10 +141,12 @@ impl TextJob {
                 }
                 let mut reader =
                     self.reader(&FileSection { extent: Extent::Lines(range), ..section.clone() }, file)?;
-                let mut tasks = Vec::new();
+                let (mut tasks, mut amount) = (Vec::new(), 0.0);
                 while let Some(block) = reader.next()? {
+                    amount += block.source_bytes as f64;
                     tasks.push(task(ordinal, file, block));
                 }
+                let size = SampleSize { amount, places };
                 Ok(vec![SampleTask { size, seconds: started.elapsed().as_secs_f64(), tasks }])
             }
             Extent::Groups(groups) => self.row_group(ordinal, section, file, groups.start + number as usize),
@@ -166,6 +182,7 @@ impl TextJob {
             }
             _ => bytes as f64,
         };
+        let size = SampleSize::of(size);
         let seconds = started.elapsed().as_secs_f64();
         Ok(vec![SampleTask { size, seconds, tasks: vec![task(ordinal, file, block)] }])
     }
@@ -184,7 +201,10 @@ impl TextJob {
         loop {
             let started = Instant::now();
             let Some(block) = reader.next()? else { return Ok(tasks) };
-            let (size, seconds) = (block.source_bytes as f64, started.elapsed().as_secs_f64());
+            let is_document = self.conversion.is_document(&self.conversion.details[section.file]);
+            let amount = block.source_bytes as f64;
+            let size = SampleSize { amount, places: if is_document { 1.0 } else { amount } };
+            let seconds = started.elapsed().as_secs_f64();
             let count = tasks.len() as u64;
             match tasks.last_mut().filter(|_| block.source_bytes == 0) {
                 Some(last) => {

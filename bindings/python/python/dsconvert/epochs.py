@@ -39,7 +39,7 @@ class StepTotals(NamedTuple):
     tokens: int
     """Sum of the lengths."""
     padded_tokens: int
-    """Sum of rows × width."""
+    """Sum of rows × width; where nothing is padded, that of the lengths."""
     labels: int | None = None
     """Positions that have a label, in packed rows."""
     trained: int | None = None

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::foreign::{Foreign, hub_remedy};
 use crate::format::Format;
 use crate::index::{IndexFile, LengthSummary, Segment, ShardTable, check_split_name};
 use crate::schema::{Kind, Schema};
@@ -234,6 +235,11 @@ impl Manifest {
         }
         let path = dir.join(MANIFEST_NAME);
         if stat(dir)?.is_some_and(|meta| !meta.is_dir()) {
+            if let Some(foreign) = Foreign::of(dir) {
+                return Err(Error::new(ErrorKind::Io, foreign.what())
+                    .at_path(dir)
+                    .help(foreign.format.remedy));
+            }
             return Err(Error::new(ErrorKind::Io, "this is a file, not the directory of a dataset")
                 .at_path(dir)
                 .help("name the directory that has manifest.json; `dsconvert inspect` also shows a single shard"));
@@ -244,14 +250,21 @@ impl Manifest {
             } else {
                 "name a directory that dsconvert has written"
             };
-            return Err(Error::new(ErrorKind::Io, "there is no manifest.json, so this is not a dataset")
-                .at_path(dir)
-                .help(help));
+            let what = "there is no manifest.json, so this is not a dataset";
+            return Err(match Foreign::within(dir) {
+                Some(foreign) => {
+                    Error::new(ErrorKind::Io, format!("{what} of dsconvert: {}", foreign.what()))
+                        .at_path(foreign.path)
+                        .help(foreign.format.remedy)
+                }
+                None => Error::new(ErrorKind::Io, what).at_path(dir).help(help),
+            });
         }
         if stat(dir)?.is_none() {
             let missing = std::io::Error::from(rustix::io::Errno::NOENT);
-            return Err(Error::io("find the dataset", dir, missing)
-                .help("name a directory that dsconvert has written"));
+            let help = "name a directory that dsconvert has written";
+            let hub = hub_remedy(dir).map_or_else(String::new, |remedy| format!("; {remedy}"));
+            return Err(Error::io("find the dataset", dir, missing).help(format!("{help}{hub}")));
         }
         let blob = Blob::open(&resolve(dir, MANIFEST_NAME)?, Access::Read, None)?;
         if blob.len() > MAX_MANIFEST_BYTES {

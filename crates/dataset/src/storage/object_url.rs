@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::foreign::hub_remedy;
 
 /// Schemes of object stores, which can be read and written.
 const STORES: [&str; 7] = ["s3", "s3a", "gs", "az", "azure", "abfs", "abfss"];
@@ -36,6 +37,9 @@ impl ObjectUrl {
             |what: &str, help: &str| Err(Error::usage(format!("{text:?} {what}")).help(help.to_owned()));
         let lower = scheme.to_ascii_lowercase();
         if !STORES.contains(&lower.as_str()) && !SERVERS.contains(&lower.as_str()) {
+            if let Some(remedy) = hub_remedy(path) {
+                return refuse(&format!("has the unsupported scheme {scheme}://"), &remedy);
+            }
             return refuse(
                 &format!("has the unsupported scheme {scheme}://"),
                 "use a local path, or a URL that starts with s3://, gs://, az:// or https://",

@@ -227,6 +227,11 @@ impl<L: Lengths> PackPlan<L> {
         &self.options
     }
 
+    /// Returns the number of tokens of an epoch.
+    pub(crate) fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
     /// Returns the number of rows of `epoch`, before [`Last`] is applied. With [`Packing::Concat`], it is the same in
     /// every epoch and takes no time. With [`Packing::BestFit`], all lengths are looked up and packed.
     ///

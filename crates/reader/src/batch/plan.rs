@@ -12,7 +12,7 @@ use super::bucket::Bucket;
 use super::cuttings::{Cutting, Cuttings};
 use super::layout::{Layout, check_micro_batches};
 use super::lengths::Lengths;
-use super::options::{ALGORITHM, BatchOptions, BucketBy, Last, json_digest};
+use super::options::{ALGORITHM, BatchOptions, BatchSize, BucketBy, Last, json_digest};
 use super::permute::{Purpose, key};
 use super::shape::{self, ImageShape, ShapeOrder};
 use super::state::{PlanState, Position, damaged_state};
@@ -219,11 +219,13 @@ impl<L: Lengths> BatchPlan<L> {
     /// Same as [`BatchPlan::micro_batch`].
     pub fn totals(&self, at: Position) -> Result<StepTotals> {
         let mut totals = StepTotals::default();
+        let is_padded = !matches!(self.options.size, BatchSize::MaxTokensUnpadded(_));
         for index in 0..self.micro_batches {
             let batch = self.micro_batch(at, index)?;
             totals.records += batch.records.len() as u64;
             totals.tokens = totals.tokens.saturating_add(batch.tokens());
-            totals.padded_tokens = totals.padded_tokens.saturating_add(batch.padded_tokens());
+            let padded = if is_padded { batch.padded_tokens() } else { batch.tokens() };
+            totals.padded_tokens = totals.padded_tokens.saturating_add(padded);
         }
         Ok(totals)
     }
@@ -350,7 +352,7 @@ pub struct StepTotals {
     pub records: u64,
     /// Sum of their lengths, at most `u64::MAX`.
     pub tokens: u64,
-    /// Sum of rows × width, at most `u64::MAX`.
+    /// Sum of rows × width, or of the lengths with [`BatchSize::MaxTokensUnpadded`]; at most `u64::MAX`.
     pub padded_tokens: u64,
 }
 

@@ -189,7 +189,8 @@ proptest! {
                 let totals = &mut by_step[batch.step as usize];
                 totals.records += batch.records.len() as u64;
                 totals.tokens += batch.tokens();
-                totals.padded_tokens += batch.padded_tokens();
+                let is_padded = !matches!(options.size, BatchSize::MaxTokensUnpadded(_));
+                totals.padded_tokens += if is_padded { batch.padded_tokens() } else { batch.tokens() };
             }
         }
         for (step, expected) in (0..).zip(by_step) {

@@ -301,9 +301,11 @@ impl Assembler {
                 BatchField::StoredValid(index) => stored::validity(&self.pool, records, rows, index),
                 BatchField::Valid => stored::valid(&self.pool, rows - text.filler_rows, rows, &blank),
                 BatchField::Source => {
-                    let packed = self.fields.shape == TokenLayout::Packed;
-                    let values = if packed { text.records.len() } else { rows };
-                    stored::sources(&self.pool, self.source.part_ends(), text.records, values)
+                    let ends = self.source.part_ends();
+                    match self.fields.shape == TokenLayout::Packed {
+                        true => stored::sources(&self.pool, ends, text.records_of_pieces()),
+                        false => stored::sources(&self.pool, ends, text.records_of_rows()),
+                    }
                 }
                 field => match self.options.text.ids {
                     IdType::Int64 => text.column::<i64>(field)?,

@@ -320,7 +320,7 @@ pub struct LoaderTotals {
     pub rows: u64,
     /// Sum of the lengths.
     pub tokens: u64,
-    /// Sum of rows × width.
+    /// Sum of rows × width; where nothing is padded, that of the lengths.
     pub padded_tokens: u64,
     /// Number of positions with a label, in packed rows.
     pub labels: Option<u64>,
@@ -400,12 +400,11 @@ impl LoaderCounts {
     /// Same as [`BatchPlan::totals`] and [`PackPlan::steps`]; if the records mark the tokens to train on, also as
     /// [`RecordSource::get_many`].
     pub fn totals(&self, epoch: u64, step: u64, start: &LoaderState) -> Result<Option<LoaderTotals>> {
-        let is_flash = self.is_flash();
         if let LoaderPlan::Records(plan) = &*self.plan {
             let at = Position { epoch, step };
             let batch = |index| plan.micro_batch(at, index);
             let batches = (0..self.micro_batches).map(batch).collect::<Result<Vec<_>>>()?;
-            return self.totals_of_records(&batches, is_flash).map(Some);
+            return self.totals_of_records(&batches).map(Some);
         }
         // Batches that could not be made may lie between the start and the step.
         let is_before =
@@ -420,8 +419,8 @@ impl LoaderCounts {
             }
         }
         let mut totals = match packed.is_empty() {
-            true => self.totals_of_records(&records, is_flash)?,
-            false => self.totals_of_rows(&packed, is_flash)?,
+            true => self.totals_of_records(&records)?,
+            false => self.totals_of_rows(&packed)?,
         };
         if let (LoaderPlan::Mixture(plan), SavedPlan::Mixture(after)) = (&*self.plan, &after) {
             totals.sources = plan.totals(after);
@@ -436,29 +435,30 @@ impl LoaderCounts {
     /// Same as [`LoaderCounts::batches`].
     pub fn predict(&self) -> Result<Option<MixturePrediction>> {
         let LoaderPlan::Mixture(plan) = &*self.plan else { return Ok(None) };
-        let is_flat = self.assembler.options().batching.is_flat() && self.assembler.is_text();
-        plan.predict(!(is_flat || self.is_flash())).map(Some)
+        plan.predict(self.pads()).map(Some)
     }
 
-    /// Returns whether nothing is padded.
-    fn is_flash(&self) -> bool {
-        self.assembler.options().text.packed == PackedLayout::Flash && self.assembler.is_text()
+    /// Returns whether rows are padded: not where records are one after another.
+    fn pads(&self) -> bool {
+        let LoaderOptions { text, batching, .. } = self.assembler.options();
+        let is_flash = text.packed == PackedLayout::Flash && self.assembler.is_text();
+        !(batching.is_flat() || is_flash)
     }
 
-    fn totals_of_records(&self, batches: &[MicroBatch], is_flash: bool) -> Result<LoaderTotals> {
+    fn totals_of_records(&self, batches: &[MicroBatch]) -> Result<LoaderTotals> {
         let sum = |of: fn(&MicroBatch) -> u64| batches.iter().map(of).fold(0u64, u64::saturating_add);
         let tokens = sum(MicroBatch::tokens);
         Ok(LoaderTotals {
             rows: sum(|batch| batch.records.len() as u64),
             tokens,
-            padded_tokens: if is_flash { tokens } else { sum(MicroBatch::padded_tokens) },
+            padded_tokens: if self.pads() { sum(MicroBatch::padded_tokens) } else { tokens },
             labels: None,
             trained: self.assembler.trained_in_records(batches)?,
             sources: Vec::new(),
         })
     }
 
-    fn totals_of_rows(&self, packed: &[Row], is_flash: bool) -> Result<LoaderTotals> {
+    fn totals_of_rows(&self, packed: &[Row]) -> Result<LoaderTotals> {
         let LoaderOptions { text, batching, .. } = self.assembler.options();
         let trained = self.assembler.trained_in_rows(packed)?;
         let labels = match text.labels_in(true) {
@@ -466,7 +466,7 @@ impl LoaderCounts {
             LabelsFor::HuggingFace => packed.iter().map(Row::tokens_after_first).sum(),
         };
         let (rows, tokens) = (packed.len() as u64, packed.iter().map(Row::tokens).sum());
-        let padded_tokens = if is_flash { tokens } else { rows.saturating_mul(batching.seq_len()) };
+        let padded_tokens = if self.pads() { rows.saturating_mul(batching.seq_len()) } else { tokens };
         let labels = Some(trained.unwrap_or(labels));
         Ok(LoaderTotals { rows, tokens, padded_tokens, labels, trained, sources: Vec::new() })
     }

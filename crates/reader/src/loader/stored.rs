@@ -149,10 +149,11 @@ pub(super) fn labels(
     per_row(pool, rows, records.iter().map(label), IGNORE_LABEL, blank)
 }
 
-/// Returns the number of the source of each record, in a source of several with these `ends`. Rows without a record have −1.
-pub(super) fn sources(pool: &Arc<Pool>, ends: &[u64], records: &[u64], rows: usize) -> Column {
-    let source = |record: &u64| ends.partition_point(|end| end <= record) as i32;
-    per_row(pool, rows, records.iter().map(source), -1, &[])
+/// Returns the number of the source of each record, in a source of several with these `ends`; −1 where there is no record.
+pub(super) fn sources(pool: &Arc<Pool>, ends: &[u64], records: Vec<Option<u64>>) -> Column {
+    let source = |record: u64| ends.partition_point(|end| *end <= record) as i32;
+    let sources = records.iter().map(|record| record.map_or(-1, source));
+    per_row(pool, records.len(), sources, -1, &[])
 }
 
 /// Returns `values`, one for each of the first rows. The rows after them, and those that are blank, have `missing`.

@@ -292,6 +292,30 @@ impl TokenRows<'_> {
         self.pieces.ends.len() + self.filler_rows
     }
 
+    /// Returns the record of each row, which is one record.
+    pub(super) fn records_of_rows(&self) -> Vec<Option<u64>> {
+        let mut records: Vec<_> = self.records.iter().copied().map(Some).collect();
+        records.resize(self.rows(), None);
+        records
+    }
+
+    /// Returns the record of each piece of packed rows. As in `cu_seqlens`, the padding of a row is a piece, unless it belongs
+    /// to the last document, as in batches for Megatron-LM.
+    pub(super) fn records_of_pieces(&self) -> Vec<Option<u64>> {
+        let is_megatron = self.options.labels_for == Some(LabelsFor::Megatron);
+        let pads = !self.is_flat() && !is_megatron;
+        let mut records = Vec::with_capacity(self.pieces.all.len() + self.rows());
+        for row in self.pieces.rows() {
+            records.extend(row.iter().map(|piece| self.records.get(piece.record).copied()));
+            if pads && tokens(row) < self.width {
+                records.push(None);
+            }
+        }
+        let fillers = if self.is_flat() { 0 } else { self.filler_rows };
+        records.extend(std::iter::repeat_n(None, fillers));
+        records
+    }
+
     /// Returns the number of tokens.
     pub(super) fn tokens(&self) -> usize {
         tokens(&self.pieces.all)

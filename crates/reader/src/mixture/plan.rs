@@ -19,6 +19,9 @@ use crate::recent::Recent;
 /// Maximum number of epochs that are gone through to find the start of a later one.
 const MAX_EPOCHS_AHEAD: u64 = 10_000;
 
+/// Factor of weights that are too large: less than 2⁶⁴ for the size of a source, and for the number of sources.
+const OVERFLOW_SCALE: f64 = 1.0 / ((1u128 << 127) as f64 * 2.0);
+
 /// Number of ends of epochs that are kept.
 const KEPT_EPOCHS: usize = 4;
 
@@ -48,10 +51,17 @@ pub struct SourceState {
     pub epoch: u64,
     /// The position in the pass. Of records and micro-batches, `document` is the number of those that are done.
     pub cursor: PackCursor,
+    /// Where documents are packed, the number of tokens of the pass that are done.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tokens: u64,
     /// The amount used since the weights changed, in the unit of the weights.
     pub used: u64,
     /// Whether a pass ended in this epoch of the mixture.
     pub has_ended: bool,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The share of one source in the steps since the weights changed.
@@ -64,8 +74,8 @@ pub struct SourceTotals {
     pub requested: f64,
     /// The share up to this step.
     pub realized: f64,
-    /// Number of passes over the source since the start of training. Of a pass whose documents are packed, those before the
-    /// current window count.
+    /// Number of passes over the source since the start of training. The last one counts by its share of micro-batches or
+    /// records, or of tokens where documents are packed.
     pub epochs: f64,
 }
 
@@ -209,7 +219,7 @@ impl MixturePlan {
             source.has_ended = false;
             if self.options.exhausted != Exhausted::Never && source.cursor != PackCursor::default() {
                 source.epoch += 1;
-                source.cursor = PackCursor::default();
+                (source.cursor, source.tokens) = (PackCursor::default(), 0);
             }
         }
         let plan = PlanState { epoch: end.plan.epoch.saturating_add(1), step: 0, ..end.plan.clone() };
@@ -302,12 +312,6 @@ impl MixturePlan {
         self.sources.partition_point(|source| source.first <= record).saturating_sub(1)
     }
 
-    /// Returns the tokens of a pass over a source whose documents are packed.
-    pub(super) fn tokens_of_packed_pass(&self, number: usize) -> Result<Option<u64>> {
-        let is_packed = |source: &&PlannedSource| matches!(source.units, Units::Rows(_));
-        self.sources.get(number).filter(is_packed).map(PlannedSource::tokens).transpose()
-    }
-
     fn micro_batch(&self, index: u64, weights: &[f64], at: &mut MixtureState) -> Result<BatchRows> {
         match &self.batching {
             Batching::Packed(packed) => {
@@ -381,9 +385,12 @@ impl MixturePlan {
         if let Some(source) = at.sources.get_mut(number) {
             source.used = source.used.saturating_add(unit.cost);
             source.cursor = unit.next;
+            if matches!(unit.rows, UnitRows::Row(_)) {
+                source.tokens = source.tokens.saturating_add(unit.tokens);
+            }
             if unit.ends {
                 source.epoch = source.epoch.saturating_add(1);
-                source.cursor = PackCursor::default();
+                (source.cursor, source.tokens) = (PackCursor::default(), 0);
                 source.has_ended = true;
             }
         }
@@ -398,8 +405,7 @@ impl MixturePlan {
             name: planned.name.clone(),
             requested,
             realized: state.used as f64 / total.max(1) as f64,
-            epochs: state.epoch as f64
-                + state.cursor.document as f64 / planned.units.count(&*planned.source).max(1) as f64,
+            epochs: state.epoch as f64 + planned.done_of_pass(state),
         });
         totals.collect()
     }
@@ -461,9 +467,17 @@ impl Filled {
 
 /// Multiplies each weight by the size of its source, and divides the products by their sum, which is added in order.
 fn normalized(segment: &Segment, sizes: &[u64]) -> Segment {
-    let weights = segment.weights.iter().zip(sizes).map(|(weight, &size)| weight * size as f64);
-    let sum: f64 = weights.clone().sum();
-    Segment { start: segment.start, weights: weights.map(|weight| weight / sum).collect() }
+    let products = |scale: f64| -> Vec<f64> {
+        segment.weights.iter().zip(sizes).map(|(weight, &size)| weight * scale * size as f64).collect()
+    };
+    // A power of two changes no ratio. It is needed only for weights whose products or sum exceed the range of numbers, so
+    // that the order of all others stays the same.
+    let found =
+        [1.0, OVERFLOW_SCALE].map(products).into_iter().find(|all| all.iter().sum::<f64>().is_finite());
+    let mut weights = found.unwrap_or_default();
+    let sum: f64 = weights.iter().sum();
+    weights.iter_mut().for_each(|weight| *weight /= sum);
+    Segment { start: segment.start, weights }
 }
 
 /// Adds the name of a dataset to an error about its plan.
@@ -539,12 +553,24 @@ impl PlannedSource {
         Ok(tokens)
     }
 
+    /// Returns the share of its pass that is done.
+    fn done_of_pass(&self, state: &SourceState) -> f64 {
+        let (done, all) = match &self.units {
+            Units::Rows(plan) => (state.tokens, plan.tokens()),
+            units => (state.cursor.document, units.count(&*self.source)),
+        };
+        done as f64 / all.max(1) as f64
+    }
+
     /// Checks that a position exists.
     fn check_position(&self, state: &SourceState) -> Result<()> {
         let PackCursor { document, token, row } = state.cursor;
         let count = self.units.count(&*self.source);
-        let is_row = matches!(self.units, Units::Rows(_));
-        if document < count && (is_row || (token, row) == (0, 0)) {
+        let is_possible = match &self.units {
+            Units::Rows(plan) => state.tokens <= plan.tokens(),
+            Units::Batches(_) | Units::Records(_) => (token, row, state.tokens) == (0, 0, 0),
+        };
+        if document < count && is_possible {
             return Ok(());
         }
         Err(damaged_state(format!(

@@ -26,8 +26,7 @@ pub struct MixturePrediction {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SourcePrediction {
-    /// Its share, and the passes over it, at the end of the epoch. Where documents are packed, the passes are exact, not up
-    /// to the start of a window.
+    /// Its share, and the passes over it, at the end of the epoch.
     pub totals: SourceTotals,
     /// The amounts in the epoch.
     pub delivered: Delivered,
@@ -85,17 +84,9 @@ impl MixturePlan {
             batches += of_step.len() as u64;
             of_step.iter().for_each(|batch| self.count(batch, pads, &mut delivered));
         }
-        let sources = self.totals(&at).into_iter().zip(delivered).enumerate();
-        let sources = sources.map(|(number, (totals, delivered))| {
-            let totals = match self.tokens_of_packed_pass(number)? {
-                Some(tokens) => {
-                    SourceTotals { epochs: delivered.tokens as f64 / tokens.max(1) as f64, ..totals }
-                }
-                None => totals,
-            };
-            Ok(SourcePrediction { totals, delivered })
-        });
-        Ok(MixturePrediction { steps: at.plan.step, batches, sources: sources.collect::<Result<_>>()? })
+        let sources = self.totals(&at).into_iter().zip(delivered);
+        let sources = sources.map(|(totals, delivered)| SourcePrediction { totals, delivered }).collect();
+        Ok(MixturePrediction { steps: at.plan.step, batches, sources })
     }
 
     /// Adds the rows of a micro-batch to what is delivered of their sources.

@@ -251,6 +251,52 @@ fn a_thousand_sources_take_part() {
     assert!(steps[499].1.sources.iter().all(|source| source.used == 2));
 }
 
+/// Weights whose sum, or whose product with the size of a source, exceeds the range of numbers.
+#[test]
+fn shares_of_huge_and_tiny_weights_are_exact() {
+    for (unit, factor) in
+        [(MixtureUnit::Records, 1e308), (MixtureUnit::Epochs, 1e308), (MixtureUnit::Records, 5e-324)]
+    {
+        let of = |factor: f64| {
+            let options = MixtureOptions {
+                unit,
+                epoch: Some(MixtureEpoch::Steps(60)),
+                ..MixtureOptions::new([("a", factor), ("b", factor), ("c", factor)])
+            };
+            let plan = plan(options, one_by_one(1), 1).unwrap();
+            let steps = epoch(&plan, &plan.start_of(None, 0).unwrap());
+            plan.totals(&steps[59].1)
+        };
+        for (found, expected) in of(factor).into_iter().zip(of(1.0)) {
+            assert!((found.requested - expected.requested).abs() < 1e-9, "{found:?} {expected:?}");
+            assert!((found.realized - found.requested).abs() < 0.05, "{found:?}");
+        }
+    }
+}
+
+/// Every step counts what it delivers, also inside a window.
+#[test]
+fn passes_over_packed_documents_are_counted_by_tokens() {
+    let plan = plan(weights(), PackOptions::new(16, 1), 2).unwrap();
+    let all: Vec<u64> = three()
+        .iter()
+        .map(|(_, source)| {
+            let runs = source.lengths().runs().unwrap().map(Result::unwrap);
+            runs.map(|run| run.length * run.count).sum()
+        })
+        .collect();
+    let mut delivered = [0; 3];
+    for (step, after) in epoch(&plan, &plan.start_of(None, 0).unwrap()) {
+        for batch in step {
+            let BatchRows::Packed { rows, .. } = batch else { panic!("{batch:?}") };
+            rows.iter().for_each(|row| delivered[number_of(row.pieces[0].document)] += row.tokens());
+        }
+        for ((totals, delivered), all) in plan.totals(&after).iter().zip(delivered).zip(&all) {
+            assert!((totals.epochs - delivered as f64 / *all as f64).abs() < 1e-9, "{totals:?}");
+        }
+    }
+}
+
 #[test]
 fn weights_change_by_the_schedule_and_on_request() {
     let only = |name: &str| vec![(name.to_owned(), 1.0)];

@@ -214,6 +214,34 @@ fn most_intervals_contain_the_result_of_the_run() {
     assert!(covered.iter().all(|&n| n >= 8), "{covered:?} of 10");
 }
 
+/// Many tiny documents and a long one, in one file and as files of their own.
+#[test]
+fn a_long_document_among_tiny_ones_does_not_hide_them() {
+    let mut texts: Vec<String> = (0..3_000).map(|i| format!("tiny document number {i} of many")).collect();
+    texts.insert(1_234, "long words ".repeat(380_000));
+    let lines = tempfile::tempdir().unwrap();
+    std::fs::write(lines.path().join("a.jsonl"), json_lines(&texts)).unwrap();
+    let files = tempfile::tempdir().unwrap();
+    for (number, text) in texts.iter().enumerate() {
+        std::fs::write(files.path().join(format!("{number}.txt")), text).unwrap();
+    }
+    let out = tempfile::tempdir().unwrap();
+    for (dir, seeds) in [(&lines, 5), (&files, 2)] {
+        let truth = [texts.len() as f64, texts.iter().map(String::len).sum::<usize>() as f64];
+        let mut covered = [0; 2];
+        for seed in 0..seeds {
+            let job =
+                job(dir.path(), TextShape::default(), OutputOptions { seed, ..OutputOptions::default() });
+            let prediction = job.predict(200, &run_options(out.path(), 2), &Stop::default()).unwrap();
+            let estimates = [prediction.records, prediction.tokens.unwrap()];
+            for (covered, (estimate, truth)) in covered.iter_mut().zip(estimates.into_iter().zip(truth)) {
+                *covered += u64::from(estimate.low <= truth && truth <= estimate.high);
+            }
+        }
+        assert!(covered.iter().all(|&n| n + 1 >= seeds), "{covered:?} of {seeds} in {dir:?}");
+    }
+}
+
 #[test]
 #[ignore = "takes minutes: cargo test -p dsconvert --lib in_90_of_100_samples -- --ignored --nocapture"]
 fn intervals_contain_the_result_in_90_of_100_samples() {

@@ -4,7 +4,7 @@ use dsconvert_dataset::schema::Schema;
 
 use super::engine::options;
 use super::*;
-use crate::batch::{BatchPlan, Layout, Lengths, PackOptions, PackPlan, Position};
+use crate::batch::{BatchPlan, Last, Layout, Lengths, PackOptions, PackPlan, Position};
 use crate::{ClassNames, Concatenated, ReadIds, Record};
 
 /// A source under another fingerprint.
@@ -190,5 +190,70 @@ fn a_missing_record_is_an_error() {
         let source: Arc<dyn RecordSource> = Arc::new(Short(Arc::clone(&concatenated)));
         let error = Loader::new(source, options(batching, 0)).unwrap().next_batch().unwrap_err();
         assert!(error.to_string().contains("records instead of"), "{error}");
+    }
+}
+
+/// Two splits of 29 and 21 records, concatenated.
+fn two_sources(dir: &Path) -> Arc<dyn RecordSource> {
+    testing::write(dir, Format::Arrow, Kind::Text, &[&[20, 9], &[21]]).unwrap();
+    let dataset = Dataset::open(dir).unwrap();
+    let part = |name: &str| (name.to_owned(), dataset.split(name).unwrap().into());
+    Arc::new(Concatenated::new(["train", "validation"].map(part).to_vec(), ClassNames::Equal).unwrap())
+}
+
+#[test]
+fn packed_rows_name_the_source_of_every_piece_of_cu_seqlens() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = two_sources(dir.path());
+    for (labels_for, last) in
+        [(None, Last::Short), (None, Last::Pad), (Some(LabelsFor::Megatron), Last::Short)]
+    {
+        let text = TextBatchOptions { labels_for, ..TextBatchOptions::default() };
+        let fields = ["cu_seqlens", "source", "position_ids"].map(str::to_owned).to_vec();
+        let packing = PackOptions { last, ..PackOptions::new(10, 4) };
+        let options = LoaderOptions { text, fields: Some(fields), ..options(packing, 0) };
+        let mut loader = Loader::new(Arc::clone(&source), options).unwrap();
+        let (mut padding, mut batches) = (0, 0);
+        while let Some(batch) = loader.next_batch().unwrap() {
+            let ends = batch.array("cu_seqlens").and_then(|a| a.as_slice::<i32>()).unwrap();
+            let sources = batch.array("source").and_then(|a| a.as_slice::<i32>()).unwrap();
+            if labels_for.is_none() {
+                assert_eq!(sources.len(), ends.len() - 1);
+                let tokens: i32 = ends
+                    .windows(2)
+                    .zip(sources)
+                    .filter(|(_, of)| **of >= 0)
+                    .map(|(end, _)| end[1] - end[0])
+                    .sum();
+                // Padding is what no record fills.
+                assert_eq!(tokens as u64, batch.tokens());
+            }
+            let of_records: Vec<i32> = sources.iter().copied().filter(|of| *of >= 0).collect();
+            let expected: Vec<i32> = batch.records().iter().map(|&record| i32::from(record >= 29)).collect();
+            assert_eq!(of_records, expected);
+            padding += sources.len() - of_records.len();
+            batches += 1;
+        }
+        assert!(batches > 3 && (padding > 0) == labels_for.is_none(), "{padding}");
+    }
+}
+
+#[test]
+fn totals_count_no_padding_where_records_are_one_after_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = two_sources(dir.path());
+    for (batching, is_padded) in [
+        (BatchOptions::new(BatchSize::MaxTokensUnpadded(24)), false),
+        (BatchOptions::new(BatchSize::MaxTokens(24)), true),
+    ] {
+        let mut loader = Loader::new(Arc::clone(&source), options(batching, 0)).unwrap();
+        let (mut tokens, mut padded) = (0, 0);
+        while let Some(batch) = loader.next_batch().unwrap() {
+            let totals = loader.totals().unwrap().unwrap();
+            let elements = batch.array("input_ids").unwrap().shape().iter().product::<usize>();
+            assert_eq!(totals.padded_tokens, elements as u64);
+            (tokens, padded) = (tokens + totals.tokens, padded + totals.padded_tokens);
+        }
+        assert_eq!(padded > tokens, is_padded, "{padded} of {tokens}");
     }
 }
