@@ -77,6 +77,9 @@ impl ConversionCommand<'_> {
         if let Some(buckets) = job.buckets()? {
             print::out(&summary::buckets(&buckets))?;
         }
+        if let Err(error) = job.check_items() {
+            warn_of_refusal(&error);
+        }
         if self.out.is_some()
             && let Err(error) = self.check_inputs(options).and_then(|()| job.check_start(options))
         {

@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use serde_json::Value;
+
 use super::exclude::{EXCLUDED, ExcludedItems};
 use super::job_file::{JobHeader, JobReader, JobWriter};
 use super::memory::{MemoryPool, Shares};
@@ -91,7 +93,15 @@ impl<C: Conversion> Job<C> {
         header.files = files.len() as u64;
         header.units = units.len() as u32;
         let is_named = header.output.split.is_none();
+        // Keys from a field do not contain labels.
+        let has_labels = !is_named && header.options.get("key_field").is_none_or(Value::is_null);
+        let mut hashed_labels: Vec<String> = match has_labels {
+            true => header.sources.iter().map(|source| source.label.clone()).collect(),
+            false => Vec::new(),
+        };
+        hashed_labels.dedup();
         let summary = PlanSummary {
+            hashed_labels,
             kind: header.schema.kind.name(),
             files: header.files,
             bytes: files.bytes(),

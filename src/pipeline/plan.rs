@@ -47,6 +47,9 @@ pub struct PlanSummary {
     pub splits: Vec<String>,
     /// What determines the split of a file; `None`: the hash of each key.
     pub split_by: Option<SplitBy>,
+    /// Labels of the sources, if the split of a record is that of the hash of a key that starts with one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hashed_labels: Vec<String>,
     /// Names of the folders that determine splits, sorted.
     pub split_folders: Vec<String>,
     /// Number of files in each split that are probably items or contain them, if files are assigned to splits as a whole.

@@ -73,6 +73,22 @@ impl<C: Conversion> Job<C> {
         write_plan(self, run, progress, stop).map_err(|error| adapt_help(error, &run.out))
     }
 
+    /// Checks that there may be something to convert.
+    ///
+    /// # Errors
+    ///
+    /// The error with which the run would end.
+    pub fn check_items(&self) -> Result<()> {
+        if self.summary.items != Some(0) {
+            return Ok(());
+        }
+        let mut skipped = self.header.skipped.clone();
+        self.files.iter().for_each(|file| skipped.add(&file.origin));
+        let error = Error::new(ErrorKind::NotCommitted, nothing_found(&self.header, &self.files, &skipped));
+        let advice = skipped.advice(self.header.schema.kind);
+        Err(error.help(advice.unwrap_or_else(|| CHECK_SOURCES.to_owned())))
+    }
+
     /// Checks that a run can use its output directory and, unless the output is in object storage, resume what is in it.
     ///
     /// # Errors
@@ -385,6 +401,9 @@ fn already_committed<C: Conversion>(
     }
     repaired.map(|repaired| RunOutcome { manifest, was_complete: true, repaired, totals: None })
 }
+
+/// Help if nothing was found.
+const CHECK_SOURCES: &str = "check the sources and their file types";
 
 /// Returns a message such as `nothing was found to convert in photos; 3 files were skipped: 2 .pdf, 1 .md`.
 fn nothing_found(header: &JobHeader, files: &FileList, skipped: &SkippedTypes) -> String {

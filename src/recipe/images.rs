@@ -23,6 +23,13 @@ options! {
             [] follow_symlinks: bool = false, "";
         }
         "Sources" {
+            /// Configuration of a repository of the Hugging Face Hub: the name of a set of files in its README.md
+            ///
+            /// A downloaded repository with several configurations is refused without it, unless one is the default. Splits are
+            /// those of the configuration.
+            [serde(skip_serializing_if = "is_default")]
+            config: Option<String> = None, "NAME", conflicts = &["files_from"];
+
             /// Fields to keep, as name or name:type: columns of --metadata, Parquet or Arrow files, members of samples [default: all]
             ///
             /// Without a type, columns of parquet files keep their type; lists and objects of jsonl files become json; others are
@@ -113,6 +120,7 @@ impl Recipe for ImagesRecipe {
         "sidecar",
         "keep_fields",
         "list_fields",
+        "config",
         METADATA,
         ANNOTATIONS,
         super::text::FILES_FROM,

@@ -174,6 +174,7 @@ mod tests {
         ("buckets", "area:64x64,step:8,max-ratio:2"),
         ("color", "gray"),
         ("companion", "mask=masks/{stem}.png:mask"),
+        ("config", "main"),
         ("completion_field", "answer"),
         ("crop", "center:24x32"),
         ("documents", "separator:\\n--\\n"),

@@ -48,6 +48,13 @@ options! {
             [serde(skip_serializing_if = "is_default")]
             encoding: Option<TextEncoding> as Encodings = None, "NAME";
 
+            /// Configuration of a repository of the Hugging Face Hub: the name of a set of files in its README.md
+            ///
+            /// A downloaded repository with several configurations is refused without it, unless one is the default. Splits are
+            /// those of the configuration.
+            [serde(skip_serializing_if = "is_default")]
+            config: Option<String> = None, "NAME", conflicts = &["files_from"];
+
             /// Meaning of folder and file names
             ///
             /// auto: sources, folders and files whose names contain the word of a split (train, val, test, ...) are splits;
@@ -156,6 +163,7 @@ impl Recipe for TextRecipe {
         "pack",
         "packing",
         "dedup",
+        "config",
     ];
     const FACTS: &'static [&'static str] = &["tokenizer", "reference", FILES_FROM, STDIN, EXCLUDE];
 

@@ -45,12 +45,18 @@ impl FilesFrom {
         self.list == Path::new(STDIN)
     }
 
-    /// Returns the files in the order of the list. Empty lines are ignored.
+    /// Returns the files in the order of the list. Empty lines are ignored. With `are_images`, a name that leads to no file
+    /// may be that of an image without its extension.
     ///
     /// # Errors
     ///
     /// Returns an error if the list cannot be read or names a file twice.
-    pub fn list(&self, source: &SourceSpec, follow_symlinks: bool) -> Result<(Vec<SourceFile>, Vec<Detail>)> {
+    pub fn list(
+        &self,
+        source: &SourceSpec,
+        follow_symlinks: bool,
+        are_images: bool,
+    ) -> Result<(Vec<SourceFile>, Vec<Detail>)> {
         let bytes = if self.is_stdin() {
             let mut bytes = Vec::new();
             let read = std::io::stdin().lock().read_to_end(&mut bytes);
@@ -69,7 +75,8 @@ impl FilesFrom {
         let mut resolver = Resolver::new(source, follow_symlinks)?;
         let (mut files, mut details, mut lines) = (Vec::new(), Vec::new(), Vec::new());
         for (line, name) in names(list, self.null) {
-            let (file, defect) = resolver.resolve(name)?;
+            let (file, defect) =
+                if are_images { resolver.resolve_image(name)? } else { resolver.resolve(name)? };
             files.push(file);
             details.push(Detail { defect: defect.map(Box::new), ..Detail::default() });
             lines.push(line);

@@ -97,9 +97,13 @@ impl Folders {
     ///
     /// As [`Splits::find`].
     pub fn of(files: &ChosenFiles<'_>, layout: FolderLayout, names: SplitNames) -> Result<Self> {
-        let (splits, warnings) = Splits::find(files, layout, names)?;
+        Splits::find(files, layout, names).map(Self::of_splits)
+    }
+
+    /// Uses `splits`, with warnings about them.
+    pub fn of_splits((splits, warnings): (Splits, Vec<Warning>)) -> Self {
         let (repeats, by_name) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Self { splits, class_names: None, warnings, classes_by: None, repeats, wrappers: 0, by_name })
+        Self { splits, class_names: None, warnings, classes_by: None, repeats, wrappers: 0, by_name }
     }
 
     /// Uses the folders of `files` as classes. With [`FolderLayout::Labels`] and no folders, the names of archives that
@@ -369,7 +373,7 @@ impl Folders {
     }
 
     /// Returns the level of the class folder of a file in `folders`.
-    fn class_level(&self, folders: &[String]) -> usize {
+    pub(super) fn class_level(&self, folders: &[String]) -> usize {
         let start = self.splits.first_class_level(folders);
         let repeats = start.checked_sub(1).and_then(|level| self.repeats.get(folders.get(level)?));
         start + repeats.copied().unwrap_or(0) + self.wrappers
@@ -451,7 +455,7 @@ fn plain(name: &str) -> String {
 }
 
 /// Returns whether a folder of this name holds masks or annotations; with `perhaps`, also if a class may have that name.
-fn is_mask(name: &str, perhaps: bool) -> bool {
+pub(super) fn is_mask(name: &str, perhaps: bool) -> bool {
     let is_listed = |name: &str| MASKS.contains(&name) || (perhaps && PERHAPS_MASKS.contains(&name));
     // `ISIC_Training_Part1_GroundTruth`, `stage1_ground_truth`; a class may be `gas_masks`.
     let is_class = |last: &str| NOUNS.contains(&last) && SplitName::of(name).is_none();
@@ -463,7 +467,7 @@ fn is_mask(name: &str, perhaps: bool) -> bool {
 }
 
 /// Returns whether a folder of this name holds images of any class.
-fn is_container(name: &str) -> bool {
+pub(super) fn is_container(name: &str) -> bool {
     CONTAINERS.contains(&&*plain(name))
 }
 

@@ -11,6 +11,8 @@ pub mod encoding;
 pub mod file_list;
 pub mod files_from;
 pub mod globs;
+pub mod hub_configs;
+pub mod image_names;
 pub mod image_table;
 mod inflate;
 mod json_array;
@@ -41,6 +43,7 @@ pub(crate) mod typed_values;
 pub mod walk;
 pub mod warning;
 pub mod webdataset;
+mod yaml;
 pub mod zip;
 mod zstd_frames;
 

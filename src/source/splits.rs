@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::archive;
 use super::file_list::ChosenFiles;
+use super::hub_configs::ConfigFiles;
 use super::layout::FolderLayout;
 use super::source_file::SourceFile;
 pub use super::split_levels::SplitNames;
@@ -46,6 +47,8 @@ pub enum SplitBy {
     NestedFolder,
     /// Words in file names.
     FileName,
+    /// The card of a repository of the Hugging Face Hub.
+    Configuration,
 }
 
 impl fmt::Display for SplitBy {
@@ -57,6 +60,7 @@ impl fmt::Display for SplitBy {
             Self::ShardName => "by the names of shards",
             Self::NestedFolder => "by the names of folders",
             Self::FileName => "by the names of files",
+            Self::Configuration => "by the configuration in README.md",
         })
     }
 }
@@ -77,6 +81,9 @@ pub struct Splits {
     /// Folders beside split folders that are splits of their own.
     strays: Strays,
     of: SplitNames,
+    /// The files of splits, if a card lists them.
+    #[serde(default, skip_serializing_if = "ConfigFiles::is_empty")]
+    config: ConfigFiles,
 }
 
 /// Folders beside split folders that are splits of their own.
@@ -100,7 +107,29 @@ impl Splits {
             levels: Vec::new(),
             strays: Strays::None,
             of: SplitNames::OfImages,
+            config: ConfigFiles::default(),
         }
+    }
+
+    /// Returns the splits of `files` that `config` lists. Folders of splits are no classes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the name of a split is not valid.
+    pub fn configured(
+        files: &ChosenFiles<'_>,
+        config: ConfigFiles,
+        names: SplitNames,
+    ) -> Result<(Self, Vec<Warning>)> {
+        let levels = match names {
+            SplitNames::OfImages => SeenNames::of(files, names).deciding_levels(names),
+            SplitNames::OfContainers => Vec::new(),
+        };
+        let mut found = Self { by: SplitBy::Configuration, of: names, config, ..Self::none() };
+        let mut warnings = Vec::new();
+        found.name_splits(files, FolderLayout::Auto, &mut warnings)?;
+        found.levels = levels;
+        Ok((found, warnings))
     }
 
     /// Determines the splits of `files` according to `layout`. Returns them with warnings about decisions that may be
@@ -273,7 +302,7 @@ impl Splits {
         match self.by {
             SplitBy::Folder | SplitBy::NestedFolder => self.warn_of_file_names(seen, warnings),
             SplitBy::Nothing => self.warn_of_unused_names(seen, labels, warnings),
-            SplitBy::SourceLabel | SplitBy::ShardName | SplitBy::FileName => {}
+            SplitBy::SourceLabel | SplitBy::ShardName | SplitBy::FileName | SplitBy::Configuration => {}
         }
     }
 
@@ -389,6 +418,7 @@ impl Splits {
                 of_containers(of_folder.or_else(of_file))
             }),
             SplitBy::FileName => of_file(),
+            SplitBy::Configuration => self.config.split_of(file).map(str::to_owned),
         }
     }
 

@@ -97,6 +97,54 @@ pub enum Warning {
         /// Names of the folders.
         folders: Vec<String>,
     },
+    /// Images are named like masks or control images of others beside them, and are items.
+    MasksBesideImages {
+        /// The ends of their names, from the separator on: `-masklabel.png`.
+        endings: Vec<String>,
+        /// Origin of an image that has one.
+        image: String,
+        /// The value of the option that makes them fields.
+        companion: String,
+    },
+    /// Classes are folders that are named like parts of one set, or like dates.
+    PartClasses {
+        /// Names of the folders.
+        folders: Vec<String>,
+        /// Whether they are dates.
+        are_dates: bool,
+        /// Whether there are folders in them.
+        hold_folders: bool,
+    },
+    /// No class folder holds an image of its own, but several folders, which may be the classes.
+    NestedClasses {
+        /// The classes.
+        classes: Vec<String>,
+        /// One of the folders, with its class.
+        example: String,
+    },
+    /// There are lists of the images of splits, which are not read, and nothing else determines splits.
+    ListsUnused {
+        /// Paths of the lists.
+        lists: Vec<String>,
+    },
+    /// The default of several configurations of a repository of the Hugging Face Hub is converted.
+    DefaultConfig {
+        /// Its name.
+        chosen: String,
+        /// The names of the others.
+        others: Vec<String>,
+    },
+    /// Rows name files that are not in the folder, but below it.
+    NamesBelow {
+        /// Path of the table.
+        path: PathBuf,
+        /// Number of rows.
+        rows: u64,
+        /// One of the names.
+        name: String,
+        /// Origin of its file.
+        origin: String,
+    },
     /// Class names are numbers and sorted as text.
     NumbersSortedAsText {
         /// A class.
@@ -366,6 +414,11 @@ impl Warning {
             "labels",
             "makes the first-level folders classes, and puts everything into train",
         );
+        const COMPANION: Remedy = remedy(
+            "companion",
+            "NAME=PATTERN,…",
+            "makes them fields of the images that they belong to, as in mask=masks/{stem}.png",
+        );
         const LISTED: Remedy = remedy("files_from", "FILE", "converts only the images in a list");
         const ORDER: Remedy = remedy("classes", "FILE", "sets the order: a list with one class per line");
         const RENAMED: Remedy = remedy(
@@ -398,7 +451,16 @@ impl Warning {
             Self::ClassesOfOneSplit { by_folder: false, .. } => &ONE_SPLIT,
             Self::EqualClassFolders { .. } => &NO_CLASSES[1..],
             Self::FoldersAboveSplits { .. } => &[FIRST_LEVEL],
-            Self::MaskFolders { .. } => &[LISTED],
+            Self::MaskFolders { .. } => {
+                const MASKS: [Remedy; 2] = [COMPANION, LISTED];
+                &MASKS
+            }
+            Self::ListsUnused { .. } => &[LISTED],
+            Self::DefaultConfig { .. } => {
+                const CONFIG: [Remedy; 1] = [remedy("config", "NAME", "chooses another one")];
+                &CONFIG
+            }
+            Self::PartClasses { .. } | Self::NestedClasses { .. } => &NO_CLASSES[1..],
             Self::NumbersSortedAsText { .. } => &[ORDER],
             Self::FractionClasses { .. } => &[RENAMED],
             Self::MetadataSkipped { .. } => &SKIPPED,
@@ -414,6 +476,8 @@ impl Warning {
             Self::SplitNamedFolders { .. }
             | Self::MixedSourceLabels { .. }
             | Self::SplitNamedSource { .. }
+            | Self::MasksBesideImages { .. }
+            | Self::NamesBelow { .. }
             | Self::FieldNotSeen { .. }
             | Self::MembersLeftOut { .. }
             | Self::ArchivesSkipped { .. }
@@ -533,6 +597,48 @@ impl fmt::Display for Warning {
                     quoted(folders)
                 )
             }
+            Self::MasksBesideImages { endings, image, companion } => write!(
+                f,
+                "images whose names end with {} are converted like all others, although they are beside images with the same \
+                 names, such as {:?}; to make them fields, use `companion {companion}` (with ? at the end of a pattern if some \
+                 images have no such file)",
+                quoted(endings),
+                printable(image)
+            ),
+            Self::PartClasses { folders, are_dates, hold_folders } => {
+                let like = if *are_dates { "dates" } else { "parts of one set" };
+                let other = match hold_folders {
+                    true => "to make the folders in them classes, name them as sources",
+                    false => "`metadata FILE` takes labels from the column \"label\" of a table",
+                };
+                let names = quoted(folders);
+                write!(f, "the folders {names} are classes, although they are named like {like}; {other}")
+            }
+            Self::NestedClasses { classes, example } => write!(
+                f,
+                "the folders {} are the classes, although all images are in folders in them, such as {example:?}; to make the \
+                 latter classes, name the former as sources",
+                quoted(classes)
+            ),
+            Self::ListsUnused { lists } => write!(
+                f,
+                "everything is in one split, and lists of images such as {} are not read",
+                quoted(&lists.iter().map(|list| printable(list).into_owned()).collect::<Vec<_>>())
+            ),
+            Self::DefaultConfig { chosen, others } => write!(
+                f,
+                "of the configurations in README.md, the default, {chosen:?}, is converted, and its others are not: {}",
+                quoted(others)
+            ),
+            Self::NamesBelow { path, rows, name, origin } => write!(
+                f,
+                "{}: {} {} no file in the folder of the paths, but a unique one below it, such as {:?}: {:?}",
+                printable_path(path),
+                plural(*rows, "row"),
+                if *rows == 1 { "names" } else { "name" },
+                printable(name),
+                printable(origin)
+            ),
             Self::NumbersSortedAsText { first, second } => write!(
                 f,
                 "class names are sorted as text, so {first:?} comes before {second:?}, and the label of a class is not \

@@ -28,6 +28,7 @@ mod inspect_mixture;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 #[path = "../../crates/simulate/tests/common/installed.rs"]
 mod installed;
+mod layouts;
 mod lifecycle;
 mod like;
 mod memory;

@@ -33,8 +33,6 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         // Loaders decode images, too. The hook is that of this library alone, which has its own copy of std.
         dsconvert::cli::install_panic_hook();
-        // The extension has a Rust runtime, and so a hook, of its own.
-        dsconvert::cli::install_panic_hook();
         module.add("__version__", super::VERSION)?;
         module.add("MAX_MICRO_BATCHES", MAX_MICRO_BATCHES)
     }

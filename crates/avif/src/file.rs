@@ -10,6 +10,7 @@ use crate::meta::{Meta, top_level};
 use crate::movie::Movie;
 use crate::picture::Picture;
 use crate::properties::Properties;
+use crate::sequence::max_size;
 
 /// Types of auxiliary images and of tiles.
 const AV1: &[u8; 4] = b"av01";
@@ -231,6 +232,19 @@ impl<'a> AvifFile<'a> {
         self.exif.as_deref()
     }
 
+    /// Checks that the AV1 data declares pictures of the size in the header. Callers that allocate memory for the size check
+    /// this first.
+    ///
+    /// # Errors
+    ///
+    /// When the data declares smaller pictures, or none.
+    pub fn check_data(&self) -> Result<()> {
+        [Some(&self.color), self.alpha.as_ref()].into_iter().flatten().try_for_each(|source| match source {
+            Source::One(coded) => coded.check(),
+            Source::Grid(grid) => grid.tiles.iter().try_for_each(Coded::check),
+        })
+    }
+
     /// Decodes the pixels into `out`, which must have [`Self::channels`] bytes for each pixel.
     ///
     /// # Errors
@@ -335,6 +349,18 @@ fn grid_of<'a>(meta: &Meta<'a>, id: u32, tiles: &[u32]) -> Result<Grid<'a>> {
 }
 
 impl Coded<'_> {
+    /// Checks that the data declares frames of the size of the picture.
+    fn check(&self) -> Result<()> {
+        let (width, height) = self.size;
+        match max_size(&self.data) {
+            None => Err(Error::corrupt("its AV1 data contains no picture")),
+            Some((columns, rows)) if width > columns || height > rows => Err(Error::corrupt(format!(
+                "its AV1 data has at most {columns}×{rows} pixels, but its header declares {width}×{height}"
+            ))),
+            Some(_) => Ok(()),
+        }
+    }
+
     fn picture(&self) -> Result<Picture> {
         let (width, height) = self.size;
         let picture = decoder::decode(&self.data, u64::from(width) * u64::from(height))?;

@@ -10,6 +10,7 @@ mod meta;
 mod movie;
 mod picture;
 mod properties;
+mod sequence;
 
 pub use decoder::contain_panic;
 pub use error::{Error, ErrorKind};

@@ -146,6 +146,19 @@ fn what_cannot_be_decoded_is_refused_by_name() {
 }
 
 #[test]
+fn the_size_in_the_header_is_that_of_the_data() {
+    for name in NAMES {
+        AvifFile::read(&fixture(name)).unwrap().check_data().unwrap();
+    }
+    for to in [&[0, 0, 1, 0][..], &[0, 0, 0x40, 0]] {
+        let file = patched("444", b"ispe", 4, to);
+        let error = AvifFile::read(&file).unwrap().check_data().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.to_string().contains("at most 21×13 pixels"), "{error}");
+    }
+}
+
+#[test]
 fn mirrors_are_reported() {
     // The property `irot` of the file becomes `imir`.
     for (axis, mirror) in [(0, Mirror::TopBottom), (1, Mirror::LeftRight)] {

@@ -39,7 +39,13 @@ fn splits(plan: &PlanSummary, files: Option<&[u64]>) -> String {
     let names: Vec<String> =
         plan.splits.iter().zip(counts).map(|(name, count)| format!("{name}{count}")).collect();
     let by = match plan.split_by {
-        None => ", by hash of the key".to_owned(),
+        None if plan.hashed_labels.is_empty() => ", by hash of the key".to_owned(),
+        None => {
+            let labels = listed(plan.hashed_labels.iter().map(|label| printable(label).into_owned()));
+            format!(
+                ", by hash of the key, which starts with the source's label ({labels}; LABEL=PATH sets it)"
+            )
+        }
         Some(SplitBy::Nothing) => String::new(),
         Some(by) if plan.split_folders.is_empty() => format!(", {by}"),
         Some(by) => {

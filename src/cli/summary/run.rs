@@ -169,6 +169,10 @@ fn add_damage(lines: &mut Lines, manifest: &Manifest, out: &Path) {
             "  {noun} of TIFF files left out: the first page that is no thumbnail is the image"
         ));
     }
+    if let Some(count) = manifest.notes.get("tiff_channels_left_out") {
+        let noun = plural(*count, "channel");
+        lines.add(format!("  warning: {noun} of TIFF files left out: only gray, colors and alpha are read"));
+    }
     if let Some(count) = manifest.notes.get("blank_sidecars") {
         lines.add(format!("  {} beside images with nothing but white space", plural(*count, "file")));
     }

@@ -480,8 +480,12 @@ fn note_image(image: &Converted, out: &mut Outcomes) {
         ("exif_dropped", image.lacks_exif),
         ("odd_sample_range", image.has_odd_range),
     ];
-    if image.further_pages > 0 {
-        out.count("tiff_pages_left_out", image.further_pages);
+    for (name, count) in
+        [("tiff_pages_left_out", image.further_pages), ("tiff_channels_left_out", image.further_channels)]
+    {
+        if count > 0 {
+            out.count(name, count);
+        }
     }
     let noted = noted.into_iter().filter(|(_, happened)| *happened).map(|(name, _)| name);
     noted.chain(image.tolerated.iter().map(|tolerated| tolerated.note())).for_each(|name| out.note(name));

@@ -25,6 +25,8 @@ use crate::source::annotations::annotate;
 use crate::source::archive::{ArchiveKind, is_image_name};
 use crate::source::box_fields::{self, BoxColumn, BoxForm, BoxScan, RowBoxesReader, source_side};
 use crate::source::file_list::{ChosenFiles, FileList};
+use crate::source::hub_configs::{ConfigFiles, choose};
+use crate::source::image_names::{masks_beside, unused_lists};
 use crate::source::image_table::{TableImages, is_image_table};
 use crate::source::labels::Folders;
 use crate::source::layout::FolderLayout;
@@ -32,7 +34,7 @@ use crate::source::metadata::{BESIDE_NAMES, Metadata, list_beside};
 use crate::source::named_files::Detail;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
-use crate::source::splits::SplitNames;
+use crate::source::splits::{SplitNames, Splits};
 use crate::source::walk::{Listing, list};
 use crate::source::warning::Warning;
 use crate::source::{ListedNames, begins_as_any_image, portable_name};
@@ -87,6 +89,8 @@ pub(super) struct FoundImages {
     pub(super) image_tables: bool,
     /// Whether the metadata files were found by the walk rather than named.
     pub(super) metadata_by_walk: bool,
+    /// The files of the splits, if the card of a repository lists them.
+    pub(super) config: ConfigFiles,
     /// Decisions of the search that may not be intended.
     pub(super) warnings: Vec<Warning>,
 }
@@ -144,7 +148,10 @@ impl FoundImages {
         } else {
             SplitNames::OfImages
         };
-        let mut folders = Folders::of(&placed, layout, names)?;
+        let mut folders = match layout == FolderLayout::Auto && !self.config.is_empty() {
+            true => Folders::of_splits(Splits::configured(&placed, self.config.clone(), names)?),
+            false => Folders::of(&placed, layout, names)?,
+        };
         if !self.box_classes.is_empty() {
             if layout == FolderLayout::Labels {
                 return Err(Error::usage(
@@ -181,6 +188,19 @@ impl FoundImages {
         }
         if self.walked && matches!(layout, FolderLayout::Auto | FolderLayout::Splits) {
             folders.warn_of_masks(&images);
+        }
+        if options.input.walks() && self.tables.is_empty() {
+            folders.warnings.extend(masks_beside(&images));
+        }
+        if layout == FolderLayout::Auto && self.class_names.is_none() && options.recipe.classes.is_none() {
+            folders.warn_of_parts(&images);
+            folders.warn_of_nested(&images);
+        }
+        if self.walked && layout == FolderLayout::Auto {
+            let (sources, follow, by) = (&options.sources, options.recipe.follow_symlinks, folders.splits.by);
+            if options.recipe.output.split.is_none() {
+                folders.warnings.extend(unused_lists(&self.files, &images, by, sources, follow));
+            }
         }
         let is_fraction = |name: &&String| name.parse::<f64>().is_ok_and(|number| number.fract() != 0.0);
         if let (Some(names), None) = (&self.class_names, &options.recipe.classes)
@@ -232,7 +252,7 @@ fn images_among<'a>(files: &'a FileList, options: &ImagesOptions, image_tables: 
 }
 
 /// Returns whether this is not a file, but the part of an archive that cannot be read.
-fn is_damage(file: &SourceFile) -> bool {
+pub(super) fn is_damage(file: &SourceFile) -> bool {
     file.member.as_ref().is_some_and(|member| member.is_damage())
 }
 
@@ -268,11 +288,16 @@ pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
         .of_option(option)
         .help("leave out the list or table, or add its columns with the paths of masks and images"));
     }
+    if let (Some(_), ImageInput::Metadata(_)) = (&options.recipe.config, &options.input) {
+        return Err(Error::usage("a configuration is a set of files, but a table names them")
+            .of_option("config")
+            .help("leave out the table or `config`"));
+    }
     match &options.input {
         ImageInput::Walk | ImageInput::WalkOnly => walk(options),
         ImageInput::FilesFrom(from) => {
             let (files, details) =
-                from.list(one_folder(&options.sources)?, options.recipe.follow_symlinks)?;
+                from.list(one_folder(&options.sources)?, options.recipe.follow_symlinks, true)?;
             let files = files.into_iter().collect();
             FoundImages { files, details, ..FoundImages::default() }.with_listed_sidecars(options)
         }
@@ -310,9 +335,16 @@ pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
 /// Returns the images found by walking the sources.
 fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let sources = &options.sources;
-    let listing = list(sources, options.recipe.follow_symlinks, &|_| true)?;
+    let mut listing = list(sources, options.recipe.follow_symlinks, &|_| true)?;
     check_origins(&listing.files, sources)?;
     let mut warnings: Vec<Warning> = Warning::of_keys(&listing.unusable).into_iter().collect();
+    let config = choose(&mut listing, sources, options.recipe.config.as_deref(), &mut warnings)?;
+    Ok(FoundImages { config, ..find_in(listing, options, warnings)? })
+}
+
+/// Returns the images in `listing`.
+fn find_in(listing: Listing, options: &ImagesOptions, mut warnings: Vec<Warning>) -> Result<FoundImages> {
+    let sources = &options.sources;
     let image_tables = match find_tables(&listing.files, options)? {
         TableSearch::Images(found) => Some(*found),
         TableSearch::None { damaged, others, warning } => {
@@ -521,7 +553,7 @@ fn of_tables(
 
 impl FoundImages {
     fn of(metadata: Metadata) -> Self {
-        let Metadata { files, details, mut fields, class_names, content, image_fields } = metadata;
+        let Metadata { files, details, mut fields, class_names, content, image_fields, below } = metadata;
         let files = files.into_iter().collect();
         // The size of the source beside what a table says about the image; records have a size of their own.
         for at in 0..fields.len() {
@@ -537,7 +569,8 @@ impl FoundImages {
         fields.extend(image_fields.iter().map(MemberField::field));
         let roles = ImageRoles { main: None, fields: image_fields };
         let file_fields = at.map(|at| FileField { ty, at }).collect();
-        let found = Self { files, details, fields, roles, file_fields, ..Self::default() };
+        let warnings = below.into_iter().collect();
+        let found = Self { files, details, fields, roles, file_fields, warnings, ..Self::default() };
         Self { class_names, content: Some(content), ..found }
     }
 

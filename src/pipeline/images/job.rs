@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::convert::ImageWorker;
 use super::feed::{DuplicateFiles, ImageTask, divide};
-use super::find::{find, metadata_help};
+use super::find::{find, is_damage, metadata_help};
 use super::image_field_names::MemberField;
 use super::image_fields::ImageRoles;
 use super::no_labels::no_labels;
@@ -133,6 +133,8 @@ impl Conversion for ImageConversion {
         found.skipped.extend(&skipped);
         let items = found.items(&options);
         let mut folders = found.folders(&items, &options)?;
+        // Files whose name is not that of an image may still be items.
+        let probable = items.iter().count() + found.files.iter().filter(is_damage).count();
         let split_files = options.recipe.output.split.is_none().then(|| folders.splits.count(items.iter()));
         let repeats =
             Repeats::find(&mut folders, &mut found.fields, found.roles.fields.len(), options.recipe.layout);
@@ -238,7 +240,7 @@ impl Conversion for ImageConversion {
         let is_container = |file: &SourceFile| conversion.is_container(file, &header.sources);
         let units = divide(files.iter(), UNIT_FILES, header.unit_bytes, is_container);
         if !files.iter().any(|file| is_container(&file)) {
-            summary.items = Some(files.iter().filter(|file| file.of_field.is_none()).count() as u64);
+            summary.items = Some(probable as u64);
         }
         let named_splits = conversion.folders.splits.clone();
         let mut job = Job::new(header, files, units, named_splits, summary, conversion);

@@ -49,6 +49,7 @@ use crate::recipe::TextRecipe;
 use crate::schema::{Field, FieldType, Kind, Schema};
 use crate::source::file_list::ChosenFiles;
 use crate::source::json_line::WantedFields;
+use crate::source::layout::FolderLayout;
 use crate::source::opened::OpenedFile;
 use crate::source::source_file::SourceFile;
 use crate::source::splits::{SplitNames, Splits};
@@ -104,8 +105,11 @@ impl Conversion for TextConversion {
         let unit_bytes = output.unit_bytes.unwrap_or(UNIT_BYTES);
         let found = plan::find(&options, unit_bytes)?;
         let all = ChosenFiles::all(&found.listing.files);
-        let (named_splits, mut warnings) =
-            Splits::find(&all, options.recipe.layout, SplitNames::OfContainers)?;
+        let (layout, names) = (options.recipe.layout, SplitNames::OfContainers);
+        let (named_splits, mut warnings) = match layout == FolderLayout::Auto && !found.config.is_empty() {
+            true => Splits::configured(&all, found.config, names)?,
+            false => Splits::find(&all, layout, names)?,
+        };
         let splits = split_names(output, &named_splits, "flat")?;
         if output.split.is_some() {
             warnings.clear();

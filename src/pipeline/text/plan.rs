@@ -18,6 +18,7 @@ use crate::schema::{Field, FieldType, Kind};
 use crate::source::archive::{ArchiveKind, Archives};
 use crate::source::broken::Broken;
 use crate::source::file_list::NearbyFiles;
+use crate::source::hub_configs::{ConfigFiles, choose};
 use crate::source::named_files::nothing;
 use crate::source::source_file::SourceFile;
 use crate::source::stream::Stream;
@@ -89,6 +90,8 @@ pub(super) struct PlannedText {
     pub(super) details: Vec<TextFile>,
     /// Decisions of the search that may not be intended.
     pub(super) warnings: Vec<Warning>,
+    /// The files of the splits, if the card of a repository lists them.
+    pub(super) config: ConfigFiles,
     /// Kept fields.
     pub(super) fields: Vec<Field>,
     /// In record order.
@@ -99,7 +102,7 @@ pub(super) struct PlannedText {
 
 /// Lists the sources and divides them into units of about `unit_bytes`.
 pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText> {
-    let ListedText { sources, listing, defects, warnings } = list_sources(options)?;
+    let ListedText { sources, listing, defects, warnings, config } = list_sources(options)?;
     let files = &listing.files;
     check_origins(files, &sources)?;
     let mut types: Vec<Option<FieldType>> = options.recipe.keep_fields.iter().map(|k| k.ty).collect();
@@ -138,7 +141,7 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
     let kept = options.recipe.keep_fields.iter().zip(types);
     let fields = kept.map(|(k, ty)| Field::nullable(&k.name, ty.unwrap_or(FieldType::String))).collect();
     let units = group(&sections, unit_bytes);
-    Ok(PlannedText { units, sources, listing, details, warnings, fields, sections })
+    Ok(PlannedText { units, sources, listing, details, warnings, config, fields, sections })
 }
 
 /// The files of the sources, before they are divided.
@@ -150,6 +153,8 @@ struct ListedText {
     defects: Vec<Option<Reject>>,
     /// Decisions of the search that may not be intended.
     warnings: Vec<Warning>,
+    /// The files of the splits, if the card of a repository lists them.
+    config: ConfigFiles,
 }
 
 fn list_sources(options: &TextOptions) -> Result<ListedText> {
@@ -170,7 +175,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
             let [folder] = &options.sources[..] else {
                 return Err(Error::usage("listed files are relative to one folder").help("give one SRC"));
             };
-            let (files, details) = from.list(folder, options.recipe.follow_symlinks)?;
+            let (files, details) = from.list(folder, options.recipe.follow_symlinks, false)?;
             let defects = details.into_iter().map(|d| d.defect.map(|defect| *defect)).collect();
             let listing = Listing { files: files.into_iter().collect(), ..Listing::default() };
             let sources = options.sources.clone();
@@ -189,7 +194,10 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
             };
             let paths = matches.sources.iter().map(|source| &*source.path);
             foreign::refuse(paths.filter(|path| !is_known(path)))?;
-            let listing = list(&matches.sources, options.recipe.follow_symlinks, &wanted)?;
+            let mut listing = list(&matches.sources, options.recipe.follow_symlinks, &wanted)?;
+            let mut warnings = Vec::new();
+            let name = options.recipe.config.as_deref();
+            let config = choose(&mut listing, &matches.sources, name, &mut warnings)?;
             let is_archive =
                 |file: &SourceFile| file.archive_kind(&matches.sources) == Some(ArchiveKind::Zip);
             for file in listing.files.iter().filter(|file| file.is_named() && !is_archive(file)) {
@@ -215,8 +223,8 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
             listing.skipped.extend(&matches.skipped);
             let left_out = listing.left_out.take();
             let left_out = left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Text, example });
-            let warnings = left_out.into_iter().collect();
-            Ok(ListedText { sources: matches.sources, listing, defects: Vec::new(), warnings })
+            warnings.extend(left_out);
+            Ok(ListedText { sources: matches.sources, listing, defects: Vec::new(), warnings, config })
         }
     }
 }

@@ -4,6 +4,7 @@
 //! rows. Each row is an item. A row that cannot be read, names no file, or has a value that does not fit its field is
 //! rejected.
 
+mod below;
 mod columns;
 mod delimited;
 mod json_lines;
@@ -26,6 +27,7 @@ use super::encoding::to_utf8;
 use super::named_files::Detail;
 use super::source_file::SourceFile;
 use super::table::delimited::Dialect;
+use super::warning::Warning;
 use super::{ListedNames, without_bom};
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};
@@ -69,6 +71,8 @@ pub struct Metadata {
     /// Names of the fields with further images, and of the columns with their paths. The files are among the files, each
     /// after that of its row.
     pub image_fields: Vec<(String, String)>,
+    /// Warning about names that were found below the folder.
+    pub below: Option<Warning>,
 }
 
 /// A table whose files are not yet resolved.
@@ -124,7 +128,7 @@ impl MetadataFile {
             source: 0,
             prefix: PathBuf::new(),
         };
-        list_tables(vec![table], &wanted, follow_symlinks, classes, listed)
+        list_tables(vec![table], &wanted, follow_symlinks, classes, listed, true)
     }
 }
 

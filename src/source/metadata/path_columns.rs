@@ -102,7 +102,7 @@ impl PathColumns {
     /// Adds the files of further images, of which there is one list per file of `found`, and replaces the fields of their
     /// columns.
     pub(super) fn add_images(&self, found: Metadata, further: Vec<Vec<FurtherPath>>) -> Result<Metadata> {
-        let Metadata { files, details, mut fields, class_names, content, .. } = found;
+        let Metadata { files, details, mut fields, class_names, content, below, .. } = found;
         // Per column, the number of images in a row; 0 if it holds no paths.
         let mut counts = vec![0; self.columns.len()];
         let mut holds_paths: Vec<bool> = (0..counts.len()).map(|at| Some(at) == self.first_of).collect();
@@ -177,6 +177,14 @@ impl PathColumns {
             .into_iter()
             .map(|(column, _, name)| (name, self.columns[column].name.clone()))
             .collect();
-        Ok(Metadata { files: all_files, details: all_details, fields, class_names, content, image_fields })
+        Ok(Metadata {
+            files: all_files,
+            details: all_details,
+            fields,
+            class_names,
+            content,
+            image_fields,
+            below,
+        })
     }
 }

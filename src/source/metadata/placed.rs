@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::below::MissingNames;
 use super::columns::{PathColumn, WantedMetadata};
 use super::labels::Labels;
 use super::lists::ListFields;
@@ -84,15 +85,17 @@ pub fn list_beside(
         })
         .collect::<Result<_>>()?;
     let wanted = WantedMetadata { path: PathColumn::Conventional, label, keep: None, lists };
-    list_tables(placed, &wanted, follow_symlinks, classes, listed)
+    list_tables(placed, &wanted, follow_symlinks, classes, listed, false)
 }
 
+/// As [`list_beside`]. With `searches_below`, a name that leads to no file may be the only one of its kind below the folder.
 pub(super) fn list_tables(
     mut placed: Vec<PlacedTable>,
     wanted: &WantedMetadata<'_>,
     follow_symlinks: bool,
     classes: Option<&[String]>,
     mut listed: Option<ListedNames<'_>>,
+    searches_below: bool,
 ) -> Result<Metadata> {
     let (mut tables, mut hashes) = (Vec::new(), Vec::new());
     for at in 0..placed.len() {
@@ -129,6 +132,7 @@ pub(super) fn list_tables(
     let lists = ListFields::of(wanted.lists, &mut fields).map_err(|e| e.at_path(first_path))?;
     let mut further = Vec::new();
     let (mut files, mut details, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+    let mut below = None;
     for (ordinal, (table, place)) in tables.into_iter().zip(&placed).enumerate() {
         let mut resolver = match &mut listed {
             Some(listed) => Names::Listed(listed),
@@ -136,6 +140,7 @@ pub(super) fn list_tables(
         };
         let start = files.len();
         let mut named = Vec::new();
+        let mut missing = MissingNames::default();
         for mut row in table.rows {
             let at = (ordinal, table.counted, row.number);
             let more = paths.take(&mut row).into_iter().map(|(column, position, name)| {
@@ -143,8 +148,24 @@ pub(super) fn list_tables(
                 Ok(FurtherPath { column, position, file, defect })
             });
             let more = more.collect::<Result<Vec<_>>>()?;
+            let name = row.name.clone();
             let (file, detail) = place.file(row, &table.path_field, labels.as_ref(), &mut resolver)?;
+            if let Some(name) = name.filter(|_| is_missing(&detail)) {
+                missing.add(named.len(), &name);
+            }
             named.push((file, detail, (at, more)));
+        }
+        if searches_below && matches!(resolver, Names::Folder(_)) {
+            below = missing.find(place, follow_symlinks, |at, found| match found {
+                Ok(file) => {
+                    named[at].0 = file;
+                    named[at].1.defect = None;
+                }
+                Err(reject) => named[at].1.defect = Some(Box::new(reject)),
+            })?;
+        }
+        for (_, detail, _) in named.iter_mut().filter(|(_, detail, _)| is_missing(detail)) {
+            detail.values = Box::default();
         }
         if let Some(lists) = &lists {
             named = lists.group(named.into_iter());
@@ -169,7 +190,7 @@ pub(super) fn list_tables(
         _ => xxh3_128(&hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect::<Vec<_>>()),
     };
     let class_names = labels.map(Labels::into_names);
-    let found = Metadata { files, details, fields, class_names, content, image_fields: Vec::new() };
+    let found = Metadata { files, details, fields, class_names, content, image_fields: Vec::new(), below };
     paths.add_images(found, further).map_err(|e| e.at_path(first_path))
 }
 
@@ -219,6 +240,11 @@ impl PlacedTable {
             file.relative = self.prefix.join(name);
         }
         let (values, defect) = match (row.values, defect) {
+            // The file may be found later.
+            (values, Some(defect)) if defect.code == RejectCode::MissingFile => match values {
+                Ok(values) => (values, Some(defect)),
+                Err(defect) => (Box::default(), Some(defect)),
+            },
             (_, Some(defect)) | (Err(defect), None) => (Box::default(), Some(defect)),
             (Ok(values), None) if row.name.is_none() => (values, Some(no_name(path_field))),
             (Ok(values), None) => (values, None),
@@ -229,7 +255,9 @@ impl PlacedTable {
         };
         let (label, defect) = match label {
             Ok(label) => (label, defect),
-            Err(reject) => (None, Some(defect.unwrap_or(reject))),
+            Err(reject) => {
+                (None, Some(defect.filter(|defect| defect.code != RejectCode::MissingFile).unwrap_or(reject)))
+            }
         };
         Ok((file, Detail { defect: defect.map(Box::new), label, values, boxes: None }))
     }
@@ -262,6 +290,11 @@ impl MetadataTable {
         }
         Ok(())
     }
+}
+
+/// Returns whether the only defect of a row is that its name leads to no file.
+fn is_missing(detail: &Detail) -> bool {
+    detail.defect.as_ref().is_some_and(|defect| defect.code == RejectCode::MissingFile)
 }
 
 fn no_name(field: &str) -> Reject {

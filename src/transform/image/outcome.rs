@@ -50,6 +50,8 @@ pub struct Converted {
     pub has_odd_range: bool,
     /// Number of further pages of a TIFF, which are left out.
     pub further_pages: u64,
+    /// Number of channels of a TIFF that are neither colors nor alpha, which are left out.
+    pub further_channels: u64,
 }
 
 /// A defect of a source that loses no pixel, so that the image is converted nevertheless.

@@ -67,9 +67,6 @@ impl<'a> CheckedImage<'a> {
             ImageType::Tiff | ImageType::Raw => container::tiff::walk(bytes)?,
         };
         check_pixels(structure.size, options.max_pixels, "the image")?;
-        if let Some(reject) = structure.cut_off {
-            return Err(reject);
-        }
         let ratio = match image_type {
             ImageType::Tiff | ImageType::Avif => MAX_PIXELS_PER_BYTE_OF_REGIONS,
             ImageType::Webp if container::webp::is_lossless(bytes) => MAX_PIXELS_PER_BYTE_OF_REGIONS,
@@ -82,6 +79,9 @@ impl<'a> CheckedImage<'a> {
             ImageType::Pnm | ImageType::Tga | ImageType::Qoi => u64::MAX,
         };
         container::check_pixels_per_byte(structure.size.pixels(), bytes.len() as u64, ratio)?;
+        if let Some(reject) = structure.lacks_data {
+            return Err(reject);
+        }
         Ok(Self { bytes, image_type, structure, jpeg })
     }
 

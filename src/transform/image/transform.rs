@@ -224,6 +224,7 @@ impl ImageTransform {
                 tolerated: Vec::new(),
                 has_odd_range: decoded.has_odd_range,
                 further_pages: source.structure.further_pages,
+                further_channels: source.structure.further_channels,
             }));
         }
         self.shape(&source, &plan, &decoded, scratch)?;
@@ -408,6 +409,7 @@ impl ImageTransform {
             tolerated: Vec::new(),
             has_odd_range: false,
             further_pages: source.structure.further_pages,
+            further_channels: source.structure.further_channels,
         }
     }
 

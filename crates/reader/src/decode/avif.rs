@@ -27,6 +27,15 @@ pub fn header(bytes: &[u8]) -> Result<AvifHeader, Reject> {
     })
 }
 
+/// Checks that the AV1 data of the AVIF image `bytes` declares frames of the size in its header.
+///
+/// # Errors
+///
+/// Rejects the image if its frames are smaller.
+pub fn check_data(bytes: &[u8]) -> Result<(), Reject> {
+    AvifFile::read(bytes).and_then(|file| file.check_data()).map_err(|error| reject(&error))
+}
+
 /// Returns the EXIF block of the AVIF image `bytes`.
 pub fn exif_block(bytes: &[u8]) -> Option<Vec<u8>> {
     AvifFile::read(bytes).ok()?.exif().map(<[u8]>::to_vec)
@@ -71,7 +80,9 @@ fn image_error(error: Error) -> ImageError {
 
 /// Opens a decoder for the AVIF image `bytes`.
 pub(super) fn open(bytes: &[u8]) -> ImageResult<Box<dyn ImageDecoder + '_>> {
-    Ok(Box::new(AvifReader(AvifFile::read(bytes).map_err(image_error)?)))
+    let file = AvifFile::read(bytes).map_err(image_error)?;
+    file.check_data().map_err(image_error)?;
+    Ok(Box::new(AvifReader(file)))
 }
 
 /// A decoder for one AVIF image.

@@ -34,6 +34,15 @@ pub fn header(_: &[u8]) -> Result<AvifHeader, Reject> {
     Err(unsupported(reason()))
 }
 
+/// Rejects the image: this build does not read AVIF.
+///
+/// # Errors
+///
+/// Always.
+pub fn check_data(_: &[u8]) -> Result<(), Reject> {
+    Err(unsupported("AVIF images cannot be read by this build"))
+}
+
 /// Returns nothing: this build does not read AVIF.
 pub fn exif_block(_: &[u8]) -> Option<Vec<u8>> {
     None

@@ -11,5 +11,6 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
     let mut structure = Structure::of_size(size(header.size.width, header.size.height)?);
     structure.orientation = Orientation::from_tag(header.orientation).unwrap_or_default();
     structure.animated = header.frames > 1;
+    structure.lacks_data = avif::check_data(bytes).err();
     Ok(structure)
 }

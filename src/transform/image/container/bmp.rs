@@ -46,7 +46,7 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
     let row_bytes = (u64::from(width) * u64::from(depth)).div_ceil(32) * 4;
     if (data.len() as u64) < row_bytes.saturating_mul(height.into()) {
         let checked = check_pixels_per_byte(structure.size.pixels(), bytes.len() as u64, MAX_RLE_RATIO);
-        structure.cut_off = checked.map_err(cut_off).err();
+        structure.lacks_data = checked.map_err(cut_off).err();
         structure.note(truncated("its pixels"));
     }
     Ok(structure)

@@ -34,12 +34,14 @@ pub(super) struct Structure {
     pub(super) hides_image: bool,
     /// Number of further images that are left out.
     pub(super) further_pages: u64,
+    /// Number of channels that are neither colors nor alpha, which are left out.
+    pub(super) further_channels: u64,
     /// Memory that the decoder needs in addition to the usual, in bytes.
     pub(super) decoder_bytes: u64,
     /// A defect that loses no pixel. It is removed from the file before the file is converted.
     pub(super) tolerated: Option<Tolerated>,
-    /// Set if the file is cut off so early that its data cannot hold its pixels, which must not be allocated.
-    pub(super) cut_off: Option<Reject>,
+    /// Set if the data of the file cannot hold its pixels, which must not be allocated.
+    pub(super) lacks_data: Option<Reject>,
     /// Damage that may still allow the pixels to be decoded. A strict conversion rejects the file with it.
     pub(super) damage: Option<Reject>,
 }
@@ -52,9 +54,10 @@ impl Structure {
             animated: false,
             hides_image: false,
             further_pages: 0,
+            further_channels: 0,
             decoder_bytes: 0,
             tolerated: None,
-            cut_off: None,
+            lacks_data: None,
             damage: None,
         }
     }

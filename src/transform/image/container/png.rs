@@ -59,7 +59,7 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
         check_decoded_bytes(decoded, data_bytes, MAX_DEFLATE_RATIO)?;
     } else {
         let checked = check_decoded_bytes(decoded, data_bytes + rest_bytes, MAX_DEFLATE_RATIO);
-        structure.cut_off = checked.map_err(cut_off).err();
+        structure.lacks_data = checked.map_err(cut_off).err();
         structure.note(truncated("its chunks"));
     }
     Ok(structure)

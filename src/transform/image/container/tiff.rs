@@ -16,11 +16,12 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
     };
     structure.hides_image = !file.is_first();
     structure.further_pages = file.further_pages();
+    structure.further_channels = file.further_channels();
     structure.decoder_bytes = file.working_bytes();
     let (decoded, stored, ratio) = file.data_bytes();
     let checked = check_decoded_bytes(decoded, stored, ratio.unwrap_or(u64::MAX));
     if file.is_cut_off() {
-        structure.cut_off = checked.map_err(cut_off).err();
+        structure.lacks_data = checked.map_err(cut_off).err();
         structure.note(truncated("its pixels"));
     } else {
         checked?;

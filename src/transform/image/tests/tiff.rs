@@ -425,6 +425,23 @@ fn the_image_is_the_first_page_that_is_neither_reduced_nor_a_mask() {
 }
 
 #[test]
+fn channels_that_no_image_can_show_are_counted() {
+    for (channels, photometric, extra, expected) in [
+        (7, 1, &[0; 6][..], 6),
+        (4, 2, &[0], 1),
+        (4, 2, &[2], 0),
+        (5, 2, &[1, 0], 1),
+        (2, 1, &[2], 0),
+        (5, 5, &[2], 1),
+    ] {
+        let tags = [short(PHOTOMETRIC, &[photometric]), short(EXTRA_SAMPLES, extra)];
+        let file = tiff_of((2, 1), channels, 8, &tags, &vec![9; usize::from(channels) * 2]);
+        let found = raw(&file, &[]).further_channels;
+        assert_eq!(found, expected, "{channels} {photometric} {extra:?}");
+    }
+}
+
+#[test]
 fn raw_photographs_are_not_their_previews() {
     const NEW_SUBFILE_TYPE: u16 = 254;
     let samples = [7; 9];

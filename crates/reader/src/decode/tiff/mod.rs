@@ -97,6 +97,11 @@ impl<'a> TiffFile<'a> {
         part.saturating_mul(if self.layout.compression.is_jpeg() { 3 } else { 2 }).saturating_add(band)
     }
 
+    /// Returns the number of channels that are neither colors nor alpha, and are not read.
+    pub fn further_channels(&self) -> u64 {
+        self.layout.samples.saturating_sub(self.converter.samples()) as u64
+    }
+
     /// Returns the bytes of the samples as the file declares them, the bytes of their compressed data in the file, and how
     /// many of the former one of the latter may become at most, if the compression limits that.
     pub fn data_bytes(&self) -> (u64, u64, Option<u64>) {
