@@ -79,7 +79,8 @@ pub struct BoxScan {
     corners: u64,
     /// Number of rows whose values are not read as boxes.
     unreadable: u64,
-    /// Number of rows with boxes, but without categories.
+    /// Number of rows with boxes and categories, and of those without categories.
+    labeled: u64,
     unlabeled: u64,
     /// The categories as text.
     pub categories: std::collections::BTreeSet<String>,
@@ -90,12 +91,8 @@ pub struct BoxScan {
 pub struct RowBoxesReader {
     column: BoxColumn,
     form: BoxForm,
-    labels: Labels,
-}
-
-/// Returns the fields of boxes that come from rows. They are the first of the fields.
-pub fn fields() -> [Field; 2] {
-    [Field::nullable(BOXES, FieldType::Boxes), Field::nullable(BOX_LABELS, FieldType::BoxLabels)]
+    /// `None` if boxes have no categories.
+    labels: Option<Labels>,
 }
 
 impl BoxColumn {
@@ -232,6 +229,7 @@ impl BoxScan {
         };
         let Some(row) = row else { return };
         self.boxes += row.boxes.len() as u64;
+        self.labeled += u64::from(!row.boxes.is_empty() && row.categories.is_some());
         self.unlabeled += u64::from(!row.boxes.is_empty() && row.categories.is_none());
         self.categories.extend(row.categories.into_iter().flatten());
         for (at, &[x, y, third, fourth]) in row.boxes.iter().enumerate() {
@@ -262,7 +260,7 @@ impl BoxScan {
     /// Returns the form of the boxes; `None` if their numbers do not show it, or some values cannot be read.
     pub fn form(&self) -> Option<BoxForm> {
         match (self.sizes, self.corners) {
-            _ if self.unreadable > 0 || self.unlabeled > 0 => None,
+            _ if self.unreadable > 0 || (self.labeled > 0 && self.unlabeled > 0) => None,
             (sizes @ 1.., corners) if sizes > corners * MAJORITY => Some(BoxForm::Sizes),
             (sizes, corners @ 1..) if corners > sizes * MAJORITY => Some(BoxForm::Corners),
             _ => None,
@@ -280,6 +278,9 @@ impl RowBoxesReader {
         classes: Option<&[String]>,
     ) -> Option<Self> {
         let form = scan.form()?;
+        if scan.labeled == 0 {
+            return Some(Self { column, form, labels: None });
+        }
         let categories = || scan.categories.iter().map(String::as_str);
         let labels = match declared {
             Some(names) => Labels::new(names, categories().all(|text| text.parse::<i64>().is_ok())),
@@ -287,7 +288,14 @@ impl RowBoxesReader {
         };
         let labels =
             labels.ok().filter(|labels| categories().all(|category| labels.ordinal(category).is_ok()))?;
-        Some(Self { column, form, labels })
+        Some(Self { column, form, labels: Some(labels) })
+    }
+
+    /// Returns the fields of the boxes. They are the first of the fields of a record.
+    pub fn fields(&self) -> Vec<Field> {
+        let boxes = Field::nullable(BOXES, FieldType::Boxes);
+        let labels = self.labels.as_ref().map(|_| Field::nullable(BOX_LABELS, FieldType::BoxLabels));
+        std::iter::once(boxes).chain(labels).collect()
     }
 
     /// Returns what the last two numbers of a box are.
@@ -295,9 +303,9 @@ impl RowBoxesReader {
         self.form
     }
 
-    /// Returns the names of the classes.
+    /// Returns the names of the classes; empty if boxes have none.
     pub fn class_names(&self) -> &[String] {
-        self.labels.names()
+        self.labels.as_ref().map(Labels::names).unwrap_or_default()
     }
 
     /// Returns the boxes of a row, if it has a value for them.
@@ -309,12 +317,16 @@ impl RowBoxesReader {
         let Ok(Some(row)) = self.column.read(values) else { return Ok(None) };
         let mut list = BoxList::default();
         let categories = row.categories.unwrap_or_default();
-        for (&[x, y, third, fourth], category) in row.boxes.iter().zip(&categories) {
+        for (at, &[x, y, third, fourth]) in row.boxes.iter().enumerate() {
+            let label = match (&self.labels, categories.get(at)) {
+                (Some(labels), Some(category)) => labels.ordinal(category)?,
+                _ => 0,
+            };
             let (right, bottom) = match self.form {
                 BoxForm::Sizes => (x + third, y + fourth),
                 BoxForm::Corners => (third, fourth),
             };
-            list.push([x, y, right, bottom].map(|number| number as f32), self.labels.ordinal(category)?, 0);
+            list.push([x, y, right, bottom].map(|number| number as f32), label, 0);
         }
         let extras = BoxExtras::default();
         Ok(Some(ImageBoxes { size: row.size, are_fractions: false, is_upright: true, list, extras }))
@@ -452,7 +464,8 @@ mod tests {
         assert_eq!(with_area("600"), Some(BoxForm::Corners));
         assert_eq!(with_area("77"), None);
         assert_eq!(form(&[&one("20, 12, 16, 8"), "7"]), None);
-        assert_eq!(form(&[r#"{"bbox": [[20, 12, 16, 8]]}"#]), None);
+        assert_eq!(form(&[r#"{"bbox": [[20, 12, 16, 8]]}"#]), Some(BoxForm::Sizes));
+        assert_eq!(form(&[r#"{"bbox": [[20, 12, 16, 8]]}"#, &one("20, 12, 16, 8")]), None);
         let fields = [
             Field::nullable("bbox", FieldType::String),
             Field::nullable("source_width", FieldType::String),

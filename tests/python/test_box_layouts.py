@@ -1,4 +1,4 @@
-"""Boxes in the layouts of other tools: each row of "What is read of the files of other tools", and boxes against pixels."""
+"""Boxes in the layouts of other tools: the rows of "What is read of the files of other tools", and boxes against pixels."""
 
 import io
 import json
@@ -177,12 +177,14 @@ def test_what_ultralytics_tolerates_is_tolerated(pictures, dsconvert, tmp_path):
     folder, found = pictures
     (tmp_path / "labels").mkdir()
     (tmp_path / "labels/classes.txt").write_text("x\n")
-    lines = ["0 -0.0000012 0.1 0.1 0.3 0.1 0.3 0.4 0.0 0.4", "0 0.5 0.5 0.2 0.2 0.87", "0 1.005 0.5 0.2 0.2", "0 1.02 0.5 0.2 0.2"]
+    lines = ["0 -0.0000012 0.1 0.1 0.3 0.1 0.3 0.4 0.0 0.4", "0 0.5 0.5 0.2 0.2 0.87", "0 1.005 0.5 0.2 0.2", "0 1.02 0.5 0.2 0.2",
+             # Of DOTA.
+             "10.0 10.0 50.0 10.0 50.0 40.0 10.0 40.0 plane 0"]
     for name, line in zip(found, lines):
         (tmp_path / "labels" / name.replace(".png", ".txt")).write_text(line)
-    dsconvert("images", folder, "--annotations", tmp_path / "labels", "--out", tmp_path / "out")
+    dsconvert("images", folder, "--annotations", tmp_path / "labels", "--out", tmp_path / "out", "--max-rejects", "20%")
     rows = records(tmp_path / "out")
-    assert set(rejects(tmp_path / "out")) == {"03.png"}
+    assert {name: code for name, (code, _) in rejects(tmp_path / "out").items()} == dict.fromkeys(["03.png", "04.png"], "invalid-value")
     for name, expected in [("00.png", [0, 0, 0.4, 0.3]), ("01.png", [0.4, 0.4, 0.6, 0.6]), ("02.png", [0.905, 0.4, 1, 0.6])]:
         size = found[name][0]
         np.testing.assert_allclose(rows[name]["boxes"], [np.array(expected) * [*size, *size]], atol=1e-3)
@@ -319,11 +321,17 @@ def test_boxes_in_fields_follow_the_image_or_are_warned_of(dsconvert, tmp_path):
     warned = "stay in pixels of the source"
     for name, rows in {
         "unclear": [{"bbox": [[0, 0, 80, 60]], "category": [0]}],
-        "unnamed": [{"bbox": [[20, 12, 16, 8]]}],
+        "half named": [{"bbox": [[20, 12, 16, 8]]}, {"bbox": [[20, 12, 16, 8]], "category": [0]}],
     }.items():
         metadata(tmp_path / name, [{"file_name": f"{at}.png", "objects": one} for at, one in enumerate(rows)])
         ran = dsconvert("images", tmp_path / name, "--out", tmp_path / f"{name}-out")
         assert warned in ran.stderr and "boxes" not in records(tmp_path / f"{name}-out")["0.png"], name
+    # As in tables of one class on Kaggle, with another class for the image.
+    metadata(tmp_path / "unnamed", [{"file_name": "0.png", "label": "a", "bbox": "[20.0, 12.0, 16.0, 8.0]"}])
+    dsconvert("images", tmp_path / "unnamed", "--resize", "shorter:30", "--out", tmp_path / "unnamed-out")
+    row = records(tmp_path / "unnamed-out")["0.png"]
+    assert (row["boxes"], row["label"], "labels" in row) == ([[10, 6, 18, 10]], 0, False)
+    assert manifest(tmp_path / "unnamed-out")["schema"]["class_names"] == ["a"]
     metadata(tmp_path / "labeled", [{"file_name": "0.png", "label": "a", "objects": {"bbox": [[20, 12, 16, 8]], "category": [0]}}])
     assert warned in dsconvert("images", tmp_path / "labeled", "--out", tmp_path / "labeled-out").stderr
     metadata(tmp_path / "sides", [{"file_name": "0.png", "xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4}])
@@ -341,6 +349,10 @@ def test_the_size_beside_boxes_of_the_hub_is_kept(pictures, dsconvert, tmp_path)
     dsconvert("images", *arguments, "--resize", "shorter:30", "--out", tmp_path / "out")
     table = pa.concat_tables(pq.read_table(shard) for shard in (tmp_path / "out").glob("*/*.parquet")).to_pylist()
     assert manifest(tmp_path / "out")["schema"]["class_names"] == NAMES
+    dsconvert("plan", "images", *arguments, "--resize", "shorter:30", "--out", tmp_path / "parts")
+    dsconvert("run", tmp_path / "parts", "--part", "1/1")
+    dsconvert("merge", tmp_path / "parts")
+    assert (tmp_path / "parts/manifest.json").read_bytes() == (tmp_path / "out/manifest.json").read_bytes()
     for row, (size, (x, y, right, bottom)) in zip(table, found.values()):
         assert (row["source_width"], row["source_height"]) == size and row["labels"] == [1]
         assert json.loads(row["objects"])["bbox"] == [[x, y, right - x, bottom - y]]

@@ -26,7 +26,6 @@ use crate::printable::printable;
 use crate::sample::{Record, Reject, RejectCode, Value, pack_box_numbers, pack_boxes, pack_pair};
 use crate::schema::{FieldType, LABEL};
 use crate::source::annotations::ImageBoxes;
-use crate::source::box_fields;
 use crate::source::broken::Broken;
 use crate::source::image_table::{ImageColumns, ImageRow};
 use crate::source::labels::unknown_class;
@@ -666,7 +665,7 @@ impl ImagesJob {
         let (mut values, mut boxes) = (row.values, None);
         if let Some(reader) = &self.conversion.row_boxes {
             boxes = reader.read(&values)?.map(Box::new);
-            values.splice(..0, box_fields::fields().map(|_| Value::Null));
+            values.splice(..0, reader.fields().iter().map(|_| Value::Null));
         }
         let item = ImageItem { origin: origin.to_owned(), bytes, label, values, further, boxes };
         self.convert_image(item, split, worker, out)

@@ -23,7 +23,7 @@ use crate::sample::{RejectCode, Value};
 use crate::schema::{Field, FieldType};
 use crate::source::annotations::annotate;
 use crate::source::archive::{ArchiveKind, is_image_name};
-use crate::source::box_fields::{self, BoxColumn, BoxForm, BoxScan, RowBoxesReader, source_side};
+use crate::source::box_fields::{BoxColumn, BoxForm, BoxScan, RowBoxesReader, source_side};
 use crate::source::file_list::{ChosenFiles, FileList};
 use crate::source::hub_configs::{ConfigFiles, choose};
 use crate::source::image_names::{masks_beside, unused_lists};
@@ -594,9 +594,9 @@ impl FoundImages {
                 Err(reject) => detail.defect = detail.defect.take().or(Some(Box::new(reject))),
             }
             let values = std::mem::take(&mut detail.values).into_vec();
-            detail.values = box_fields::fields().map(|_| Value::Null).into_iter().chain(values).collect();
+            detail.values = reader.fields().iter().map(|_| Value::Null).chain(values).collect();
         }
-        self.fields.splice(..0, box_fields::fields());
+        self.fields.splice(..0, reader.fields());
         Ok(self)
     }
 
@@ -611,11 +611,12 @@ impl FoundImages {
     ) -> Option<RowBoxesReader> {
         let (field, layout) = (column.name.clone(), options.recipe.layout);
         // A dataset has one list of classes.
-        let has_room = column.has_room(&self.fields)
-            && self.class_names.is_none()
-            && matches!(layout, FolderLayout::Auto | FolderLayout::Flat);
+        let can_have_classes =
+            self.class_names.is_none() && matches!(layout, FolderLayout::Auto | FolderLayout::Flat);
+        let has_room = column.has_room(&self.fields);
         let classes = options.recipe.classes.as_deref();
-        let reader = RowBoxesReader::of(column, scan, declared, classes).filter(|_| has_room);
+        let reader = RowBoxesReader::of(column, scan, declared, classes)
+            .filter(|reader| has_room && (can_have_classes || reader.class_names().is_empty()));
         self.warnings.push(match &reader {
             None => Warning::BoxesNotMoved { field },
             Some(reader) => Warning::BoxesMoved { field, are_sizes: reader.form() == BoxForm::Sizes },

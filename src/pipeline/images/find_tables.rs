@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::printable::printable_path;
 use crate::recipe::{ImageFields, ListedImage};
 use crate::schema::{FieldType, IMAGE};
-use crate::source::box_fields::{self, BoxColumn, BoxScan};
+use crate::source::box_fields::{BoxColumn, BoxScan, RowBoxesReader};
 use crate::source::broken::Broken;
 use crate::source::file_list::FileList;
 use crate::source::image_table::{
@@ -152,9 +152,8 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
     }
     if let Some(column) = BoxColumn::find(&columns.fields).filter(|column| scan.has_boxes(column)) {
         images.row_boxes = images.box_reader(column, &scan, declared, options);
-        if images.row_boxes.is_some() {
-            images.fields.splice(..0, box_fields::fields());
-        }
+        let fields = images.row_boxes.iter().flat_map(RowBoxesReader::fields);
+        images.fields.splice(..0, fields.collect::<Vec<_>>());
     }
     Ok(TableSearch::Images(Box::new(FoundTables { images, others })))
 }

@@ -195,12 +195,12 @@ impl Conversion for ImageConversion {
         }
         let schema = Schema::images(class_names, found.fields);
         let mut schema = if found.metadata_by_walk { schema.map_err(metadata_help)? } else { schema? };
-        let has_boxes = schema.boxes_field().is_some();
-        if has_boxes {
+        if schema.boxes_field().is_some() && schema.index_of(LABEL).is_none() {
             schema.class_names = found.box_classes;
         }
         check_schema(recipe.output.format, &Arc::new(schema.clone()))?;
-        summary.classes = (has_boxes || schema.index_of(LABEL).is_some()).then(|| schema.class_names.clone());
+        let has_classes = schema.index_of(LABEL).is_some() || !schema.class_names.is_empty();
+        summary.classes = has_classes.then(|| schema.class_names.clone());
         let (mut files, mut details) = (found.files, found.details);
         let splits = split_names(&recipe.output, &folders.splits, "labels")?;
         if recipe.output.shuffle {
