@@ -232,7 +232,8 @@ class Loader(Epochs):
         self._pin = pin_memory_of if pin_memory and can_pin_memory() else None
         self._finalizer: weakref.finalize[..., Loader] | None = None
         """Stops the threads that run user functions, before the interpreter exits."""
-        self._native: _native.Loader | None = self._open(self._micro_batches)
+        self._native: _native.Loader | None = None
+        self._native = self._open(self._micro_batches)
         if self._finisher is not None and oversize == "truncate" and self._split.kind == "text":
             # The options are valid, because the native loader exists. As plain integers, they do not change the types of
             # the values that they limit.
@@ -251,6 +252,9 @@ class Loader(Epochs):
         )
         if state is not None:
             native.restore(state)
+        if self._native is not None:
+            # A loop of another thread takes no more batches of the previous one.
+            self._native.start_iteration()
         if self._finisher is not None:
             # Stops the threads before the interpreter exits, because a thread cannot run Python after that.
             if self._finalizer is not None:
