@@ -87,7 +87,7 @@ def test_a_transform_cannot_move_its_loader(text, call, threads):
             except StopIteration:
                 break
             except dsconvert.UsageError as error:
-                errors.append(str(error))
+                errors.append(error.message)
         print(steps == [step for step in range(len(loader)) if step != 2], loader.epoch, *errors)
     """
     assert run(program, text.path, threads) == (
