@@ -58,6 +58,12 @@ class UnknownOptionError(UsageError, TypeError):
     """A function has no such keyword argument. The next step names what replaces it."""
 
 
+class MissingEntryError(UsageError, KeyError):
+    """A batch has no such entry."""
+
+    __str__ = Exception.__str__  # that of KeyError would show the message as a literal
+
+
 class IoError(Error, OSError):
     """The system cannot read a file, or there is no dataset."""
 
