@@ -54,6 +54,18 @@ fn conversion(kind: &str, source: &Path, out: &Path, options: &str) -> Command {
     command
 }
 
+/// Writes to the standard input of a child, and waits until it has read that: then, it waits for more.
+#[track_caller]
+fn feed(child: &mut Child, bytes: &[u8]) {
+    let input = child.stdin.as_mut().unwrap();
+    input.write_all(bytes).unwrap();
+    let started = Instant::now();
+    while rustix::io::ioctl_fionread(&*input).unwrap() > 0 {
+        assert!(started.elapsed() < LONG, "the command does not read its input");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn signal(child: &Child, name: &str) {
     assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
 }
@@ -155,17 +167,22 @@ fn a_signal_ends_a_command_that_waits_for_its_input() {
     // Waits for the first rows, which planning inspects; nothing is written yet.
     let mut planning = command(["text", "-", "--input-format", "jsonl", "--tokenizer", "bytes"]);
     planning.arg("--out").arg(dir.path().join("planned")).stdin(Stdio::piped());
-    // Waits for text in its only unit.
+    // Waits for text in its only unit, whose directory exists.
+    let unit = dir.path().join("read/.dsconvert/units");
     let mut reading = command(["text", "-", "--input-format", "txt", "--tokenizer", "bytes"]);
     reading.arg("--out").arg(dir.path().join("read")).stdin(Stdio::piped());
-    for (command, message) in [
-        (&mut listing, "before anything was written"),
-        (&mut planning, "before anything was written"),
-        (&mut reading, "stopped before"),
+    for (command, message, is_written) in [
+        (&mut listing, "before anything was written", None),
+        (&mut planning, "before anything was written", None),
+        (&mut reading, "stopped before", Some(&unit)),
     ] {
         for (name, status) in [("-TERM", 143), ("-INT", 130)] {
-            let child = piped(command);
-            std::thread::sleep(Duration::from_millis(700));
+            let mut child = piped(command);
+            // Not a whole line.
+            feed(&mut child, b"{");
+            while is_written.is_some_and(|unit| !unit.exists()) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             signal(&child, name);
             finish(child, SOON).exits(status).says(&[message]);
             std::fs::remove_dir_all(dir.path().join("read")).ok();
@@ -183,8 +200,8 @@ fn a_signal_ends_a_command_whose_standard_error_is_blocked() {
     rustix::io::ioctl_fionbio(&writer, false).unwrap();
     let mut command = command(["text", "-", "--input-format", "txt", "--tokenizer", "bytes"]);
     command.arg("--out").arg(dir.path().join("out")).stdin(Stdio::piped());
-    let child = command.stdout(Stdio::null()).stderr(writer).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(700));
+    let mut child = command.stdout(Stdio::null()).stderr(writer).spawn().unwrap();
+    feed(&mut child, b"text");
     signal(&child, "-TERM");
     finish(child, SOON).exits(143);
     drop(reader);
@@ -310,11 +327,14 @@ fn a_source_that_changes_during_the_run_fails_its_units() {
     while !out.join(".dsconvert/units/000003/done").exists() {
         std::thread::sleep(Duration::from_millis(1));
     }
+    // It waits while the file changes.
+    signal(&child, "-STOP");
     // Overwritten in place, with the same size.
     let text = std::fs::read_to_string(&source).unwrap().replace('w', "v");
     let mut file = File::options().write(true).open(&source).unwrap();
     file.write_all(text.as_bytes()).unwrap();
     file.set_modified(SystemTime::now() + Duration::from_secs(3)).unwrap();
+    signal(&child, "-CONT");
     finish(child, LONG).exits(3).says(&["c.jsonl", "written to", "units failed"]);
     assert!(!out.join("manifest.json").exists());
     convert("text", &source, &out, &format!("{TEXT} --resume"))

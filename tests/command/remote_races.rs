@@ -130,14 +130,13 @@ fn a_late_part_uploads_nothing_into_a_committed_dataset() {
         let keys = setup.server.keys(PREFIX).into_iter();
         keys.filter(|key| key.ends_with(".pb")).collect::<Vec<_>>()
     };
-    setup.server.set_faults(Faults { latency: Duration::from_millis(100), ..Faults::default() });
+    // The shards of the first ten units are not uploaded before the commit.
+    setup.hold(&format!("PUT /{PREFIX}train/train-00000"));
     let part = setup.start("a", &format!("run {OUT} --threads 1"));
-    let started = Instant::now();
-    while shards().is_empty() && started.elapsed() < Duration::from_secs(60) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    setup.wait_for_held();
     // As if other processes had converted the same units and committed.
     setup.server.put(&format!("{PREFIX}manifest.json"), expected["manifest.json"].clone());
+    setup.release();
     finish(part).exits(0);
     let total = expected.keys().filter(|name| name.ends_with(".pb")).count();
     let uploaded = shards().len();

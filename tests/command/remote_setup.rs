@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use objects::{Faults, Server};
+use objects::{Fault, Faults, Server};
 use serde_json::Value;
 
 use crate::support::*;
@@ -61,6 +62,28 @@ impl Setup {
     /// Runs `dsconvert KIND SOURCE --out OUT OPTIONS…` on machine `a`.
     pub fn convert(&self, kind: &str, source: &Path, options: &str) -> Ran {
         self.run("a", &conversion(kind, source, options))
+    }
+
+    /// Holds requests whose method and path contain `only`, until [`Self::release`].
+    pub fn hold(&self, only: &str) {
+        let faults =
+            Faults { one_in: 1, kinds: vec![Fault::Held], only: Some(only.to_owned()), ..Faults::default() };
+        self.server.set_faults(faults);
+    }
+
+    /// Waits until a request is held.
+    #[track_caller]
+    pub fn wait_for_held(&self) {
+        let started = Instant::now();
+        while self.server.counts().faults == 0 {
+            assert!(started.elapsed() < Duration::from_secs(60), "no request was held");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Closes the connections of the requests that are held. Their clients send them again.
+    pub fn release(&self) {
+        self.server.set_faults(Faults::default());
     }
 
     /// The objects of the dataset.

@@ -1,9 +1,8 @@
-"""One rank of the DDP training in test_package_headspace.py, in which only rank 0 loads slowly."""
+"""One rank of the DDP training in test_package_headspace.py, in which only rank 0 loads slowly, in virtual time."""
 
 import json
 import os
 import sys
-import time
 from pathlib import Path
 
 import torch
@@ -11,6 +10,8 @@ from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import dsconvert
+from dsconvert import headspace_probe
+from fake_device import VirtualTime
 
 LOAD_S = 0.02
 STEP_S = 0.04
@@ -20,6 +21,14 @@ rank = distributed.get_rank()
 torch.set_num_threads(1)
 model = DistributedDataParallel(nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+clock = headspace_probe.perf_counter = VirtualTime()
+
+
+def meet():
+    """Waits for the other rank, as the sum of the gradients does."""
+    now = torch.tensor(clock.now, dtype=torch.float64)
+    distributed.all_reduce(now, distributed.ReduceOp.MAX)
+    clock.now = now.item()
 
 
 class Loader:
@@ -29,7 +38,7 @@ class Loader:
     def __iter__(self):
         for i in range(len(self)):
             if rank == 0:
-                time.sleep(LOAD_S)
+                clock.sleep(LOAD_S)
             yield {"x": torch.randn(8, 4), "real": i}
 
 
@@ -42,7 +51,8 @@ for _ in range(3):
         optimizer.zero_grad()
         model(batch["x"]).sum().backward()
         optimizer.step()
-        time.sleep(STEP_S)
+        meet()
+        clock.sleep(STEP_S)
 report = probe.report(predict=False)
 kinds = [stretch.is_real for stretch in report.stretches for _ in range(stretch.steps)]
 Path(sys.argv[1], f"{rank}.json").write_text(json.dumps({"kinds": kinds, "gain": report.gain}))

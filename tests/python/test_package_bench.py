@@ -17,8 +17,6 @@ from dsconvert import batch_loads, bench_report, benchmark
 from dsconvert.batch_contents import contents_of, elements_of
 from fake_device import VirtualTime
 
-pytestmark = pytest.mark.alone
-
 QUICK = {"seconds": 0.3, "repeat": 2, "warmup": 1}
 
 
@@ -112,20 +110,21 @@ def test_a_data_loader_is_measured_from_outside_and_inside(tmp_path):
     assert torch.get_num_threads() == threads
 
 
-def test_iterable_datasets_and_generators_are_timed():
+def test_iterable_datasets_and_generators_are_timed(clock):
     torch_data = pytest.importorskip("torch.utils.data")
 
     class Lines(torch_data.IterableDataset):
         def __iter__(self):
             for i in range(40):
-                time.sleep(0.002)
+                clock.sleep(0.002)
                 yield f"line {i}"
 
     report = dsconvert.bench(Lines(), seconds=30, repeat=2, warmup=0)
     assert report.items == 80 and report.ended_early and report.batches is None
+    assert report.items_per_second == pytest.approx(500)
     report = dsconvert.bench(torch_data.DataLoader(Lines(), batch_size=8), seconds=30, repeat=1, warmup=1)
     assert report.batches == 4 and report.items == 32 and report.load.batch.count == 4
-    assert report.load.getitem_share > 0.8
+    assert report.load.getitem_share == pytest.approx(1) and report.load.batch.p50_ms == pytest.approx(16)
     # A generator can be measured once.
     report = dsconvert.bench((i for i in range(30)), warmup=5)
     assert report.items == 25 and report.repeats == 1 and report.spread is None
@@ -406,8 +405,20 @@ def test_invalid_simulations_are_refused(options, message):
 
 def test_a_sweep_can_be_interrupted():
     program = """
-        import os, signal, threading, dsconvert
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        import signal, sys, threading
+        import dsconvert
+        from dsconvert import simulation
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run in the background, it is ignored
+        sys.setswitchinterval(60)  # the other thread runs when this one has started to simulate
+        has_started, run = threading.Event(), simulation._simulate
+        simulation._simulate = lambda arguments: (has_started.set(), run(arguments))[1]
+
+        def interrupt():
+            has_started.wait()
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+        threading.Thread(target=interrupt).start()
         sweep = ",".join(["40"] * 64)
         try:
             dsconvert.simulate(load_ms=50, load_cv=1, step_ms=1, batches=200_000, sweep=f"workers={sweep}")

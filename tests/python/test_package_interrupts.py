@@ -2,6 +2,7 @@
 
 import itertools
 import signal
+import sys
 import threading
 import time
 
@@ -13,7 +14,9 @@ import dsconvert
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TIMEOUT = 60
-"""Seconds after which a batch that a test holds back is released."""
+"""Seconds after which a test that waits for an event fails."""
+MOVES = ("restore", "set_epoch", "start_iteration")
+"""Methods of the native loader that invalidate its iterators."""
 
 
 def waiting_at(call, before_end):
@@ -28,16 +31,71 @@ def waiting_at(call, before_end):
     return transform
 
 
-def wait_for(condition):
-    while not condition():
-        time.sleep(0.001)
+@pytest.fixture
+def no_switches():
+    """A thread runs until it blocks or releases the GIL. So the code after `Event.set` precedes the thread that waits."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(TIMEOUT)
+    yield
+    sys.setswitchinterval(before)
 
 
-def interrupt_after(seen, count):
-    """Interrupts the main thread while it waits for the batch after the first `count`."""
-    wait_for(lambda: len(seen) == count)
-    time.sleep(0.2)
-    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+class Watched:
+    """The native loader of a `Loader`. Calls `before` with the name of each method directly before the method."""
+
+    def __init__(self, native, before):
+        self._native, self._before = native, before
+
+    def __getattr__(self, name):
+        call = getattr(self._native, name)
+        if not callable(call):
+            return call
+
+        def watched(*args):
+            self._before(name)
+            return call(*args)
+
+        return watched
+
+
+class HeldLoader:
+    """A loader of which one batch is made only when the test allows it.
+
+    Needs `no_switches`: a thread that sets an event then calls the next method before the thread that waits continues.
+    """
+
+    def __init__(self, text, held, **options):
+        self.is_held, self.is_waiting, self.move = threading.Event(), threading.Event(), threading.Event()
+        """Whether the batch is being made; whether the loop waits for it; and whether the loader is asked to move."""
+        self.loader = dsconvert.Loader(text, batch_size=16, seed=4, **options, batch_transform=waiting_at(held, lambda: self.hold()))
+        self.loader._native = Watched(self.loader._native, self.note)
+        self.held, self.calls = held, itertools.count()
+
+    def note(self, method):
+        if method == "next" and next(self.calls) == self.held:
+            self.is_waiting.set()
+        elif method in MOVES and self.is_waiting.is_set():
+            self.move.set()
+
+    def hold(self):
+        self.is_held.set()
+        assert self.move.wait(TIMEOUT)
+
+    def wait(self):
+        """Waits until the loop waits for the batch."""
+        assert self.is_held.wait(TIMEOUT) and self.is_waiting.wait(TIMEOUT)
+
+
+def interrupted_loader(text, count):
+    """Returns a loader that interrupts the main thread while it waits for the batch after the first `count`."""
+    held = HeldLoader(text, count, num_threads=1, prefetch=1)
+
+    def interrupt():
+        assert held.is_waiting.wait(TIMEOUT)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    held.hold = interrupt
+    return held.loader
 
 
 def ids_of(batch):
@@ -45,14 +103,11 @@ def ids_of(batch):
 
 
 @pytest.mark.parametrize("same_loader", [True, False])
-def test_an_interrupt_while_a_batch_is_made_loses_no_batch(text, same_loader):
+def test_an_interrupt_while_a_batch_is_made_loses_no_batch(text, same_loader, no_switches):
     """The batch is ready as soon as the signal is there, and must not count as returned."""
     expected = list(map(ids_of, dsconvert.Loader(text, batch_size=16, seed=4)))
     seen = []
-    loader = dsconvert.Loader(
-        text, batch_size=16, seed=4, num_threads=1, prefetch=1,
-        batch_transform=waiting_at(3, lambda: interrupt_after(seen, 3)),
-    )  # fmt: skip
+    loader = interrupted_loader(text, 3)
     with pytest.raises(KeyboardInterrupt):
         for batch in loader:
             seen.append(ids_of(batch))
@@ -62,13 +117,10 @@ def test_an_interrupt_while_a_batch_is_made_loses_no_batch(text, same_loader):
     assert seen + list(map(ids_of, rest)) == expected
 
 
-def test_an_iterator_continues_after_an_interrupt(text):
+def test_an_iterator_continues_after_an_interrupt(text, no_switches):
     expected = list(map(ids_of, dsconvert.Loader(text, batch_size=16, seed=4)))
     seen, interrupts = [], 0
-    loader = dsconvert.Loader(
-        text, batch_size=16, seed=4, num_threads=1, prefetch=1,
-        batch_transform=waiting_at(3, lambda: interrupt_after(seen, 3)),
-    )  # fmt: skip
+    loader = interrupted_loader(text, 3)
     batches = iter(loader)
     while True:
         try:
@@ -157,40 +209,48 @@ def test_threads_that_share_an_iterator_get_each_batch_once(text):
     assert [state["plan"]["records"]["step"] for state in states] == list(range(len(expected)))
 
 
-# Alone, because the batch is released after a second, before which the loader must be asked to move.
-@pytest.mark.alone
-@pytest.mark.parametrize("how", ["load_state_dict", "set_epoch", "iter"])
-def test_a_loop_of_another_thread_takes_no_batch_of_the_next_loop(text, how):
-    def make(transform):
-        return dsconvert.Loader(
-            text, batch_size=16, seed=4, num_threads=1, prefetch=1, batch_transform=transform
-        )
+# A thread of the loader makes the batches, or the loop itself, which then holds the lock of the native loader meanwhile.
+@pytest.mark.parametrize("threads", [{"num_threads": 1, "prefetch": 1}, {"num_threads": 0}], ids=["thread", "loop"])
+@pytest.mark.parametrize("how", ["load_state_dict", "other_micro_batches", "set_epoch", "iter"])
+def test_a_loop_of_another_thread_takes_no_batch_of_the_next_loop(text, how, threads, no_switches):
+    """The loop waits for its fourth batch, which is released when the loader is asked to move. If the move had to compete
+    with the loop for a lock, it might win a round by chance."""
+    options = {"batch_size": 16, "seed": 4, **threads}
+    before = list(map(ids_of, itertools.islice(dsconvert.Loader(text, **options), 3)))
+    later = dsconvert.Loader(text, **options, **({"micro_batches": 2} if how == "other_micro_batches" else {}))
+    if how == "iter":
+        later.set_epoch(1)
+    start, expected = later.state_dict(), list(map(ids_of, later))
+    for _ in range(10):
+        held, errors, taken = HeldLoader(text, 3, **threads), [], []
 
-    release, errors, taken = threading.Event(), [], []
-    loader = make(waiting_at(3, lambda: release.wait(TIMEOUT)))
+        def loop():
+            try:
+                for batch in held.loader:
+                    taken.append(ids_of(batch))
+            except dsconvert.UsageError as error:
+                errors.append(str(error))
 
-    def loop():
-        try:
-            for batch in loader:
-                taken.append(ids_of(batch))
-        except dsconvert.UsageError as error:
-            errors.append(str(error))
+        other = threading.Thread(target=loop)
+        other.start()
+        held.wait()
+        if how == "set_epoch":
+            held.loader.set_epoch(0)
+        elif how != "iter":
+            held.loader.load_state_dict(start)
+        found = list(map(ids_of, held.loader))
+        other.join()
+        assert found == expected
+        assert len(errors) == 1 and "no longer valid" in errors[0]
+        assert taken == before
 
-    start = loader.state_dict()
-    other = threading.Thread(target=loop)
+
+def test_a_loop_goes_on_after_a_move_that_fails(text, no_switches):
+    held, taken = HeldLoader(text, 3, num_threads=1), []
+    other = threading.Thread(target=lambda: taken.extend(map(ids_of, held.loader)))
     other.start()
-    wait_for(lambda: len(taken) == 3)
-    time.sleep(0.1)  # now the thread waits for the batch
-    # The loader moves when its thread has ended the batch.
-    threading.Timer(1, release.set).start()
-    if how == "load_state_dict":
-        loader.load_state_dict(start)
-    elif how == "set_epoch":
-        loader.set_epoch(0)
-    found = list(map(ids_of, loader))
+    held.wait()
+    with pytest.raises(dsconvert.UsageError, match="seed"):
+        held.loader.load_state_dict(dsconvert.Loader(text, batch_size=16, seed=5).state_dict())
     other.join()
-    plain = make(lambda batch: batch)
-    expected = [list(map(ids_of, plain)) for _ in range(2)]
-    assert found == expected[how == "iter"]
-    assert len(errors) == 1 and "no longer valid" in errors[0]
-    assert taken == expected[0][:3]
+    assert taken == list(map(ids_of, dsconvert.Loader(text, batch_size=16, seed=4)))

@@ -43,12 +43,10 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("given", [{"labels_for": "huggingface"}, {"shift_labels": False}])
-def test_labels_for_hugging_face_are_the_ids(text, layout, given):
+def test_labels_for_hugging_face_are_the_ids(text, layout):
     """A model that shifts labels itself trains on the next token of the same piece, and on nothing else."""
-    loader = dsconvert.Loader(text, **LAYOUTS[layout], **given, pad_id=0) if layout != "flat" else dsconvert.Loader(
-        text, **LAYOUTS[layout], **given
-    )
+    padding = {} if layout == "flat" else {"pad_id": 0}
+    loader = dsconvert.Loader(text, **LAYOUTS[layout], labels_for="huggingface", **padding)
     seen = labels_in_totals = 0
     for batch in loader:
         ids, labels = batch["input_ids"], batch["labels"]
@@ -76,17 +74,16 @@ def test_labels_for_hugging_face_are_the_ids(text, layout, given):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_labels_for_a_plain_loss_are_the_next_tokens(text, layout):
-    for given in ({"labels_for": "next_token"}, {"shift_labels": True}):
-        loader = dsconvert.Loader(text, **LAYOUTS[layout], **given)
-        for batch in loader:
-            trained = 0
-            for part, part_labels, _ in pieces(batch, batch.get("lengths", [])):
-                if not part.size or ((part_labels == IGNORED).all() and not part.any()):
-                    continue
-                assert (part_labels[:-1] == part[1:]).all()
-                trained += (part_labels != IGNORED).sum()
-            if loader.totals().labels is not None:
-                assert loader.totals().labels == trained
+    loader = dsconvert.Loader(text, **LAYOUTS[layout], labels_for="next_token")
+    for batch in loader:
+        trained = 0
+        for part, part_labels, _ in pieces(batch, batch.get("lengths", [])):
+            if not part.size or ((part_labels == IGNORED).all() and not part.any()):
+                continue
+            assert (part_labels[:-1] == part[1:]).all()
+            trained += (part_labels != IGNORED).sum()
+        if loader.totals().labels is not None:
+            assert loader.totals().labels == trained
 
 
 def test_left_padding_is_not_the_context_of_a_label(text):
@@ -105,9 +102,7 @@ def test_the_default_labels_are_those_of_the_layout(text):
             assert np.array_equal(ours["labels"], theirs["labels"]), layout
 
 
-def test_conflicting_and_unknown_labels_are_refused(text):
-    with pytest.raises(dsconvert.UsageError, match="not both"):
-        dsconvert.Loader(text, batch_size=4, labels_for="huggingface", shift_labels=False)
+def test_unknown_labels_are_refused(text):
     with pytest.raises(dsconvert.UsageError, match='"huggingface", "next_token", "megatron"'):
         dsconvert.Loader(text, batch_size=4, labels_for="gpt")
 

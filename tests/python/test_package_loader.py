@@ -55,7 +55,7 @@ def test_padded_batches_have_ids_mask_labels_and_lengths(text):
 
 def test_left_padding_and_shifted_labels_can_be_combined(arrow_text):
     loader = dsconvert.Loader(
-        arrow_text, batch_size=5, pad_side="left", shift_labels=True, id_dtype="int32", fields=["labels", "input_ids", "key"]
+        arrow_text, batch_size=5, pad_side="left", labels_for="next_token", id_dtype="int32", fields=["labels", "input_ids", "key"]
     )
     for batch in loader:
         assert list(batch) == ["labels", "input_ids", "key"]
@@ -162,7 +162,7 @@ def test_options_that_do_not_apply_are_refused(arrow_text, options, name):
     assert "--" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["pad_id", "pad_to_multiple_of", "labels_for", "shift_labels", "id_dtype"])
+@pytest.mark.parametrize("name", ["pad_id", "pad_to_multiple_of", "labels_for", "id_dtype"])
 def test_options_of_text_are_refused_for_images(pictures, name):
     with pytest.raises(dsconvert.UsageError, match=f"^{name} does not apply: the dataset holds images"):
         dsconvert.Loader(pictures, batch_size=4, **{name: 1})
@@ -179,7 +179,7 @@ def test_images_over_the_budget_are_not_cut(pictures):
 @pytest.mark.parametrize(("fields", "options", "reason"), [
     (["label"], [{"center_crop": 8}, {"hflip": 0.5}, {"layout": "chw"}, {"channels": 1}, {"decode": False}], "no image"),
     (["key"], [{"pad_id": 3}, {"pad_side": "left"}, {"id_dtype": "int32"}], "no token ids, labels or masks"),
-    (["input_ids", "lengths"], [{"labels_for": "next_token"}, {"shift_labels": True}], "no labels"),
+    (["input_ids", "lengths"], [{"labels_for": "next_token"}], "no labels"),
 ])
 def test_options_without_effect_on_the_fields_are_refused(pictures, arrow_text, fields, options, reason):
     source = pictures if "label" in fields else arrow_text

@@ -43,7 +43,7 @@ def test_a_sampler_gives_the_batches_of_a_loader(corpus_in):
         {"batch_size": 7, "bucket": "windows", "window_steps": 3, "shuffle": "block", "block_records": 16},
         {"batch_size": 7, "bucket": [64, 256], "pad_to_multiple_of": 8, "last": "wrap"},
         {"max_tokens_unpadded": 5000, "oversize": "alone", "max_waste": 0.1},
-        {"batch_size": 7, "shuffle": False, "drop_last": True},
+        {"batch_size": 7, "shuffle": False, "last": "drop"},
     ):
         path = corpus_in("arrow").path
         sampler = dsconvert.BatchSampler(path, **options)
@@ -307,7 +307,6 @@ def test_states_of_other_sources_are_refused(make, corpus_in):
         ({"shuffle": "some"}, "shuffle cannot be"),
         ({"window_steps": 3}, "window_steps does not apply"),
         ({"last": "first"}, "last cannot be"),
-        ({"last": "drop", "drop_last": True}, "not both"),
         ({"oversize": "error"}, "4096"),
         ({"rank": 2, "world_size": 2}, "no rank 2"),
         ({"rank": 0, "world_size": 0}, "world_size"),
@@ -449,5 +448,4 @@ def test_leaving_a_loaded_position_is_a_warning(text, caplog):
 
 def test_accelerate_learns_that_the_last_step_is_dropped(text):
     assert dsconvert.BatchSampler(text, batch_size=16, last="drop").drop_last
-    assert dsconvert.BatchSampler(text, batch_size=16, drop_last=True).drop_last
     assert not dsconvert.BatchSampler(text, batch_size=16).drop_last

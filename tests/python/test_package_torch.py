@@ -3,6 +3,7 @@
 import json
 import logging
 import multiprocessing
+import pickle
 
 import numpy as np
 import pytest
@@ -122,6 +123,31 @@ def test_tensors_are_not_copies(text):
     ids = next(iter(loader))["input_ids"]
     ids[:] = 3
     assert (ids == 3).all()
+
+
+@pytest.mark.every_push
+def test_an_entry_that_a_batch_does_not_have_names_the_others(text):
+    """Also in transforms, and after torch has rebuilt the batch."""
+    loader = dsconvert.Loader(text, batch_size=4, as_torch=True, fields=["input_ids", "key"])
+    batch = next(iter(loader))
+    moved = next(iter(DataLoader(loader.as_dataset(), batch_size=None)))
+    mapped = torch.utils._pytree.tree_map(lambda value: value, batch)
+    for one in (batch, moved, mapped, pickle.loads(pickle.dumps(batch))):
+        assert one.get("label") is None and "label" not in one
+        with pytest.raises(KeyError) as caught:
+            one["label"]
+        assert isinstance(caught.value, dsconvert.UsageError)
+        assert str(caught.value).startswith("the batch has no entry 'label'\nit has input_ids, key; ")
+    assert torch.equal(batch["input_ids"], mapped["input_ids"])
+    loader = dsconvert.Loader(text, batch_size=4, as_torch=True, batch_transform=lambda batch: batch["label"])
+    with pytest.raises(KeyError, match="the batch has no entry 'label'"):
+        next(iter(loader))
+
+
+def test_batches_of_tensors_are_arguments_of_compiled_functions(text):
+    batch = next(iter(dsconvert.Loader(text, batch_size=4, as_torch=True)))
+    compiled = torch.compile(lambda batch: {name: value + 1 for name, value in batch.items()}, fullgraph=True, backend="eager")
+    assert all(torch.equal(value, batch[name] + 1) for name, value in compiled(batch).items())
 
 
 def test_pinning_without_a_gpu_does_nothing_and_logs_a_warning(text, caplog):

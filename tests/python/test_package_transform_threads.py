@@ -87,7 +87,7 @@ def test_a_transform_cannot_move_its_loader(text, call, threads):
             except StopIteration:
                 break
             except dsconvert.UsageError as error:
-                errors.append(str(error))
+                errors.append(error.message)
         print(steps == [step for step in range(len(loader)) if step != 2], loader.epoch, *errors)
     """
     assert run(program, text.path, threads) == (
@@ -113,22 +113,29 @@ def test_a_transform_may_use_another_loader(text, threads):
 
 @pytest.mark.parametrize("threads", [0, 2])
 def test_another_thread_may_use_the_loader_while_it_makes_a_batch(text, threads):
+    # Each of the first 32 batches is made while this thread uses the loader.
     program = """
-        import sys, threading, time, dsconvert
-        def slow(batch):
-            time.sleep(0.002)
+        import itertools, sys, threading, dsconvert
+        calls, making, used = itertools.count(), threading.Semaphore(0), threading.Semaphore(0)
+        def wait(batch):
+            if next(calls) < 32:
+                making.release()
+                used.acquire()
             return batch
-        loader = dsconvert.Loader(sys.argv[1], batch_size=8, num_threads=int(sys.argv[2]), batch_transform=slow)
+        loader = dsconvert.Loader(sys.argv[1], batch_size=8, num_threads=int(sys.argv[2]), batch_transform=wait)
         loop = threading.Thread(target=lambda: list(loader))
         loop.start()
         steps = []
-        while loop.is_alive():
+        for _ in range(32):
+            making.acquire()
             loader.last, loader.epoch, loader.totals(), len(loader), repr(loader)
             steps.append(loader.state_dict()["plan"]["records"]["step"])
-            time.sleep(0.001)
-        print(steps == sorted(steps), len(set(steps)) > 5)
+            used.release()
+        loop.join()
+        print(steps == sorted(steps), loader.last.step + 1 == len(loader) > 32)
+        print(steps == list(range(32)) if sys.argv[2] == "0" else len(set(steps)) > 5)
     """
-    assert run(program, text.path, threads) == "True True\n"
+    assert run(program, text.path, threads) == "True True\nTrue\n"
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -158,23 +165,31 @@ def test_a_transform_may_release_the_last_reference(text, garbage, threads):
 
 @pytest.mark.parametrize("threads", [0, 1])
 def test_a_process_that_is_forked_while_a_thread_waits_for_a_batch_continues_there(text, threads):
+    # The loop takes three batches, and waits for the fourth while the process forks.
     program = """
-        import os, sys, threading, time, warnings, dsconvert
+        import os, sys, threading, warnings, dsconvert
         warnings.simplefilter("ignore")  # about forks of processes with threads
-        def slow(batch):
-            time.sleep(0.05)
+        parent, is_taken, is_waiting = os.getpid(), threading.Semaphore(0), threading.Event()
+        def wait(batch):
+            if os.getpid() == parent and dsconvert.batch_info().step == 3:
+                is_waiting.set()
+                threading.Event().wait()
             return batch
         def step():
             return loader.state_dict()["plan"]["records"]["step"]
-        loader = dsconvert.Loader(sys.argv[1], batch_size=8, num_threads=int(sys.argv[2]), batch_transform=slow)
-        threading.Thread(target=lambda: list(loader), daemon=True).start()
-        while step() < 3:
-            time.sleep(0.001)
+        def loop():
+            for batch in loader:
+                is_taken.release()
+        loader = dsconvert.Loader(sys.argv[1], batch_size=8, num_threads=int(sys.argv[2]), batch_transform=wait)
+        threading.Thread(target=loop, daemon=True).start()
+        for _ in range(3):
+            is_taken.acquire()
+        is_waiting.wait()
         child = os.fork()
         if child == 0:
             at = step()
             next(iter(loader))
-            os._exit(0 if at >= 3 and (loader.last.epoch, loader.last.step) == (0, at) else 1)
+            os._exit(0 if at == 3 and (loader.last.epoch, loader.last.step) == (0, at) else 1)
         print(os.waitpid(child, 0)[1], flush=True)
         os._exit(0)
     """

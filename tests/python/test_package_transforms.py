@@ -4,7 +4,6 @@ import itertools
 import os
 import pickle
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -242,20 +241,14 @@ def test_a_transform_that_returns_no_dictionary_is_an_error(text):
 def test_threads_overlap_while_a_transform_waits(text):
     """A transform that releases the GIL, as numpy and torch do in large operations."""
 
-    active, peak, lock = 0, 0, threading.Lock()
+    calls, met = itertools.count(), threading.Barrier(4)
 
     def wait(batch):
-        nonlocal active, peak
-        with lock:
-            active += 1
-            peak = max(peak, active)
-        time.sleep(0.02)
-        with lock:
-            active -= 1
+        if next(calls) < 4:
+            met.wait(60)  # fails unless four threads are here at once
         return batch
 
-    list(dsconvert.Loader(text, batch_size=32, num_threads=4, batch_transform=wait))
-    assert peak > 1
+    assert len(list(dsconvert.Loader(text, batch_size=32, num_threads=4, batch_transform=wait))) == 16
 
 
 def test_pickled_and_forked_loaders_transform_the_same_batches(text):

@@ -270,7 +270,7 @@ def test_invalid_commands_have_a_message(cluster, tmp_path, arguments, status, m
 ])
 def test_the_help_of_a_command_becomes_the_remedy_without_its_label(errors, message, remedy):
     error = commands._error(["images"], 3, errors)
-    assert (str(error), error.remedy) == (message, remedy)
+    assert (error.message, error.remedy) == (message, remedy)
 
 
 def test_options_become_arguments(monkeypatch):

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::batch::Layout;
-use dsconvert::reader::loader::{self, BatchId, LoaderCounts, LoaderState, Next};
+use dsconvert::reader::loader::{self, BatchId, Handoff, LoaderCounts, LoaderState, Next};
 use dsconvert::storage::interrupt::INTERVAL;
 use pyo3::prelude::*;
 
@@ -20,8 +20,8 @@ use crate::interrupt::detached;
 use crate::options::loader_options;
 use crate::plan::NOT_A_STATE;
 
-/// How often a thread checks whether another one has prepared its batch. Two threads rarely share an iterator.
-const PREPARATION_CHECK: Duration = Duration::from_millis(1);
+/// How often a thread checks whether another one has prepared its batch, or moved the loader. Threads rarely share one.
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Batches of one split for one rank.
 ///
@@ -30,8 +30,9 @@ const PREPARATION_CHECK: Duration = Duration::from_millis(1);
 #[pyclass(frozen, module = "dsconvert._native")]
 #[derive(Debug)]
 pub(crate) struct Loader {
-    /// Locked while a batch is made, which may need the GIL. So threads release the GIL before they lock it.
-    loader: Mutex<loader::Loader>,
+    /// Locked while a batch is made, which may need the GIL. So threads release the GIL before they lock it. Iterations
+    /// lock it in turns. A thread that moves or stops the loader claims it, and no batch is returned until it is done.
+    loader: Handoff<loader::Loader>,
     /// Locked only with the GIL, which is not released in the meantime. So locking never blocks, and a forked process
     /// never inherits it locked.
     progress: Mutex<LoaderProgress>,
@@ -51,11 +52,6 @@ type SourceTuple = (String, f64, f64, f64);
 type TotalsTuple = (u64, u64, u64, Option<u64>, Option<u64>, Vec<SourceTuple>);
 
 impl Loader {
-    /// Locks the loader. The caller has released the GIL.
-    fn lock(&self) -> MutexGuard<'_, loader::Loader> {
-        self.loader.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Locks the progress. The caller holds the GIL and does not release it before the lock.
     fn progress(&self, _py: Python<'_>) -> MutexGuard<'_, LoaderProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
@@ -74,8 +70,9 @@ impl Loader {
         note: impl FnOnce(&mut LoaderProgress) + Send,
     ) -> PyResult<()> {
         self.check_is_not_finishing()?;
+        let claim = self.loader.claim();
         py.detach(|| {
-            let mut loader = self.lock();
+            let mut loader = claim.lock();
             step(&mut loader)?;
             let at = loader.state();
             // Released without the locked progress: a finalizer of the user may read it.
@@ -90,15 +87,23 @@ impl Loader {
         .map_err(raise)
     }
 
-    /// Raises an error if another iteration was started, or the loader was moved.
-    fn check_iteration(&self, py: Python<'_>, iteration: u64) -> PyResult<()> {
-        if self.progress(py).iteration == iteration { Ok(()) } else { Err(raise(moved_meanwhile())) }
+    /// Offers an iteration the next batch. Nothing can move the loader between the checks and the offer: a move ends with
+    /// the progress locked, before its claim does.
+    fn offer(&self, py: Python<'_>, iteration: u64, needs_preparation: bool) -> Offer {
+        let mut progress = self.progress(py);
+        if progress.iteration != iteration {
+            Offer::Invalid
+        } else if self.loader.is_claimed() {
+            Offer::Later
+        } else {
+            progress.offer(py, needs_preparation)
+        }
     }
 
     /// Waits up to [`INTERVAL`] for the next batch and makes it ready to be returned. Returns whether the epoch is over. If
     /// not, the batch may be ready, and signals are to be checked.
     fn wait_for_next(&self) -> Result<bool> {
-        let mut loader = self.lock();
+        let Some(mut loader) = self.loader.turn() else { return Ok(false) };
         self.stop_if_requested(&mut loader);
         let before = loader.state();
         let next = loader.next_within(INTERVAL);
@@ -169,7 +174,7 @@ impl Loader {
         let progress = LoaderProgress::new(loader.state());
         Ok(Self {
             counts: loader.counts().clone(),
-            loader: Mutex::new(loader),
+            loader: Handoff::new(loader),
             progress: Mutex::new(progress),
             finishing,
             is_stop_requested: AtomicBool::new(false),
@@ -198,9 +203,7 @@ impl Loader {
         self.check_is_not_finishing()?;
         loop {
             py.check_signals()?;
-            self.check_iteration(py, iteration)?;
-            let offer = self.progress(py).offer(py, prepare.is_some());
-            match offer {
+            match self.offer(py, iteration, prepare.is_some()) {
                 Offer::Returned(object) => return object.map(|object| Some(object.into_bound(py))),
                 Offer::ToPrepare(object, blank) => {
                     // May run code of the user and signal handlers, so nothing is locked.
@@ -208,22 +211,28 @@ impl Loader {
                         Some(prepare) => self.finishing.during(|| prepare.call1((object, blank))),
                         None => Ok(object.into_bound(py)),
                     };
-                    self.progress(py).is_preparing = false;
-                    let prepared = prepared?;
-                    self.check_iteration(py, iteration)?;
+                    let mut progress = self.progress(py);
+                    progress.is_preparing = false;
+                    let is_valid = progress.iteration == iteration;
+                    let unprepared = (is_valid && prepared.is_ok()).then(|| progress.take_ready());
+                    drop(progress);
                     // Released without the locked progress, as it may run a finalizer.
-                    let _unprepared = self.progress(py).take_ready();
-                    return Ok(Some(prepared));
+                    drop(unprepared);
+                    let prepared = prepared?;
+                    return if is_valid { Ok(Some(prepared)) } else { Err(raise(moved_meanwhile())) };
                 }
-                Offer::InPreparation => {
-                    py.detach(|| thread::sleep(PREPARATION_CHECK));
+                Offer::Later => {
+                    py.detach(|| thread::sleep(CHECK_INTERVAL));
                     continue;
                 }
+                Offer::Invalid => return Err(raise(moved_meanwhile())),
                 Offer::Nothing => {}
             }
             let is_over = py.detach(|| self.wait_for_next()).map_err(raise)?;
             if is_over {
-                return Ok(None);
+                // If the loader was moved meanwhile, the epoch is that of another iteration.
+                let is_valid = self.progress(py).iteration == iteration;
+                return if is_valid { Ok(None) } else { Err(raise(moved_meanwhile())) };
             }
         }
     }
@@ -274,7 +283,8 @@ impl Loader {
             // A function of the user, or a garbage collection while it runs, has released an iterator or the loader.
             self.is_stop_requested.store(true, Ordering::Relaxed);
         } else {
-            py.detach(|| self.lock().stop());
+            let claim = self.loader.claim();
+            py.detach(|| claim.lock().stop());
         }
     }
 
@@ -321,7 +331,7 @@ impl Loader {
 impl Drop for Loader {
     fn drop(&mut self) {
         // Detached, because the loader's threads may be waiting for the GIL, which this thread holds.
-        let loader = self.loader.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let loader = self.loader.get_mut();
         let _ = Python::try_attach(|py| py.detach(|| loader.stop()));
     }
 }
@@ -365,7 +375,7 @@ impl LoaderProgress {
     /// Offers the first ready batch, which is returned at once unless it `needs_preparation`.
     fn offer(&mut self, py: Python<'_>, needs_preparation: bool) -> Offer {
         if self.is_preparing {
-            return Offer::InPreparation;
+            return Offer::Later;
         }
         match self.ready.front() {
             Some(ReadyBatch { object: Ok(object), blank, .. }) if needs_preparation => {
@@ -395,8 +405,10 @@ enum Offer {
     Returned(PyResult<Py<PyAny>>),
     /// A batch that `prepare` must be called with, and the decoding errors of its blank rows.
     ToPrepare(Py<PyAny>, Vec<String>),
-    /// Another thread prepares a batch.
-    InPreparation,
+    /// Another thread prepares a batch, or is about to move or stop the loader.
+    Later,
+    /// The iteration is not the current one: another one was started, or the loader was moved.
+    Invalid,
     /// No batch is ready.
     Nothing,
 }

@@ -59,7 +59,6 @@ define_options! {
     batch_size: Option<u64> = None, [];
     max_tokens: Option<u64> = None, [UNPACKED];
     max_tokens_unpadded: Option<u64> = None, [UNPACKED];
-    max_pixels: Option<u64> = None, [IMAGES, UNPACKED];
     shuffle: ShuffleBy = ShuffleBy::Switch(true), [];
     seed: u64 = 0, [];
     bucket: Option<Buckets> = None, [UNPACKED];
@@ -72,20 +71,13 @@ define_options! {
     longest_first: bool = batches().longest_first, [UNPACKED];
     oversize: Oversize = batches().oversize, [UNPACKED, BUDGET];
     last: Last = batches().last, [];
-    // Packed rows.
-    seq_len: Option<u64> = None, [LOADER, TEXT, ASSEMBLED];
-    packing: Packing = PackOptions::new(1, 1).packing, [LOADER, TEXT, PACKED, ASSEMBLED];
-    pack_window: Option<u64> = None, [LOADER, TEXT, PACKED, ASSEMBLED];
-    // Token ids.
-    packed: PackedLayout = PackedLayout::default(), [LOADER, TEXT, TOKENS, ASSEMBLED];
-    pad_id: u32 = TextBatchOptions::default().pad_id, [LOADER, TEXT, TOKENS, PADDED, NOT_FLASH, ASSEMBLED];
-    pad_side: PadSide = PadSide::default(), [LOADER, TEXT, TOKENS, UNPACKED, PADDED, NOT_FLASH, ASSEMBLED];
-    pad_to_multiple_of: u64 = batches().pad_to_multiple_of, [TEXT, UNPACKED, PADDED, NOT_FLASH];
-    labels_for: Option<LabelsFor> = None, [LOADER, TEXT, LABELED, ASSEMBLED];
-    shift_labels: Option<bool> = None, [LOADER, TEXT, LABELED, ASSEMBLED];
-    stored_packing: StoredPacking = StoredPacking::default(), [LOADER, TEXT, STORED_PACKED];
-    id_dtype: IdType = IdType::default(), [LOADER, TEXT, TOKENS, ASSEMBLED];
+    // Contents, threads and ranks.
+    fields: Option<Vec<String>> = None, [LOADER];
+    num_threads: Option<usize> = None, [LOADER];
+    prefetch: Option<usize> = None, [LOADER];
+    micro_batches: Option<u64> = None, [];
     // Images.
+    max_pixels: Option<u64> = None, [IMAGES, UNPACKED];
     decode: bool = ImageBatchOptions::default().decode, [LOADER, IMAGES, PICTURES];
     center_crop: Option<CropSize> = None, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
     random_resized_crop: Option<CropSize> = None, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
@@ -96,11 +88,17 @@ define_options! {
     channels: u64 = 3, [LOADER, IMAGES, PICTURES, DECODED, NOT_PLANES, ASSEMBLED];
     color: ImageColor = ImageColor::Rgb, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
     undecodable: Undecodable = Undecodable::default(), [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
-    // Contents, threads and ranks.
-    fields: Option<Vec<String>> = None, [LOADER];
-    num_threads: Option<usize> = None, [LOADER];
-    prefetch: Option<usize> = None, [LOADER];
-    micro_batches: Option<u64> = None, [];
+    // Text.
+    seq_len: Option<u64> = None, [LOADER, TEXT, ASSEMBLED];
+    packing: Packing = PackOptions::new(1, 1).packing, [LOADER, TEXT, PACKED, ASSEMBLED];
+    pack_window: Option<u64> = None, [LOADER, TEXT, PACKED, ASSEMBLED];
+    packed: PackedLayout = PackedLayout::default(), [LOADER, TEXT, TOKENS, ASSEMBLED];
+    pad_id: u32 = TextBatchOptions::default().pad_id, [LOADER, TEXT, TOKENS, PADDED, NOT_FLASH, ASSEMBLED];
+    pad_side: PadSide = PadSide::default(), [LOADER, TEXT, TOKENS, UNPACKED, PADDED, NOT_FLASH, ASSEMBLED];
+    pad_to_multiple_of: u64 = batches().pad_to_multiple_of, [TEXT, UNPACKED, PADDED, NOT_FLASH];
+    labels_for: Option<LabelsFor> = None, [LOADER, TEXT, LABELED, ASSEMBLED];
+    stored_packing: StoredPacking = StoredPacking::default(), [LOADER, TEXT, STORED_PACKED];
+    id_dtype: IdType = IdType::default(), [LOADER, TEXT, TOKENS, ASSEMBLED];
 }
 
 /// Returns the default batch options, for the fields whose defaults do not depend on the batch size.
@@ -206,7 +204,7 @@ pub(crate) fn loader_options(
         threads,
         prefetch: options.prefetch,
         image: options.image()?,
-        text: options.text()?,
+        text: options.text(),
         fields: if assemble { options.fields } else { Some(Vec::new()) },
         ..defaults
     })
@@ -323,20 +321,14 @@ impl Options {
         })
     }
 
-    fn text(&self) -> Result<TextBatchOptions> {
-        let labels_for = match (self.labels_for, self.shift_labels) {
-            (Some(_), Some(_)) => return Err(Error::usage("give labels_for or shift_labels, not both")),
-            (given, None) => given,
-            (None, Some(true)) => Some(LabelsFor::NextToken),
-            (None, Some(false)) => Some(LabelsFor::HuggingFace),
-        };
-        Ok(TextBatchOptions {
+    fn text(&self) -> TextBatchOptions {
+        TextBatchOptions {
             ids: self.id_dtype,
             pad_id: self.pad_id,
             pad_side: self.pad_side,
-            labels_for,
+            labels_for: self.labels_for,
             packed: self.packed,
             stored_packing: self.stored_packing,
-        })
+        }
     }
 }

@@ -48,7 +48,7 @@ pub struct Faults {
     pub nth: Option<(u64, Fault)>,
     /// Number of requests to answer before the server stops answering.
     pub dies_after: Option<u64>,
-    /// If set, [`Self::one_in`] applies only to requests whose path contains this.
+    /// If set, [`Self::one_in`] applies only to requests whose method and path contain this: `/a`, `PUT /bucket/a`.
     pub only: Option<String>,
     /// Time before each response.
     pub latency: Duration,
@@ -80,7 +80,8 @@ impl Faults {
         if let Some((_, fault)) = self.nth.filter(|(nth, _)| *nth == number) {
             return Some(fault);
         }
-        if self.one_in == 0 || self.only.as_ref().is_some_and(|only| !request.path.contains(only.as_str())) {
+        let line = || format!("{} {}", request.method, request.path);
+        if self.one_in == 0 || self.only.as_ref().is_some_and(|only| !line().contains(only.as_str())) {
             return None;
         }
         // SplitMix64, so that adjacent requests are independent.

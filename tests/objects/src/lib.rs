@@ -50,6 +50,8 @@ pub struct RequestCounts {
 struct ServerState {
     store: Mutex<Store>,
     faults: Mutex<Faults>,
+    /// Number of times that the faults were changed.
+    changes: AtomicU64,
     stopped: AtomicBool,
     requests: AtomicU64,
     failed: AtomicU64,
@@ -71,6 +73,7 @@ impl Server {
         let state = Arc::new(ServerState {
             store: Mutex::default(),
             faults: Mutex::new(faults),
+            changes: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             failed: AtomicU64::new(0),
@@ -135,7 +138,9 @@ impl Server {
 
     /// Replaces the faults that the server injects.
     pub fn set_faults(&self, faults: Faults) {
-        *self.state.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
+        let mut current = self.state.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = faults;
+        self.state.changes.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Returns the counters of the server.
@@ -199,9 +204,9 @@ impl ServerState {
         }
         let number = self.requests.fetch_add(1, Ordering::SeqCst);
         self.received.fetch_add(request.body.len() as u64, Ordering::SeqCst);
-        let (fault, faults) = {
+        let (fault, faults, changes) = {
             let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
-            (faults.of(number, request), faults.clone())
+            (faults.of(number, request), faults.clone(), self.changes.load(Ordering::SeqCst))
         };
         // Bytes after the head of a response to HEAD would be taken for the start of the next one.
         let limit = (request.method == "HEAD").then_some(0);
@@ -243,12 +248,12 @@ impl ServerState {
                     return self.send(stream, response, &faults, limit);
                 }
                 Fault::Held => {
-                    self.hold(number);
+                    self.hold(changes);
                     return Err(closed());
                 }
                 Fault::HeldResponse => {
                     let _ = self.store().answer(request, &faults);
-                    self.hold(number);
+                    self.hold(changes);
                     return Err(closed());
                 }
                 Fault::Slow => thread::sleep(Duration::from_millis(300)),
@@ -258,12 +263,9 @@ impl ServerState {
         self.send(stream, response, &faults, limit)
     }
 
-    /// Waits until the faults no longer include the request `number`.
-    fn hold(&self, number: u64) {
-        let is_held = || {
-            let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
-            faults.nth.is_some_and(|(nth, _)| nth == number)
-        };
+    /// Waits until the faults are changed, after `changes` changes.
+    fn hold(&self, changes: u64) {
+        let is_held = || self.changes.load(Ordering::SeqCst) == changes;
         while is_held() && !self.stopped.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(1));
         }

@@ -10,11 +10,20 @@ from .notebook import table
 Batch = dict[str, Any]
 """A batch: names and arrays (or tensors), one row per record; lists where values have no common shape.
 
-It is a plain `dict`, because torch, JAX and others treat subclasses of `dict` as one opaque value.
+A batch of arrays is a plain `dict`, because JAX and others treat subclasses of `dict` as one opaque value.
 """
 
 MAX_ORDINALS = 8
 """Maximum number of ordinals that the repr of a `BatchInfo` lists."""
+
+
+def named(batch: Any, as_torch: bool) -> Any:
+    """Returns a batch of tensors as a dictionary that names its entries if another one is requested."""
+    if not as_torch or type(batch) is not dict:
+        return batch
+    from .torch_batch import TensorBatch
+
+    return TensorBatch(batch)
 
 
 class BatchInfo(NamedTuple):

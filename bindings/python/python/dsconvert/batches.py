@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import _native, ranks
-from .batch_info import Batch
+from .batch_info import Batch, named
 from .errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Batches(Iterator[Batch]):
         if batch is None:
             self._is_exhausted = True
             raise StopIteration
-        return batch
+        return named(batch, self._loader.as_torch)  # type: ignore[no-any-return]  # a transform returns anything
 
     def _prepare(self, batch: Batch, blank_rows: list[str]) -> Batch:
         """Returns the batch that the loop receives. Called before the batch counts as returned, so that an exception, such

@@ -16,6 +16,7 @@ from . import _native
 from .arguments import integer
 from .counts import counted
 from .errors import OutOfRangeError, Place, UsageError
+from .keywords import tips_for_keywords
 from .notebook import table
 from .source import DatasetProperties, Record, Source, Transform
 
@@ -445,6 +446,7 @@ def open(path: str | os.PathLike[str], split: str, **options: Unpack[OpenOptions
 def open(
     path: Paths, split: str | None = None, *, merge_classes: bool = ..., **options: Unpack[OpenOptions]
 ) -> Split: ...
+@tips_for_keywords
 def open(
     path: str | os.PathLike[str] | Paths,
     split: str | None = None,

@@ -53,6 +53,9 @@ class Epochs(ABC):
     epoch of a loaded state. Each later one is the next epoch.
     """
 
+    _passed: dict[str, Any]
+    """The keywords that were passed to the constructor, while it runs (`tips_for_keywords`)."""
+
     def __init__(self, layout: Layout, micro_batches: int | None) -> None:
         self._layout = layout
         self._micro_batches_given = micro_batches is not None
@@ -151,18 +154,9 @@ class Epochs(ABC):
             )
 
 
-def given(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options that the caller passed, from `arguments`, the `locals()` of a constructor."""
-    return {name: plain(name, arguments[name]) for name in OPTIONS if arguments.get(name) is not None}
-
-
-def last_policy(last: Last | None, drop_last: bool | None) -> Last | None:
-    """Returns the policy for the last step, which `last` or `drop_last` selects."""
-    if drop_last is None:
-        return last
-    if last is not None:
-        raise UsageError("give last or drop_last, not both")
-    return "drop" if drop_last else "short"
+def given(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options among the keywords that a caller passed. `None` is the same as leaving an option out."""
+    return {name: plain(name, keywords[name]) for name in OPTIONS if keywords.get(name) is not None}
 
 
 def _saved_micro_batches(state: Mapping[str, Any]) -> int | None:

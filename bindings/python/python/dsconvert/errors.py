@@ -19,11 +19,13 @@ class Place(NamedTuple):
 
 
 class Error(Exception):
-    """Any error of dsconvert. The message states the location; the next step, if known, is a note of the exception."""
+    """Any error of dsconvert. The message states the location and, on a line of its own, the next step, if known."""
 
     kind: str = "other"
     """Kind of failure: `usage`, `io`, `corrupt`, `unsupported`, `out-of-range`, `not-committed`, `interrupted`,
     `internal`."""
+    message: str
+    """The message without the next step."""
     place: Place
     """Location of the failure."""
     remedy: str | None
@@ -38,19 +40,28 @@ class Error(Exception):
         remedy: str | None = None,
     ) -> None:
         # Only one argument, so that pickle and DataLoader workers can recreate the exception.
-        super().__init__(message)
+        super().__init__(message if remedy is None else f"{message}\n{remedy}")
+        self.message = message
         if kind is not None:
             self.kind = kind
         self.place = Place(*place)
         self.remedy = remedy
-        if remedy is not None:
-            self.add_note(remedy)
 
 
 class UsageError(Error, ValueError):
     """Options contradict each other, or something does not exist, such as a split or a field."""
 
     kind = "usage"
+
+
+class UnknownOptionError(UsageError, TypeError):
+    """A function has no such keyword argument. The next step names what replaces it."""
+
+
+class MissingEntryError(UsageError, KeyError):
+    """A batch has no such entry."""
+
+    __str__ = Exception.__str__  # that of KeyError would show the message as a literal
 
 
 class IoError(Error, OSError):

@@ -6,7 +6,7 @@ import json
 import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from .batch_info import Batch, BatchInfo
 from .batches import Batches, TrainerEpoch, can_pin_memory
 from .batches import pin_memory as pin_memory_of
 from .dataset import Dataset, Split, split_of
-from .epochs import Epochs, Last, SourceShare, State, StepTotals, given, last_policy
+from .epochs import Epochs, Last, SourceShare, State, StepTotals, given
 from .errors import UsageError
+from .keywords import tips_for_keywords
 from .notebook import table
 from .sampler import Bucket, Oversize, Shuffle
 from .source import Transform
@@ -43,7 +44,8 @@ class Loader(Epochs):
     the rest of the epoch, with their own threads. The threads start with the first batch and stop when the loop is left
     early or the loader is released.
 
-    An option that does not apply to the dataset or to the other options raises an error that names it.
+    An option that does not apply to the dataset or to the other options raises an error that names it. `None` is the
+    same as leaving an option out.
 
     Args:
         source: Path of a dataset, a `Dataset`, a `Split`, or a list of these, whose records are read as one split.
@@ -53,7 +55,6 @@ class Loader(Epochs):
             `max_tokens_unpadded` or `max_pixels`.
         max_tokens: Budget of a padded batch: rows × width of its longest record, in tokens (images: stored pixels).
         max_tokens_unpadded: Budget of a batch without padding: the sum of the lengths. Records are concatenated.
-        max_pixels: Images only. Budget of a batch: rows × pixels of its largest image.
         shuffle: Order of an epoch: `True` or `"full"`, `False` or `"none"`, or `"block"`, which keeps records that
             are adjacent on disk together. Default: `True`.
         seed: Integer from 0, for the order and for crops and flips. Default: 0.
@@ -72,43 +73,6 @@ class Loader(Epochs):
             them out, `"alone"` makes a batch of each, `"truncate"` cuts them. Default: `"error"`.
         last: Records that do not fill the last step: `"short"` makes smaller batches, `"drop"` leaves them out, `"pad"` adds
             rows without a record, `"wrap"` repeats records. Default: `"short"`.
-        drop_last: `True` is the same as `last="drop"`, `False` as `last="short"`. Default: `None`, and
-            `last` applies.
-
-        seq_len: Text only. Packs documents into rows of this many tokens; a batch has `batch_size` rows.
-        packing: With `seq_len`: `"best_fit"` or `"concat"`. Default: `"best_fit"`.
-        pack_window: With `seq_len`: documents that are packed together. `None` packs 4096 and, with `"best_fit"`, more of
-            them until they fill 256 rows. Default: `None`.
-
-        packed: Text only. `"flash"` makes one row of all documents of a batch, without padding, with the arguments that models
-            of Hugging Face pass on to FlashAttention. Default: `"rows"`.
-        pad_id: Text only. Token id of padding. Default: 0.
-        pad_side: Text only, without `seq_len`: side of padding, `"right"` or `"left"`. Default: `"right"`.
-        pad_to_multiple_of: Text only. Rounds the width of a batch up to a multiple, in tokens. Default: 1.
-        labels_for: Text only. `"huggingface"`: the model shifts labels itself. `"next_token"`: the loss compares logits and
-            labels position by position. `"megatron"`: the same labels, and the entries of Megatron-LM's dataset for
-            fine-tuning. Default: `"next_token"` in packed rows, else and with `packed="flash"` `"huggingface"`.
-        shift_labels: Text only. `True` is the same as `labels_for="next_token"`, `False` as `"huggingface"`.
-            Default: `None`.
-        stored_packing: Text that was packed by `dsconvert text --pack` only. `"keep"` returns the stored rows, `"ignore"`
-            treats each row as one document. Default: `"keep"`.
-        id_dtype: Text only. Type of ids, labels and masks: `"int64"` or `"int32"`. Default: `"int64"`.
-
-        decode: Images only. `False` returns encoded images as `bytes`. Default: `True`.
-        center_crop: Images only. Crops the center: a side, or (height, width), in pixels. Default: no crop; then the
-            images of a batch must have the same size.
-        random_resized_crop: Images only. Random crop, resized to a side, or (height, width), in pixels, like
-            torchvision's `RandomResizedCrop`. Default: no crop.
-        crop_scale: With `random_resized_crop`: smallest and largest share of the area, above 0 and at most 1. Default:
-            (0.08, 1.0).
-        crop_ratio: With `random_resized_crop`: smallest and largest width ÷ height. Default: (3/4, 4/3).
-        hflip: Images only. Probability of a horizontal flip, from 0 to 1; `True` is 0.5. Default: 0.
-        layout: Images only. Order of dimensions: `"hwc"` or `"chw"`. Default: `"hwc"`.
-        channels: Images only. 3 is RGB, 1 is gray. Default: 3.
-        color: Images only. `"yuv"` returns the planes of images that were converted with `--encode yuv420` or `yuv444`, see
-            `docs/reference/python.md`. Default: `"rgb"`.
-        undecodable: Images only. An image that does not decode: `"error"` raises, `"blank"` keeps its row with pixels of 0,
-            label −100 and `valid` false. Default: `"error"`.
 
         fields: Names of the entries of a batch, in order; may include stored fields. Default: see
             `docs/reference/python.md`.
@@ -130,12 +94,48 @@ class Loader(Epochs):
         world_size: Number of data-parallel processes. Default: as `rank`.
         replication: Number of adjacent ranks that form one model replica and get the same batches. Default: 1.
 
+    Args for images:
+        max_pixels: Images only. Budget of a batch: rows × pixels of its largest image.
+        decode: Images only. `False` returns encoded images as `bytes`. Default: `True`.
+        center_crop: Images only. Crops the center: a side, or (height, width), in pixels. Default: no crop; then the
+            images of a batch must have the same size.
+        random_resized_crop: Images only. Random crop, resized to a side, or (height, width), in pixels, like
+            torchvision's `RandomResizedCrop`. Default: no crop.
+        crop_scale: With `random_resized_crop`: smallest and largest share of the area, above 0 and at most 1. Default:
+            (0.08, 1.0).
+        crop_ratio: With `random_resized_crop`: smallest and largest width ÷ height. Default: (3/4, 4/3).
+        hflip: Images only. Probability of a horizontal flip, from 0 to 1; `True` is 0.5. Default: 0.
+        layout: Images only. Order of dimensions: `"hwc"` or `"chw"`. Default: `"hwc"`.
+        channels: Images only. 3 is RGB, 1 is gray. Default: 3.
+        color: Images only. `"yuv"` returns the planes of images that were converted with `--encode yuv420` or `yuv444`, see
+            `docs/reference/python.md`. Default: `"rgb"`.
+        undecodable: Images only. An image that does not decode: `"error"` raises, `"blank"` keeps its row with pixels of 0,
+            label −100 and `valid` false. Default: `"error"`.
+
+    Args for text:
+        seq_len: Text only. Packs documents into rows of this many tokens; a batch has `batch_size` rows.
+        packing: With `seq_len`: `"best_fit"` or `"concat"`. Default: `"best_fit"`.
+        pack_window: With `seq_len`: documents that are packed together. `None` packs 4096 and, with `"best_fit"`, more of
+            them until they fill 256 rows. Default: `None`.
+        packed: Text only. `"flash"` makes one row of all documents of a batch, without padding, with the arguments that models
+            of Hugging Face pass on to FlashAttention. Default: `"rows"`.
+        pad_id: Text only. Token id of padding. Default: 0.
+        pad_side: Text only, without `seq_len`: side of padding, `"right"` or `"left"`. Default: `"right"`.
+        pad_to_multiple_of: Text only. Rounds the width of a batch up to a multiple, in tokens. Default: 1.
+        labels_for: Text only. `"huggingface"`: the model shifts labels itself. `"next_token"`: the loss compares logits and
+            labels position by position. `"megatron"`: the same labels, and the entries of Megatron-LM's dataset for
+            fine-tuning. Default: `"next_token"` in packed rows, else and with `packed="flash"` `"huggingface"`.
+        stored_packing: Text that was packed by `dsconvert text --pack` only. `"keep"` returns the stored rows, `"ignore"`
+            treats each row as one document. Default: `"keep"`.
+        id_dtype: Text only. Type of ids, labels and masks: `"int64"` or `"int32"`. Default: `"int64"`.
+
     Raises:
         UsageError: An option is wrong or does not apply, or there is no such split or field.
         IoError: There is no dataset at `source`, or it cannot be read.
         CorruptError: The manifest or an index is damaged.
     """
 
+    @tips_for_keywords
     def __init__(
         self,
         source: str | os.PathLike[str] | Dataset | Split | Sequence[str | os.PathLike[str] | Dataset | Split],
@@ -145,44 +145,18 @@ class Loader(Epochs):
         batch_size: int | None = None,
         max_tokens: int | None = None,
         max_tokens_unpadded: int | None = None,
-        max_pixels: int | None = None,
         shuffle: Shuffle = True,
         seed: int = 0,
         bucket: Bucket | None = None,
-        max_waste: float | None = None,
-        first_boundary: int | None = None,
-        boundary_ratio: float | None = None,
-        window_steps: int | None = None,
-        block_records: int | None = None,
-        block_group: int | None = None,
-        longest_first: bool | None = None,
-        oversize: Oversize | None = None,
-        last: Last | None = None,
-        drop_last: bool | None = None,
-        # Packed rows.
-        seq_len: int | None = None,
-        packing: Literal["best_fit", "concat"] | None = None,
-        pack_window: int | None = None,
-        # Token ids.
-        packed: Literal["rows", "flash"] | None = None,
-        pad_id: int | None = None,
-        pad_side: Literal["right", "left"] | None = None,
-        pad_to_multiple_of: int | None = None,
-        labels_for: Literal["huggingface", "next_token", "megatron"] | None = None,
-        shift_labels: bool | None = None,
-        stored_packing: Literal["keep", "ignore"] | None = None,
-        id_dtype: Literal["int64", "int32"] | None = None,
-        # Images.
-        decode: bool | None = None,
-        center_crop: Size | None = None,
-        random_resized_crop: Size | None = None,
-        crop_scale: tuple[float, float] | None = None,
-        crop_ratio: tuple[float, float] | None = None,
-        hflip: float | bool | None = None,
-        layout: Literal["hwc", "chw"] | None = None,
-        channels: Literal[1, 3] | None = None,
-        color: Literal["rgb", "yuv"] | None = None,
-        undecodable: Literal["error", "blank"] | None = None,
+        max_waste: float = 0.04,
+        first_boundary: int = 16,
+        boundary_ratio: float = 1.1,
+        window_steps: int = 50,
+        block_records: int = 256,
+        block_group: int = 64,
+        longest_first: bool = False,
+        oversize: Oversize = "error",
+        last: Last = "short",
         # Contents of a batch.
         fields: Sequence[str] | None = None,
         transform: Transform | None = None,
@@ -196,6 +170,29 @@ class Loader(Epochs):
         rank: int | None = None,
         world_size: int | None = None,
         replication: int = 1,
+        # Images.
+        max_pixels: int | None = None,
+        decode: bool = True,
+        center_crop: Size | None = None,
+        random_resized_crop: Size | None = None,
+        crop_scale: tuple[float, float] = (0.08, 1.0),
+        crop_ratio: tuple[float, float] = (3 / 4, 4 / 3),
+        hflip: float | bool = 0.0,
+        layout: Literal["hwc", "chw"] = "hwc",
+        channels: Literal[1, 3] = 3,
+        color: Literal["rgb", "yuv"] = "rgb",
+        undecodable: Literal["error", "blank"] = "error",
+        # Text.
+        seq_len: int | None = None,
+        packing: Literal["best_fit", "concat"] = "best_fit",
+        pack_window: int | None = None,
+        packed: Literal["rows", "flash"] = "rows",
+        pad_id: int = 0,
+        pad_side: Literal["right", "left"] = "right",
+        pad_to_multiple_of: int = 1,
+        labels_for: Literal["huggingface", "next_token", "megatron"] | None = None,
+        stored_packing: Literal["keep", "ignore"] = "keep",
+        id_dtype: Literal["int64", "int32"] = "int64",
     ) -> None:
         super().__init__(ranks.layout(rank, world_size, replication), micro_batches)
         self._split = split_of(source, split)
@@ -209,11 +206,10 @@ class Loader(Epochs):
         for name, function in (("transform", transform), ("batch_transform", batch_transform)):
             if function is not None and not callable(function):
                 raise UsageError(f"{name} is {function!r}, not a function")
-        last = last_policy(last, drop_last)
+        passed = {**self._passed, "num_threads": ranks.default_threads() if num_threads is None else num_threads}
         if isinstance(hflip, (bool, np.bool_)):
-            hflip = 0.5 if hflip else 0.0
-        num_threads = ranks.default_threads() if num_threads is None else num_threads
-        self._options = given(locals())
+            passed["hflip"] = 0.5 if hflip else 0.0
+        self._options = given(passed)
         if self._options["num_threads"] == 0 and "prefetch" in self._options:
             raise UsageError("prefetch does not apply: with num_threads=0, each batch is made when it is requested")
         self._given = {name: value for name, value in self._options.items() if name != "num_threads"}
@@ -232,7 +228,8 @@ class Loader(Epochs):
         self._pin = pin_memory_of if pin_memory and can_pin_memory() else None
         self._finalizer: weakref.finalize[..., Loader] | None = None
         """Stops the threads that run user functions, before the interpreter exits."""
-        self._native: _native.Loader | None = self._open(self._micro_batches)
+        self._native: _native.Loader | None = None
+        self._native = self._open(self._micro_batches)
         if self._finisher is not None and oversize == "truncate" and self._split.kind == "text":
             # The options are valid, because the native loader exists. As plain integers, they do not change the types of
             # the values that they limit.
@@ -251,6 +248,9 @@ class Loader(Epochs):
         )
         if state is not None:
             native.restore(state)
+        if self._native is not None:
+            # A loop of another thread takes no more batches of the previous one.
+            self._native.start_iteration()
         if self._finisher is not None:
             # Stops the threads before the interpreter exits, because a thread cannot run Python after that.
             if self._finalizer is not None:
@@ -287,6 +287,14 @@ class Loader(Epochs):
     def split(self) -> Split:
         """The split that is read."""
         return self._split
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        """Raises an error: batches have an order, and no numbers. `DataLoader(loader)` calls this."""
+        raise UsageError(
+            "a Loader returns batches one after another, not by number",
+            remedy="use it in place of a DataLoader: for batch in loader; or as DataLoader(loader.as_dataset(), "
+            "batch_size=None), because these are batches already",
+        )
 
     def __iter__(self) -> Iterator[Batch]:
         """Iterates over an epoch of batches. A batch that fails raises an error; the next call continues after it."""
@@ -372,7 +380,7 @@ class Loader(Epochs):
 
     def as_dataset(self) -> LoaderDataset:
         """Returns the loader as a torch `IterableDataset`, for `DataLoader(…, batch_size=None)` and similar
-        loaders. It needs no worker processes, and raises an error in one."""
+        loaders. It needs no worker processes, and raises an error in one, or if batches would be batched again."""
         from .torch_dataset import LoaderDataset
 
         return LoaderDataset(self)

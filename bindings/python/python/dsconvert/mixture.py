@@ -11,6 +11,7 @@ from . import _native
 from .arguments import integer, plain
 from .dataset import Concatenation, Dataset, Split, split_of
 from .errors import UsageError
+from .keywords import tips_for_keywords
 from .source import Transform
 
 Schedule = Sequence[tuple[int, Mapping[str, float]]]
@@ -46,6 +47,7 @@ class Mixture(Concatenation):
         UsageError: An option is wrong, or the datasets cannot be read as one.
     """
 
+    @tips_for_keywords
     def __init__(
         self,
         weights: Mapping[str, float],

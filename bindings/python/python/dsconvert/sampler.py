@@ -12,8 +12,9 @@ import numpy as np
 from . import _native
 from .arguments import MAX_INTEGER, integer, state_as_json
 from .dataset import Dataset, Split, split_of
-from .epochs import Epochs, Last, State, StepTotals, given, last_policy
+from .epochs import Epochs, Last, State, StepTotals, given
 from .errors import UsageError
+from .keywords import tips_for_keywords
 from .ranks import layout
 
 Bucket: TypeAlias = Literal["none", "length", "geometric", "windows", "shape"] | Sequence[int]
@@ -38,7 +39,6 @@ class BatchSampler(Epochs):
         batch_size: Records per batch, an integer from 1. Give this, `max_tokens`, `max_tokens_unpadded` or `max_pixels`.
         max_tokens: Budget of a padded batch: rows × width of its longest record, in tokens (images: stored pixels).
         max_tokens_unpadded: Budget of a batch without padding: the sum of the lengths.
-        max_pixels: Budget of a batch of images: rows × pixels of its largest image.
         shuffle: Order of an epoch: `True` or `"full"`, `False` or `"none"`, or `"block"`, which keeps records that
             are adjacent on disk together. Default: `True`.
         seed: Integer from 0, for the order. Default: 0.
@@ -58,19 +58,19 @@ class BatchSampler(Epochs):
             `source`. Default: `"error"`.
         last: Records that do not fill the last step: `"short"` makes smaller batches, `"drop"` leaves them out, `"wrap"`
             repeats records. Default: `"short"`.
-        drop_last: `True` is the same as `last="drop"`, `False` as `last="short"`. Default: `None`, and
-            `last` applies.
-        pad_to_multiple_of: Multiple that the width of a batch is rounded up to, in tokens. Default: 1.
         micro_batches: Micro-batches of a global step, over all ranks; a multiple of the number of ranks. Default: one per
             rank.
         rank: Number of this data-parallel process, from 0. Default: that of `torch.distributed` or of the environment.
         world_size: Number of data-parallel processes. Default: as `rank`.
         replication: Number of adjacent ranks that form one model replica and get the same batches. Default: 1.
+        max_pixels: Budget of a batch of images: rows × pixels of its largest image.
+        pad_to_multiple_of: Multiple that the width of a batch is rounded up to, in tokens. Default: 1.
 
     Raises:
         UsageError: An option is wrong or does not apply, or there is no such split.
     """
 
+    @tips_for_keywords
     def __init__(
         self,
         source: str | os.PathLike[str] | Dataset | Split | Sequence[int] | np.ndarray[Any, Any],
@@ -79,25 +79,24 @@ class BatchSampler(Epochs):
         batch_size: int | None = None,
         max_tokens: int | None = None,
         max_tokens_unpadded: int | None = None,
-        max_pixels: int | None = None,
         shuffle: Shuffle = True,
         seed: int = 0,
         bucket: Bucket | None = None,
-        max_waste: float | None = None,
-        first_boundary: int | None = None,
-        boundary_ratio: float | None = None,
-        window_steps: int | None = None,
-        block_records: int | None = None,
-        block_group: int | None = None,
-        longest_first: bool | None = None,
-        oversize: Oversize | None = None,
-        last: Last | None = None,
-        drop_last: bool | None = None,
-        pad_to_multiple_of: int | None = None,
+        max_waste: float = 0.04,
+        first_boundary: int = 16,
+        boundary_ratio: float = 1.1,
+        window_steps: int = 50,
+        block_records: int = 256,
+        block_group: int = 64,
+        longest_first: bool = False,
+        oversize: Oversize = "error",
+        last: Last = "short",
         micro_batches: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         replication: int = 1,
+        max_pixels: int | None = None,
+        pad_to_multiple_of: int = 1,
     ) -> None:
         super().__init__(layout(rank, world_size, replication), micro_batches)
         if last == "pad":
@@ -115,8 +114,7 @@ class BatchSampler(Epochs):
             raise UsageError("split does not apply: the source is not a dataset")
         else:
             self._source = _lengths(source)
-        last = last_policy(last, drop_last)
-        self._options = given(locals())
+        self._options = given(self._passed)
         self._plan: _native.Plan | None
         self._share: list[int]
         self._plan, self._share = self._open(self._micro_batches)

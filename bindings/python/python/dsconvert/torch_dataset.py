@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from torch.utils.data import IterableDataset
 
 from .batch_info import Batch
 from .epochs import State
+from .errors import UsageError
 from .loader import Loader
 
 
@@ -19,6 +21,13 @@ class LoaderDataset(IterableDataset[Batch]):
         self.loader = loader
 
     def __iter__(self) -> Iterator[Batch]:
+        # A `DataLoader` calls this in the constructor of the object that collates for it.
+        caller = sys._getframe(1).f_locals.get("self")
+        if getattr(caller, "auto_collation", False):
+            raise UsageError(
+                "a DataLoader of a Loader would batch its batches again",
+                remedy="pass batch_size=None to the DataLoader: DataLoader(loader.as_dataset(), batch_size=None)",
+            )
         return iter(self.loader)
 
     def __len__(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .batch_info import Batch, BatchInfo, current
+from .batch_info import Batch, BatchInfo, current, named
 from .dataset import Split
 from .errors import UsageError
 from .source import Record, Transform
@@ -46,7 +46,7 @@ class BatchFinisher:
                 # Not `map`: `list` would take a StopIteration of the transform for the end of the records.
                 result = collate([self._transform(record) for record in records], self._as_torch)
             if self._batch_transform is not None:
-                result = self._batch_transform(result)
+                result = self._batch_transform(named(result, self._as_torch))
                 if result is None:
                     raise UsageError("batch_transform returned None", remedy="return the batch")
         except StopIteration as error:

@@ -5,6 +5,7 @@
 //! member; `fixtures/golden` pins the bytes of each version.
 
 mod digest;
+mod raw_folder;
 mod unique;
 
 use std::collections::BTreeMap;
@@ -247,8 +248,10 @@ impl Manifest {
         if stat(&path)?.is_none() && stat(dir)?.is_some() {
             let help = if stat(&dir.join(".dsconvert"))?.is_some() {
                 "a conversion into this directory has not finished: run the conversion again with `resume`"
+                    .to_owned()
             } else {
-                "name a directory that dsconvert has written"
+                raw_folder::how_to_convert(dir)
+                    .unwrap_or_else(|| "name a directory that dsconvert has written".to_owned())
             };
             let what = "there is no manifest.json, so this is not a dataset";
             return Err(match Foreign::within(dir) {

@@ -36,6 +36,7 @@ mod boxes;
 mod element;
 mod engine;
 mod fields;
+mod handoff;
 mod image;
 mod options;
 mod packed;
@@ -54,6 +55,7 @@ pub use array::Array;
 pub use batch::{Batch, BatchId, BlankRow, Column};
 pub use element::{DType, Element};
 pub use fields::{ATTENTION_MASK, LENGTHS, POSITION_IDS, SOURCE, VALID};
+pub use handoff::{Claim, Handoff};
 pub use image::decode_image;
 pub use options::{
     Batching, Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageBatchOptions, ImageLayout, LabelsFor,

@@ -149,8 +149,8 @@ def main() -> int:
         print("\n".join(["dsconvert: interrupted", *(f"  {note}" for note in notes)]), file=sys.stderr)
         return EXIT_SIGNAL + (signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT)
     except (Error, ImportError) as error:
-        remedy = getattr(error, "remedy", None)
-        print(f"dsconvert: {error}" + (f"\n  {remedy}" if remedy else ""), file=sys.stderr)
+        message, remedy = (error.message, error.remedy) if isinstance(error, Error) else (error, None)
+        print(f"dsconvert: {message}" + (f"\n  {remedy}" if remedy else ""), file=sys.stderr)
         return EXIT_USAGE if isinstance(error, (UsageError, ImportError)) else EXIT_FAILED
 
 

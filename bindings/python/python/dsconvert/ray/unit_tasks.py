@@ -186,7 +186,7 @@ class UnitTasks:
         self._failed += failed
         self._done += len(units) - len(failed)
         if self._first_failure is None:
-            self._first_failure = str(cause) if isinstance(cause, Error) else str(error).strip()
+            self._first_failure = cause.message if isinstance(cause, Error) else str(error).strip()
 
     def _failure(self) -> NotCommittedError:
         units = counted(len(self._units), "unit")
