@@ -22,6 +22,8 @@ const MIN_STEPS: u64 = 2000;
 const STEPS_PER_WORKER: u64 = 50;
 /// A worker count is enough if its throughput is within this share of the best.
 const BEST_TOLERANCE: f64 = 0.01;
+/// Smallest gain that is printed: a smaller one would be 0.0%.
+const LEAST_GAIN: f64 = 0.0005;
 
 const NS_PER_MS: f64 = 1e6;
 const MS_PER_HOUR: f64 = 3.6e6;
@@ -324,10 +326,13 @@ impl Headspace {
     /// Summarizes training that the model limits.
     fn model_summary(&self) -> String {
         let best = &self.loading.best;
+        let gain = match best.gain < LEAST_GAIN {
+            true => "less than 0.1%".to_owned(),
+            false => format!("only {}", percent(best.gain)),
+        };
         let mut text = format!(
-            "stop here: optimize the model; with {}, free loading would save only {}",
-            workers(best.workers),
-            percent(best.gain)
+            "stop here: optimize the model; with {}, free loading would save {gain}",
+            workers(best.workers)
         );
         if let Some(against) = self.against.as_ref().filter(|a| a.workers_enough < best.workers) {
             text.push_str(&format!("; {} needs only {}", against.path, workers(against.workers_enough)));
@@ -376,6 +381,7 @@ mod tests {
         let found = Headspace::of(&options(100.0, 4), ("a", &trace(10)), None, None).unwrap();
         assert_eq!((found.verdict, found.loading.workers_enough), ("model", 1));
         assert!(found.summary.starts_with("stop here: optimize the model"), "{}", found.summary);
+        assert!(found.summary.ends_with("would save less than 0.1%"), "{}", found.summary);
         assert!((found.loading.workers[0].gain - 10.0 / 110.0).abs() < 1e-9);
     }
 
