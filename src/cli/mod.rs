@@ -148,12 +148,6 @@ enum Ending {
     NotVerified,
 }
 
-/// Installs the panic hook of the command: panics that become a reject or an error print nothing. For programs of which
-/// this library is the only Rust code, such as the Python package; the library itself never changes the hook.
-pub fn install_panic_hook() {
-    hook::install();
-}
-
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     ExitCode::from(run(std::env::args_os()))
