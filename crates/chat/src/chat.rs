@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::flags::{TrainFlags, is_flag};
 use crate::renderer::{ChatReject, ChatRejectCode};
 use crate::value::{Map, Source, TEMPLATE, Value};
 
@@ -10,6 +11,9 @@ pub(crate) const MAX_CHAT_BYTES: usize = 32 << 20;
 
 /// Names of the reasoning of a message. The first is the one that most templates read.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+
+/// Other keys of the messages of a chat that are reported.
+const MAX_OTHER_KEYS: usize = 64;
 
 /// Arguments that the renderer passes itself.
 pub(crate) const RESERVED_ARGUMENTS: [&str; 4] =
@@ -47,12 +51,21 @@ pub(crate) struct Chat {
     /// The origin of source `n` is at `n - 1`.
     pub(crate) origins: Vec<Origin>,
     pub(crate) notes: Vec<&'static str>,
+    /// Keys of messages that only some templates read, each once.
+    pub(crate) other_keys: Vec<String>,
+}
+
+impl Chat {
+    /// The last message of the assistant.
+    pub(crate) fn last_answer(&self) -> Option<usize> {
+        self.messages.iter().rposition(|message| *message.role == *"assistant")
+    }
 }
 
 pub(crate) struct Message {
     pub(crate) role: Arc<str>,
-    /// `train: false` or `weight: 0`.
-    pub(crate) untrained: bool,
+    /// `train: false`, `weight: 0` and the like.
+    pub(crate) flags: TrainFlags,
     /// Whether this is a message of a prompt, of which a completion is trained.
     pub(crate) in_prompt: bool,
     /// Whether there is content, reasoning, or a call of a tool.
@@ -102,8 +115,9 @@ impl ChatInput {
             .as_map_mut()
             .ok_or_else(|| invalid(format!("the chat is {found}, not an object with `messages`")))?;
         let mut take = |name: &str| row.remove(name).filter(|value| !value.is_none());
-        let mut reader = ChatReader { argument_text, origins: Vec::new(), notes: Vec::new() };
-        let (messages, prompt_messages) = match (
+        let mut reader =
+            ChatReader { argument_text, origins: Vec::new(), notes: Vec::new(), other_keys: Vec::new() };
+        let (mut messages, mut prompt_messages) = match (
             take("messages"),
             take("conversations"),
             take("prompt"),
@@ -141,6 +155,11 @@ impl ChatInput {
         if messages.is_empty() {
             return Err(invalid("the chat has no messages".into()));
         }
+        if let Some(system) = take("system")
+            && add_system(&mut messages, &system)?
+        {
+            prompt_messages += usize::from(prompt_messages > 0);
+        }
         let tools = reader.tools(take("tools"))?;
         let mut documents = match take("documents") {
             None => Value::none(),
@@ -155,7 +174,7 @@ impl ChatInput {
             read.push(message);
             values.push(value);
         }
-        let ChatReader { origins, notes, .. } = reader;
+        let ChatReader { origins, notes, other_keys, .. } = reader;
         Ok(ChatInput::Chat(Box::new(Chat {
             messages: read,
             values,
@@ -164,6 +183,7 @@ impl ChatInput {
             arguments,
             origins,
             notes,
+            other_keys,
         })))
     }
 }
@@ -172,6 +192,7 @@ struct ChatReader {
     argument_text: ArgumentText,
     origins: Vec<Origin>,
     notes: Vec<&'static str>,
+    other_keys: Vec<String>,
 }
 
 impl ChatReader {
@@ -218,7 +239,7 @@ impl ChatReader {
             },
             None => return Err(invalid(format!("messages[{at}] has no `role`"))),
         };
-        let untrained = self.untrained(at, fields)?;
+        let flags = TrainFlags::of(at, fields)?;
         if fields.get("tool_calls").and_then(Value::as_list).is_some_and(<[Value]>::is_empty) {
             fields.remove("tool_calls");
         }
@@ -233,7 +254,13 @@ impl ChatReader {
                 "tool_calls" => self.tool_calls(at, number, value)?,
                 "function_call" => self.mark_needed(number, Field::FunctionCall, value),
                 name if REASONING.contains(&name) => {}
-                _ => value.mark(other),
+                name => {
+                    let is_known = is_flag(name) || self.other_keys.iter().any(|known| known == name);
+                    if !is_known && self.other_keys.len() < MAX_OTHER_KEYS {
+                        self.other_keys.push(name.to_owned());
+                    }
+                    value.mark(other);
+                }
             }
         }
         let has_content = match fields.get("content") {
@@ -260,31 +287,7 @@ impl ChatReader {
             *fields = aliased;
         }
         fields.set_message(number);
-        Ok((Message { role, untrained, in_prompt: false, has_answer }, value))
-    }
-
-    fn untrained(&mut self, at: usize, fields: &Map) -> Result<bool, ChatReject> {
-        let mut untrained = false;
-        if let Some(train) = fields.get("train") {
-            let known = train.as_bool().ok_or_else(|| {
-                invalid(format!("`train` of messages[{at}] is {}, not true or false", kind(train)))
-            });
-            untrained |= !known?;
-        }
-        if let Some(weight) = fields.get("weight") {
-            match weight.as_f64() {
-                Some(0.0) => untrained = true,
-                Some(1.0) => {}
-                Some(_) => note(&mut self.notes, "weight-not-0-or-1"),
-                None => {
-                    return Err(invalid(format!(
-                        "`weight` of messages[{at}] is {}, not a number",
-                        kind(weight)
-                    )));
-                }
-            }
-        }
-        Ok(untrained)
+        Ok((Message { role, flags, in_prompt: false, has_answer }, value))
     }
 
     fn content(&mut self, at: usize, number: u32, role: &str, value: &mut Value) -> Result<(), ChatReject> {
@@ -400,6 +403,53 @@ impl ChatReader {
     }
 }
 
+/// Adds the system message of the row, unless the chat starts with the same one. Returns whether it was added.
+fn add_system(messages: &mut Vec<Value>, system: &Value) -> Result<bool, ChatReject> {
+    let Some(system) = system.as_str() else {
+        return Err(invalid(format!("`system` is {}, not text", kind(system))));
+    };
+    if system.is_empty() {
+        return Ok(false);
+    }
+    let first = messages.first().and_then(Value::as_map);
+    let named = |names: [&str; 2]| first.and_then(|first| names.iter().find_map(|name| first.get(name)));
+    if named(["role", "from"])
+        .and_then(Value::as_str)
+        .is_some_and(|role| matches!(role, "system" | "developer"))
+    {
+        let own = named(["content", "value"]);
+        let own = match own.and_then(Value::as_list) {
+            Some([part]) => part.as_map().and_then(|part| part.get("text")),
+            _ => own,
+        };
+        return match own.and_then(Value::as_str) == Some(system) {
+            true => Ok(false),
+            false => Err(ChatReject {
+                code: ChatRejectCode::TwoSystems,
+                message: "the row has a system message, and its list of messages starts with another one"
+                    .to_owned(),
+            }),
+        };
+    }
+    let mut message = Map::new();
+    message.insert("role", Value::str("system", TEMPLATE));
+    message.insert("content", Value::str(system, TEMPLATE));
+    messages.insert(0, message.into());
+    Ok(true)
+}
+
+/// Returns the role of a message of ShareGPT; `None` if it is unknown.
+pub fn sharegpt_role(from: &str) -> Option<&'static str> {
+    Some(match from {
+        "human" | "user" => "user",
+        "gpt" | "assistant" | "model" | "chatgpt" | "bot" | "chatbot" | "function_call" => "assistant",
+        "system" => "system",
+        "developer" => "developer",
+        "tool" | "observation" | "function_response" | "tool_response" => "tool",
+        _ => return None,
+    })
+}
+
 /// A message with `from` and `value`, in the names of OpenAI.
 fn from_sharegpt(at: usize, fields: &mut Map) -> Result<Map, ChatReject> {
     let from = match fields.remove("from") {
@@ -410,17 +460,10 @@ fn from_sharegpt(at: usize, fields: &mut Map) -> Result<Map, ChatReject> {
         None => String::new(),
     };
     let value = fields.remove("value");
-    let role = match from.as_str() {
-        "human" | "user" => "user",
-        "gpt" | "assistant" | "model" | "chatgpt" | "bot" | "chatbot" | "function_call" => "assistant",
-        "system" => "system",
-        "developer" => "developer",
-        "tool" | "observation" | "function_response" | "tool_response" => "tool",
-        _ => {
-            return Err(invalid(format!(
-                "unknown `from` \"{from}\" of messages[{at}]; expected human, gpt, system, function_call, or observation"
-            )));
-        }
+    let Some(role) = sharegpt_role(&from) else {
+        return Err(invalid(format!(
+            "unknown `from` \"{from}\" of messages[{at}]; expected human, gpt, system, function_call, or observation"
+        )));
     };
     let mut out = Map::new();
     out.insert("role", Value::str(role, TEMPLATE));

@@ -5,6 +5,7 @@ mod ast;
 mod chat;
 mod eval;
 mod filters;
+mod flags;
 mod methods;
 mod options;
 mod parse;
@@ -14,6 +15,7 @@ mod spans;
 mod template;
 mod value;
 
+pub use chat::sharegpt_role;
 pub use options::{ChatOptions, DateTime, FinalStop, HistoryThinking, NotRendered, TrainOn};
 pub use renderer::{ChatPiece, ChatReject, ChatRejectCode, ChatRenderer, RenderedChat, Source, render_pair};
 pub use template::{ErrorKind, Piece, RenderOptions, Rendered, Template, TemplateError};

@@ -43,7 +43,7 @@ pub(crate) fn resolve(body: Vec<Stmt>) -> Result<Template, TemplateError> {
     let mut root = Function { name: "template".into(), body, ..Function::default() };
     resolver.function(&mut root, false)?;
     let Resolver { generation, globals, literals, .. } = resolver;
-    Ok(Template { root, generation, globals, literals })
+    Ok(Template { root, generation, globals, literals, source: Box::default() })
 }
 
 #[derive(Default)]

@@ -268,6 +268,8 @@ pub enum RejectCode {
     NothingToTrain,
     /// A chat that is not a list of messages, or that the template rejects.
     InvalidChat,
+    /// A chat whose row has a system message, and whose list of messages starts with another one.
+    TwoSystems,
     /// An animated image, with `--animated reject`.
     Animated,
     /// A file listed in the metadata does not exist.
@@ -301,6 +303,7 @@ impl RejectCode {
             RejectCode::NotRendered => "not-rendered",
             RejectCode::NothingToTrain => "nothing-to-train",
             RejectCode::InvalidChat => "invalid-chat",
+            RejectCode::TwoSystems => "two-systems",
             RejectCode::Animated => "animated",
             RejectCode::MissingFile => "missing-file",
             RejectCode::UnsafePath => "unsafe-path",
@@ -425,6 +428,7 @@ mod tests {
             RejectCode::NotRendered,
             RejectCode::NothingToTrain,
             RejectCode::InvalidChat,
+            RejectCode::TwoSystems,
             RejectCode::DecoderPanicked,
         ] {
             assert_eq!(serde_json::to_string(&code).unwrap(), format!("\"{}\"", code.name()));
