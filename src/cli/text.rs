@@ -105,7 +105,20 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             let TokenizerOptions { bos_token, eos_token, .. } = &recipe.tokenization;
             let given = [("bos_token", bos_token.as_deref()), ("eos_token", eos_token.as_deref())];
             let is_argument = |name: &str| recipe.chat.template_arg.0.contains_key(name);
-            recipe.chat.chat_template = Some(chat_template::with_tokens(template, given, is_argument)?);
+            recipe.chat.chat_template = match chat_template::with_tokens(template, given, is_argument) {
+                Ok(template) => Some(template),
+                // Pairs of texts need no template; pairs of lists of messages are then rejected.
+                Err(error) if chat_template.is_none() && recipe.chat.may_be_pairs() => {
+                    if !is_quiet {
+                        print::note(format!(
+                            "the chat template is not used: {}",
+                            with_flags(&error.to_string())
+                        ));
+                    }
+                    None
+                }
+                Err(error) => return Err(error),
+            };
         }
         recipe.check()?;
     }

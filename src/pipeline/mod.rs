@@ -49,6 +49,7 @@ pub use selection::{Selection, ranges};
 pub use status::{Status, status};
 pub use stop::Stop;
 pub use text::{TextConversion, TextInput, TextJob, TextOptions};
+pub(crate) use text::{UNREAD_FIELD, UNREAD_MESSAGE_KEY};
 pub use units::{ConvertedUnits, Totals};
 
 pub use crate::recipe::{

@@ -17,6 +17,10 @@ use crate::transform::text::SpecialInText;
 
 /// Field with the tools of a chat, if there is one.
 const DEFAULT_TOOLS_FIELD: &str = "tools";
+/// Field with the system message of a chat, if there is one.
+const DEFAULT_SYSTEM_FIELD: &str = "system";
+/// Value of `--system-field` for none.
+const NO_FIELD: &str = "none";
 /// Field with the variables of the template for one chat, if there is one.
 const KWARGS_FIELD: &str = "chat_template_kwargs";
 
@@ -34,6 +38,14 @@ options! {
             [serde(skip_serializing_if = "is_default")]
             tools_field: Option<String> = None, "NAME", requires = Some("messages_field");
 
+            /// Field with the system message of a chat [default: system, if there is such a field]; none: no field
+            [serde(skip_serializing_if = "is_default")]
+            system_field: Option<String> = None, "NAME";
+
+            /// Read rows with instruction, input and output, as Alpaca has them
+            [serde(with = "as_text", skip_serializing_if = "is_default")]
+            alpaca: Option<Alpaca> = None, "AS";
+
             /// Field with a prompt, which is not trained: a text or a list of messages
             [serde(skip_serializing_if = "is_default")]
             prompt_field: Option<String> = None, "NAME", requires = Some("completion_field");
@@ -44,6 +56,10 @@ options! {
             /// unless they end with it.
             [serde(skip_serializing_if = "is_default")]
             completion_field: Option<String> = None, "NAME", requires = Some("prompt_field");
+
+            /// Token before a pair of texts; it is not trained
+            [serde(with = "as_text", skip_serializing_if = "is_default")]
+            pair_bos: PairBos = PairBos::default(), "WHEN";
 
             /// Name of the template, of several in the configuration of a model [default: default; tool_use for chats with tools]
             [serde(skip_serializing_if = "is_default")]
@@ -59,7 +75,7 @@ options! {
 
             /// Text to train on: assistant, last (the last turn of the assistant), all, none, or roles such as user,assistant
             ///
-            /// A message with "train": false or "weight": 0 is never trained.
+            /// A message with "train": false, "loss": false, "weight": 0 or the like is never trained.
             [serde(skip_serializing_if = "is_default")]
             train_on: TrainOn = TrainOn::default(), "WHAT";
 
@@ -110,6 +126,42 @@ word_values! {
     NotRendered {
         Reject = "reject", "Reject them as not-rendered";
         Allow = "allow", "Convert what is rendered";
+    }
+}
+
+/// How rows of Alpaca are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alpaca {
+    /// As chats.
+    Chat,
+    /// As pairs of texts.
+    Pair,
+}
+
+word_values! {
+    Alpaca {
+        Chat = "chat", "Chats: system and history, if there are any, then instruction and input as one question, and the output";
+        Pair = "pair", "Pairs of texts, with the prompts that Alpaca was trained on";
+    }
+}
+
+/// The token before a pair of texts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PairBos {
+    /// That of the post-processor.
+    #[default]
+    Auto,
+    /// The BOS token.
+    Add,
+    /// None.
+    None,
+}
+
+word_values! {
+    PairBos {
+        Auto = "auto", "What the tokenizer puts before a text: the BOS token, or nothing";
+        Add = "add", "The BOS token";
+        None = "none", "Nothing";
     }
 }
 
@@ -216,7 +268,17 @@ impl fmt::Display for SpecialInContent {
 impl ChatRecipe {
     /// Returns whether records have a mask of the tokens to train on: items are chats or pairs.
     pub fn has_masks(&self) -> bool {
-        self.messages_field.is_some() || self.prompt_field.is_some()
+        self.messages_field.is_some() || self.prompt_field.is_some() || self.alpaca.is_some()
+    }
+
+    /// Returns whether every item is a chat, which needs a template.
+    fn are_chats(&self) -> bool {
+        self.messages_field.is_some() || self.alpaca == Some(Alpaca::Chat)
+    }
+
+    /// Returns whether items may be pairs of texts.
+    pub(crate) fn may_be_pairs(&self) -> bool {
+        self.prompt_field.is_some() || self.alpaca == Some(Alpaca::Pair)
     }
 
     /// Returns the fields whose values make up a chat or a pair; `None` if items are texts.
@@ -229,23 +291,39 @@ impl ChatRecipe {
             is_named: is_required,
             is_nested,
         };
-        let members = match (&self.messages_field, &self.prompt_field, &self.completion_field) {
+        let mut members = match (&self.messages_field, &self.prompt_field, &self.completion_field) {
             (Some(messages), ..) => vec![member("messages", messages, "messages_field", true, true)],
             (None, Some(prompt), Some(completion)) => vec![
                 member("prompt", prompt, "prompt_field", true, false),
                 member("completion", completion, "completion_field", true, false),
             ],
+            _ if self.alpaca.is_some() => vec![
+                member("instruction", "instruction", "alpaca", true, false),
+                member("input", "input", "alpaca", false, false),
+                member("output", "output", "alpaca", true, false),
+            ],
             _ => return None,
         };
+        if self.alpaca == Some(Alpaca::Pair) {
+            return Some(TextFields::Json(members));
+        }
+        if self.alpaca.is_some() {
+            members.push(member("history", "history", "alpaca", false, true));
+        }
         let tools = self.tools_field.as_deref().unwrap_or(DEFAULT_TOOLS_FIELD);
-        let others = [
-            JsonMember {
-                is_named: self.tools_field.is_some(),
-                ..member("tools", tools, "tools_field", false, true)
-            },
-            member(KWARGS_FIELD, KWARGS_FIELD, "messages_field", false, true),
-        ];
-        Some(TextFields::Json(members.into_iter().chain(others).collect()))
+        members.push(JsonMember {
+            is_named: self.tools_field.is_some(),
+            ..member("tools", tools, "tools_field", false, true)
+        });
+        let system = self.system_field.as_deref();
+        if system != Some(NO_FIELD) {
+            members.push(JsonMember {
+                is_named: system.is_some(),
+                ..member("system", system.unwrap_or(DEFAULT_SYSTEM_FIELD), "system_field", false, false)
+            });
+        }
+        members.push(member(KWARGS_FIELD, KWARGS_FIELD, "messages_field", false, true));
+        Some(TextFields::Json(members))
     }
 
     /// Returns the options of the renderer.
@@ -267,6 +345,13 @@ impl ChatRecipe {
     /// Refuses options that contradict each other.
     pub(super) fn check(&self) -> Result<()> {
         let refuse = |what: String, help: &str| Err(Error::usage(what).help(help));
+        if self.alpaca.is_some() && (self.messages_field.is_some() || self.prompt_field.is_some()) {
+            return refuse(
+                "`alpaca` excludes `messages_field` and `prompt_field`: it names the fields itself"
+                    .to_owned(),
+                "leave out one of them",
+            );
+        }
         if self.messages_field.is_some() && self.prompt_field.is_some() {
             return refuse(
                 "`messages_field` excludes `prompt_field`: an item is a chat or a pair".to_owned(),
@@ -291,6 +376,25 @@ impl ChatRecipe {
                 );
             }
         }
+        let is_for_pairs = self.pair_bos == PairBos::default() || self.may_be_pairs();
+        if !is_for_pairs && self.has_masks() {
+            return refuse(
+                "`pair_bos` applies only to pairs of texts".to_owned(),
+                "leave it out: a chat template writes the BOS token itself",
+            );
+        }
+        if self.alpaca == Some(Alpaca::Pair) {
+            for (name, is_given) in
+                [("system_field", self.system_field.is_some()), ("tools_field", self.tools_field.is_some())]
+            {
+                if is_given {
+                    return refuse(
+                        format!("`{name}` applies only to chats, but `alpaca pair` makes pairs of texts"),
+                        "use `alpaca chat`",
+                    );
+                }
+            }
+        }
         Ok(())
     }
 
@@ -299,7 +403,7 @@ impl ChatRecipe {
         let help =
             "name it with `chat_template`: a Jinja file, a tokenizer_config.json, or the folder of the model";
         let Some(template) = &self.chat_template else {
-            return match self.messages_field.is_some() {
+            return match self.are_chats() {
                 true => Err(Error::usage("there is no chat template beside the tokenizer").help(help)),
                 false => Ok(()),
             };

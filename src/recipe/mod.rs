@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-pub use self::chat::{ChatRecipe, ChatTemplateSource, SpecialInContent, TemplateArgs};
+pub use self::chat::{Alpaca, ChatRecipe, ChatTemplateSource, PairBos, SpecialInContent, TemplateArgs};
 pub(crate) use self::chat::{DEFAULT_TEMPLATE, TOOL_TEMPLATE};
 pub use self::companion::{Companion, PathPattern};
 pub(crate) use self::images::{ANNOTATIONS, is_reserved};
@@ -201,6 +201,9 @@ mod tests {
         ("lenient", "true"),
         ("list_fields", "caption,tag"),
         ("keep_metadata", "true"),
+        ("alpaca", "pair"),
+        ("pair_bos", "none"),
+        ("system_field", "persona"),
         ("max_aspect", "2.5"),
         ("max_document_bytes", "3MiB"),
         ("max_length", "16"),

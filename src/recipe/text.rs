@@ -239,8 +239,8 @@ impl TextRecipe {
             ];
             if let Some((name, _)) = text_only.into_iter().find(|(_, is_given)| *is_given) {
                 return Err(Error::usage(format!("`{name}` applies only to texts, not to chats and pairs")).help(
-                    "leave it out: a chat template writes its own special tokens, the EOS token follows pairs of texts, and \
-                     `special_in_content` is for what messages contain",
+                    "leave it out: a chat template writes its own special tokens, `pair_bos` is for pairs of texts, which the EOS \
+                     token follows, and `special_in_content` is for what messages contain",
                 ));
             }
         }

@@ -36,3 +36,11 @@ pub use svg::plots_svg;
 pub use thumbnail::contact_sheet;
 pub use vocabulary::ShownToken;
 pub(crate) use vocabulary::Vocabulary;
+
+/// Returns the name of a note as words. A name from the data follows a colon, and stays as it is.
+pub(crate) fn note_name(name: &str) -> String {
+    match name.split_once(':') {
+        Some((kind, name)) => format!("{} {name}", kind.replace('_', " ")),
+        None => name.replace('_', " "),
+    }
+}

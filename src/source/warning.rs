@@ -349,6 +349,11 @@ pub enum Warning {
         /// Whether the folders above them are splits.
         in_splits: bool,
     },
+    /// Rows of chats and pairs have fields that other trainers read, and that nothing reads here.
+    FieldsUnread {
+        /// Pairs of the name of a field and its meaning.
+        fields: Vec<(String, String)>,
+    },
     /// None of the inspected rows has a field that should be kept.
     FieldNotSeen {
         /// Name of the field.
@@ -437,7 +442,9 @@ impl Warning {
             "lists the columns that become fields, and gives them other names",
         );
         const IMAGE_COLUMN: Remedy = remedy("image_fields", "NAME", "reads the images of that column");
+        const ALPACA: Remedy = remedy("alpaca", "chat", "reads instruction, input and output");
         match self {
+            Self::FieldsUnread { fields } if fields.iter().any(|(name, _)| name == "input") => &[ALPACA],
             Self::MainImageChosen { .. } => &[MAIN],
             Self::ImageColumnUnsure { .. } => &[IMAGE_COLUMN],
             Self::ColumnsLeftOut { .. } => &[KEPT],
@@ -479,6 +486,7 @@ impl Warning {
             | Self::MasksBesideImages { .. }
             | Self::NamesBelow { .. }
             | Self::FieldNotSeen { .. }
+            | Self::FieldsUnread { .. }
             | Self::MembersLeftOut { .. }
             | Self::ArchivesSkipped { .. }
             | Self::AnnotatedImagesMissing { .. }
@@ -839,6 +847,11 @@ impl fmt::Display for Warning {
                 "the class folders are named like {example:?}: their numbers become the field \"repeats\", and their names \
                  the field \"concept\""
             ),
+            Self::FieldsUnread { fields } => {
+                let named = fields.iter().map(|(name, meaning)| format!("{name:?} ({meaning})"));
+                let what = if fields.len() == 1 { "this field" } else { "these fields" };
+                write!(f, "nothing reads {what} of the rows: {}", listed(named))
+            }
             Self::FieldNotSeen { field, examined, there } => {
                 let there = quoted(there);
                 write!(f, "none of {examined} has the field {field:?}; they have {there}")

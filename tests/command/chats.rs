@@ -9,13 +9,13 @@ use serde_json::{Value as Json, json};
 use crate::support::*;
 
 /// Without generation blocks, as most models have it.
-const CHATML: &str = "{% if tools %}<|im_start|>system\n{{ tools | tojson }}<|im_end|>\n{% endif %}\
+pub(crate) const CHATML: &str = "{% if tools %}<|im_start|>system\n{{ tools | tojson }}<|im_end|>\n{% endif %}\
     {% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}{% endfor %}\
     {% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 const TOKENS: [&str; 3] = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"];
 
 /// Writes a folder with a tokenizer of bytes, whose ids are easy to read, and a template. Returns it.
-fn model(dir: &Path, template: &str) -> PathBuf {
+pub(crate) fn model(dir: &Path, template: &str) -> PathBuf {
     let folder = dir.join("model");
     std::fs::create_dir_all(&folder).unwrap();
     let mut tokenizer: Json =
@@ -41,20 +41,20 @@ fn model(dir: &Path, template: &str) -> PathBuf {
     folder
 }
 
-fn write_lines(path: &Path, lines: &[Json]) -> PathBuf {
+pub(crate) fn write_lines(path: &Path, lines: &[Json]) -> PathBuf {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     std::fs::write(path, text).unwrap();
     path.to_path_buf()
 }
 
-fn chat(messages: &[(&str, &str)]) -> Json {
+pub(crate) fn chat(messages: &[(&str, &str)]) -> Json {
     let messages: Vec<_> =
         messages.iter().map(|(role, content)| json!({"role": role, "content": content})).collect();
     json!({ "messages": messages })
 }
 
 /// The text of each record that is trained, and the whole text.
-fn trained_texts(out: &Path, model: &Path) -> Vec<(String, String)> {
+pub(crate) fn trained_texts(out: &Path, model: &Path) -> Vec<(String, String)> {
     let tokenizer: Json =
         serde_json::from_slice(&std::fs::read(model.join("tokenizer.json")).unwrap()).unwrap();
     let vocabulary = tokenizer["model"]["vocab"].as_object().unwrap().iter();
@@ -82,7 +82,7 @@ fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Ran {
     Ran::of(command(args).output().unwrap())
 }
 
-fn options(model: &Path, more: &str) -> String {
+pub(crate) fn options(model: &Path, more: &str) -> String {
     format!("--messages-field messages --tokenizer {} {more}", model.display())
 }
 

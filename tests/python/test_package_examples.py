@@ -64,7 +64,7 @@ def test_there_are_programs_and_snippets():
     assert list(PROGRAMS) == [
         "look.py", "train.py", "rows.py",
         "train_lightning.py", "train_images.py", "train_packed.py", "train_seq2seq.py", "train_ranks.py",
-        "train_pretrain.py", "alpaca_pairs.py", "train_chat.py", "train_trl.py", "train_mixture.py", "train_diffusion.py", "train_ddp.py", "train_boxes.py", "train_split.py", "train_trainer.py", "train_accelerate.py", "train_jax.py",
+        "train_pretrain.py", "train_chat.py", "train_trl.py", "train_mixture.py", "train_diffusion.py", "train_ddp.py", "train_boxes.py", "train_split.py", "train_trainer.py", "train_accelerate.py", "train_jax.py",
         "load_planes.py",
     ]
     assert len(SNIPPETS) >= 4

@@ -74,13 +74,11 @@ def test_only_answers_of_a_chat_are_trained(run, command, tmp_path):
         command(*command_of_guide.replace("chats", str(tmp_path / "chats")).split())
 
 
-def test_the_fields_of_alpaca_become_pairs(run, command, tmp_path):
+def test_the_fields_of_alpaca_become_pairs(command, tmp_path):
     rows = [{"instruction": "add", "input": "1 2", "output": "3"}, {"instruction": "sing", "input": "", "output": "la"}]
-    (tmp_path / "alpaca.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with (tmp_path / "alpaca.jsonl").open() as file:
-        (tmp_path / "pairs.jsonl").write_text(run("alpaca_pairs.py", stdin=file))
-    options = ["--prompt-field", "prompt", "--completion-field", "completion", "--eos-token", "<|endoftext|>"]
-    command("text", tmp_path / "pairs.jsonl", *options, "--tokenizer", TOKENIZER, "--out", tmp_path / "pairs")
+    (tmp_path / "alpaca_data.json").write_text(json.dumps(rows, indent=4))
+    options = ["--alpaca", "pair", "--eos-token", "<|endoftext|>"]
+    command("text", tmp_path / "alpaca_data.json", *options, "--tokenizer", TOKENIZER, "--out", tmp_path / "pairs")
     tokenizer = Tokenizer.from_file(str(ROOT / TOKENIZER))
     for record, row in zip(dsconvert.open(tmp_path / "pairs"), rows, strict=True):
         ids, masks = record["input_ids"], record["assistant_masks"]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::budget::Budget;
+use crate::flags::{TrainFlags, is_flag};
 use crate::renderer::{ChatReject, ChatRejectCode};
 use crate::value::{JsonError, Map, Source, TEMPLATE, Text, TextBuilder, Value};
 
@@ -28,6 +29,9 @@ const KNOWN_ROLES: [&str; 10] = [
     "observation",
     "environment",
 ];
+
+/// Other keys of the messages of a chat that are reported.
+const MAX_OTHER_KEYS: usize = 64;
 
 /// Arguments that the renderer passes itself.
 pub(crate) const RESERVED_ARGUMENTS: [&str; 4] =
@@ -69,12 +73,21 @@ pub(crate) struct Chat {
     pub(crate) bytes: usize,
     /// Whether the chat examines a template.
     pub(crate) is_probe: bool,
+    /// Keys of messages that only some templates read, each once.
+    pub(crate) other_keys: Vec<String>,
+}
+
+impl Chat {
+    /// The last message of the assistant.
+    pub(crate) fn last_answer(&self) -> Option<usize> {
+        self.messages.iter().rposition(|message| *message.role == *"assistant")
+    }
 }
 
 pub(crate) struct Message {
     pub(crate) role: Arc<str>,
-    /// `train: false` or `weight: 0`.
-    pub(crate) untrained: bool,
+    /// `train: false`, `weight: 0` and the like.
+    pub(crate) flags: TrainFlags,
     /// Whether this is a message of a prompt, of which a completion is trained.
     pub(crate) in_prompt: bool,
     /// Whether there is content, reasoning, or a call of a tool.
@@ -132,8 +145,9 @@ impl ChatInput {
             .as_map_mut()
             .ok_or_else(|| invalid(format!("the chat is {found}, not an object with `messages`")))?;
         let mut take = |name: &str| row.remove(name).filter(|value| !value.is_none());
-        let mut reader = ChatReader { argument_text, budget, origins: Vec::new(), notes: Vec::new() };
-        let (messages, prompt_messages) = match (
+        let mut reader =
+            ChatReader { argument_text, budget, origins: Vec::new(), notes: Vec::new(), other_keys: Vec::new() };
+        let (mut messages, mut prompt_messages) = match (
             take("messages"),
             take("conversations"),
             take("prompt"),
@@ -171,6 +185,11 @@ impl ChatInput {
         if messages.is_empty() {
             return Err(invalid("the chat has no messages".into()));
         }
+        if let Some(system) = take("system")
+            && add_system(&mut messages, &system)?
+        {
+            prompt_messages += usize::from(prompt_messages > 0);
+        }
         let tools = reader.tools(take("tools"))?;
         let mut documents = match take("documents") {
             None => Value::none(),
@@ -185,7 +204,7 @@ impl ChatInput {
             read.push(message);
             values.push(value);
         }
-        let ChatReader { origins, notes, .. } = reader;
+        let ChatReader { origins, notes, other_keys, .. } = reader;
         Ok(ChatInput::Chat(Box::new(Chat {
             messages: read,
             values,
@@ -196,6 +215,7 @@ impl ChatInput {
             notes,
             bytes: text.len(),
             is_probe: false,
+            other_keys,
         })))
     }
 }
@@ -260,6 +280,7 @@ struct ChatReader {
     budget: Budget,
     origins: Vec<Origin>,
     notes: Vec<&'static str>,
+    other_keys: Vec<String>,
 }
 
 impl ChatReader {
@@ -306,7 +327,7 @@ impl ChatReader {
             },
             None => return Err(invalid(format!("messages[{at}] has no `role`"))),
         };
-        let untrained = self.untrained(at, fields)?;
+        let flags = TrainFlags::of(at, fields)?;
         if fields.get("tool_calls").and_then(Value::as_list).is_some_and(<[Value]>::is_empty) {
             fields.remove("tool_calls");
         }
@@ -322,7 +343,13 @@ impl ChatReader {
                 "tool_calls" => self.tool_calls(at, number, value)?,
                 "function_call" => self.mark_needed(number, Field::FunctionCall, value),
                 name if REASONING.contains(&name) => {}
-                _ => value.mark(other),
+                name => {
+                    let is_known = is_flag(name) || self.other_keys.iter().any(|known| known == name);
+                    if !is_known && self.other_keys.len() < MAX_OTHER_KEYS {
+                        self.other_keys.push(name.to_owned());
+                    }
+                    value.mark(other);
+                }
             }
         }
         let has_content = match fields.get("content") {
@@ -350,31 +377,7 @@ impl ChatReader {
         }
         fields.mark_keys(other);
         fields.set_message(number);
-        Ok((Message { role, untrained, in_prompt: false, has_answer }, value))
-    }
-
-    fn untrained(&mut self, at: usize, fields: &Map) -> Result<bool, ChatReject> {
-        let mut untrained = false;
-        if let Some(train) = fields.get("train") {
-            let known = train.as_bool().ok_or_else(|| {
-                invalid(format!("`train` of messages[{at}] is {}, not true or false", kind(train)))
-            });
-            untrained |= !known?;
-        }
-        if let Some(weight) = fields.get("weight") {
-            match weight.as_f64() {
-                Some(0.0) => untrained = true,
-                Some(1.0) => {}
-                Some(_) => note(&mut self.notes, "weight-not-0-or-1"),
-                None => {
-                    return Err(invalid(format!(
-                        "`weight` of messages[{at}] is {}, not a number",
-                        kind(weight)
-                    )));
-                }
-            }
-        }
-        Ok(untrained)
+        Ok((Message { role, flags, in_prompt: false, has_answer }, value))
     }
 
     fn content(&mut self, at: usize, number: u32, role: &str, value: &mut Value) -> Result<(), ChatReject> {
@@ -514,17 +517,10 @@ impl ChatReader {
             None => String::new(),
         };
         let value = fields.remove("value");
-        let role = match from.as_str() {
-            "human" | "user" => "user",
-            "gpt" | "assistant" | "model" | "chatgpt" | "bot" | "chatbot" | "function_call" => "assistant",
-            "system" => "system",
-            "developer" => "developer",
-            "tool" | "observation" | "function_response" | "tool_response" => "tool",
-            _ => {
-                return Err(invalid(format!(
-                    "unknown `from` \"{from}\" of messages[{at}]; expected human, gpt, system, function_call, or observation"
-                )));
-            }
+        let Some(role) = sharegpt_role(&from) else {
+            return Err(invalid(format!(
+                "unknown `from` \"{from}\" of messages[{at}]; expected human, gpt, system, function_call, or observation"
+            )));
         };
         let mut out = Map::new();
         out.insert("role", Value::str(role, TEMPLATE));
@@ -582,6 +578,53 @@ impl ChatReader {
             _ => value,
         }
     }
+}
+
+/// Adds the system message of the row, unless the chat starts with the same one. Returns whether it was added.
+fn add_system(messages: &mut Vec<Value>, system: &Value) -> Result<bool, ChatReject> {
+    let Some(system) = system.as_str() else {
+        return Err(invalid(format!("`system` is {}, not text", kind(system))));
+    };
+    if system.is_empty() {
+        return Ok(false);
+    }
+    let first = messages.first().and_then(Value::as_map);
+    let named = |names: [&str; 2]| first.and_then(|first| names.iter().find_map(|name| first.get(name)));
+    if named(["role", "from"])
+        .and_then(Value::as_str)
+        .is_some_and(|role| matches!(role, "system" | "developer"))
+    {
+        let own = named(["content", "value"]);
+        let own = match own.and_then(Value::as_list) {
+            Some([part]) => part.as_map().and_then(|part| part.get("text")),
+            _ => own,
+        };
+        return match own.and_then(Value::as_str) == Some(system) {
+            true => Ok(false),
+            false => Err(ChatReject {
+                code: ChatRejectCode::TwoSystems,
+                message: "the row has a system message, and its list of messages starts with another one"
+                    .to_owned(),
+            }),
+        };
+    }
+    let mut message = Map::new();
+    message.insert("role", Value::str("system", TEMPLATE));
+    message.insert("content", Value::str(system, TEMPLATE));
+    messages.insert(0, message.into());
+    Ok(true)
+}
+
+/// Returns the role of a message of ShareGPT; `None` if it is unknown.
+pub fn sharegpt_role(from: &str) -> Option<&'static str> {
+    Some(match from {
+        "human" | "user" => "user",
+        "gpt" | "assistant" | "model" | "chatgpt" | "bot" | "chatbot" | "function_call" => "assistant",
+        "system" => "system",
+        "developer" => "developer",
+        "tool" | "observation" | "function_response" | "tool_response" => "tool",
+        _ => return None,
+    })
 }
 
 /// The text of a text part. The result of a tool is a list of texts for other reasons.

@@ -8,6 +8,7 @@ mod chat;
 mod error;
 mod eval;
 mod filters;
+mod flags;
 mod methods;
 mod options;
 mod parse;
@@ -17,6 +18,7 @@ mod spans;
 mod template;
 mod value;
 
+pub use chat::sharegpt_role;
 pub use error::{ErrorKind, TemplateError};
 pub use options::{ChatOptions, DateTime, FinalStop, HistoryThinking, JoinParts, NotRendered, TrainOn};
 pub use renderer::{ChatPiece, ChatReject, ChatRejectCode, ChatRenderer, RenderedChat, Source, render_pair};

@@ -1,5 +1,6 @@
 //! `ChatRenderer`: renders chats with one template, and finds out what is trained.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub struct RenderedChat {
     pub trained: Vec<Range<usize>>,
     /// What a report counts.
     pub notes: Vec<&'static str>,
+    /// Keys of messages that the template does not read, each once.
+    pub unread_keys: Vec<String>,
 }
 
 /// A part of a rendered chat.
@@ -81,6 +84,8 @@ pub enum ChatRejectCode {
     TextParts,
     /// No text is trained.
     NothingToTrain,
+    /// The row has a system message, and its list of messages another one.
+    TwoSystems,
 }
 
 impl ChatRejectCode {
@@ -92,6 +97,7 @@ impl ChatRejectCode {
             ChatRejectCode::NotRendered => "not-rendered",
             ChatRejectCode::TextParts => "text-parts",
             ChatRejectCode::NothingToTrain => "nothing-to-train",
+            ChatRejectCode::TwoSystems => "two-systems",
         }
     }
 }
@@ -115,6 +121,8 @@ pub struct ChatRenderer {
     /// The variables of all chats that the template reads, as JSON. The last value of a name counts.
     variables: Vec<(String, String)>,
     argument_text: ArgumentText,
+    /// Whether the template writes keys of messages that it does not name.
+    writes_other_keys: bool,
     /// How the turns of the assistant are inferred, where they are.
     rule: Option<TurnRule>,
 }
@@ -145,9 +153,18 @@ impl ChatRenderer {
             options.special_tokens.iter().map(json).chain(history).chain(options.args.iter().map(json));
         let variables = variables.filter(|(name, _)| template.reads(name)).collect();
         let argument_text = ArgumentText::Keep;
-        let mut renderer =
-            ChatRenderer { template, options, render, tokens, variables, argument_text, rule: None };
+        let mut renderer = ChatRenderer {
+            template,
+            options,
+            render,
+            tokens,
+            variables,
+            argument_text,
+            writes_other_keys: false,
+            rule: None,
+        };
         renderer.argument_text = renderer.probe_arguments()?;
+        renderer.writes_other_keys = renderer.probe_other_keys();
         if renderer.options.history_thinking == HistoryThinking::Keep && !renderer.keeps_history()? {
             return Err(unusable(
                 "the template cannot keep the reasoning of earlier turns; leave out `history_thinking keep`, or change the template",
@@ -169,6 +186,7 @@ impl ChatRenderer {
             ChatInput::Chat(chat) => chat,
             ChatInput::Pair { prompt, completion } => return trained_pair(&prompt, &completion),
         };
+        self.check_roles(&chat.messages)?;
         let rendered = self.run_with_texts(&mut chat)?;
         let layout = Layout::new(&rendered, &chat.origins, chat.messages.len());
         let mut notes = chat.notes.clone();
@@ -230,13 +248,41 @@ impl ChatRenderer {
         if chat.messages.iter().any(|message| *message.role == *"assistant" && !message.has_answer) {
             note(&mut notes, "empty-answer");
         }
+        let last_answer = chat.last_answer();
+        let is_wanted = |number: usize, role: &str| self.is_wanted(number, role, last_answer);
+        if chat
+            .messages
+            .iter()
+            .enumerate()
+            .any(|(at, message)| message.flags.on && !is_wanted(at, &message.role))
+        {
+            note(&mut notes, "flagged-other-turn");
+        }
         if trained.is_empty() && self.options.train_on != TrainOn::None {
             return Err(ChatReject {
                 code: ChatRejectCode::NothingToTrain,
-                message: format!("no text of the chat is trained with `train_on {}`", self.options.train_on),
+                message: self.nothing_to_train(&chat.messages),
             });
         }
-        Ok(RenderedChat { text, pieces, trained, notes })
+        let unread = |key: &String| !self.writes_other_keys && !self.template.mentions(key);
+        let unread_keys = chat.other_keys.into_iter().filter(unread).collect();
+        Ok(RenderedChat { text, pieces, trained, notes, unread_keys })
+    }
+
+    /// Refuses roles of ms-swift, whose calls are turns of the assistant, unless the template names them. A template that
+    /// writes any role would make them turns of somebody else.
+    fn check_roles(&self, messages: &[Message]) -> Result<(), ChatReject> {
+        const SWIFT: [&str; 2] = ["tool_call", "tool_response"];
+        let is_unknown = |role: &str| {
+            SWIFT.contains(&role) && !self.template.literals().iter().any(|literal| *literal == role)
+        };
+        match messages.iter().position(|message| is_unknown(&message.role)) {
+            None => Ok(()),
+            Some(at) => Err(invalid(format!(
+                "the template does not name the role `{}` of messages[{at}], which ms-swift uses: calls are `tool_calls` of the assistant, and results have the role tool",
+                messages.get(at).map_or("", |message| &message.role)
+            ))),
+        }
     }
 
     /// Renders a chat. Contents of text parts are given as text where the template does not read lists.
@@ -376,6 +422,29 @@ impl ChatRenderer {
         Ok(())
     }
 
+    fn nothing_to_train(&self, messages: &[Message]) -> String {
+        let message = format!("no text of the chat is trained with `train_on {}`", self.options.train_on);
+        let TrainOn::Roles(_) = &self.options.train_on else {
+            let has_flags = messages.iter().any(|message| message.flags.off);
+            let why = if has_flags { "; flags of its messages switch training off" } else { "" };
+            return format!("{message}{why}");
+        };
+        let roles: BTreeSet<&str> = messages.iter().map(|message| &*message.role).collect();
+        let roles: Vec<&str> = roles.into_iter().take(8).collect();
+        format!("{message}; its roles are {}, and `train_on last` trains the last turn", roles.join(", "))
+    }
+
+    /// Whether `train_on` names a message.
+    fn is_wanted(&self, number: usize, role: &str, last_answer: Option<usize>) -> bool {
+        match &self.options.train_on {
+            TrainOn::Assistant => role == "assistant",
+            TrainOn::Last => Some(number) == last_answer,
+            TrainOn::All => true,
+            TrainOn::None => false,
+            TrainOn::Roles(roles) => roles.iter().any(|wanted| wanted == role),
+        }
+    }
+
     /// The trained ranges.
     fn trained(
         &self,
@@ -383,25 +452,19 @@ impl ChatRenderer {
         rendered: &Rendered,
         layout: &Layout<'_>,
     ) -> Result<Vec<Range<usize>>, ChatReject> {
-        let last_answer = chat.messages.iter().rposition(|message| *message.role == *"assistant");
-        let wanted = |number: usize, role: &str| match &self.options.train_on {
-            TrainOn::Assistant => role == "assistant",
-            TrainOn::Last => Some(number) == last_answer,
-            TrainOn::All => true,
-            TrainOn::None => false,
-            TrainOn::Roles(roles) => roles.iter().any(|wanted| wanted == role),
-        };
+        let last_answer = chat.last_answer();
+        let wanted = |number: usize, role: &str| self.is_wanted(number, role, last_answer);
         let mut ranges = Vec::new();
         if self.options.train_on == TrainOn::All {
             let mut holes = Vec::new();
-            for (number, message) in chat.messages.iter().enumerate().filter(|(_, message)| message.untrained)
+            for (number, message) in chat.messages.iter().enumerate().filter(|(_, message)| message.flags.off)
             {
                 holes.extend(layout.turn(number, &message.role).map_err(invalid)?);
             }
             return Ok(without(std::slice::from_ref(&(0..layout.text.len())), &holes));
         }
         let is_wanted = |number: usize, message: &Message| {
-            wanted(number, &message.role) && !message.untrained && !message.in_prompt
+            wanted(number, &message.role) && !message.flags.off && !message.in_prompt
         };
         for (number, message) in chat.messages.iter().enumerate() {
             if !is_wanted(number, message) {
@@ -497,6 +560,15 @@ impl ChatRenderer {
             }
         }
         Ok(ArgumentText::Keep)
+    }
+
+    /// Whether the template writes whole messages, such as `message | tojson`.
+    fn probe_other_keys(&self) -> bool {
+        let messages = [("user", "Question Jzq"), ("assistant", "Answer Wzq")]
+            .map(|(role, text)| format!(r#"{{"role": "{role}", "content": "{text}", "kzq_other": "Ozq"}}"#));
+        let chat = probe_chat(&messages, self.argument_text);
+        let rendered = chat.and_then(|chat| self.run(&chat, chat.messages.len(), false, None).ok());
+        rendered.is_some_and(|rendered| rendered.text.contains("Ozq"))
     }
 
     /// A chat of two questions and answers, whose contents are texts or lists of parts.
@@ -684,7 +756,7 @@ pub fn render_pair(prompt: &str, completion: &str) -> RenderedChat {
     let mut start = 0;
     pieces.retain(|piece| std::mem::replace(&mut start, piece.end) < piece.end);
     let trained = std::iter::once(prompt.len()..text.len()).filter(|_| !completion.is_empty()).collect();
-    RenderedChat { pieces, trained, text, notes: Vec::new() }
+    RenderedChat { pieces, trained, text, ..RenderedChat::default() }
 }
 
 fn trained_pair(prompt: &str, completion: &str) -> Result<RenderedChat, ChatReject> {

@@ -53,7 +53,7 @@ pub(crate) fn resolve(body: Vec<Stmt>) -> Result<Template, TemplateError> {
     }
     resolved?;
     let Resolver { generation, globals, literals, .. } = resolver;
-    Ok(Template { root, generation, globals, literals })
+    Ok(Template { root, generation, globals, literals, source: Box::default() })
 }
 
 #[derive(Default)]

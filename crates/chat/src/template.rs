@@ -63,12 +63,25 @@ pub struct Template {
     /// The names of the variables that the template does not define itself.
     pub(crate) globals: BTreeSet<Arc<str>>,
     pub(crate) literals: Vec<Arc<str>>,
+    pub(crate) source: Box<str>,
 }
 
 impl Template {
     /// Compiles the source of a template.
     pub fn compile(source: &str) -> Result<Template, TemplateError> {
-        crate::scope::resolve(crate::parse::parse(source)?)
+        let template = crate::scope::resolve(crate::parse::parse(source)?)?;
+        Ok(Template { source: source.into(), ..template })
+    }
+
+    /// Whether `name` is a word of the source: an attribute, a string or a variable.
+    pub(crate) fn mentions(&self, name: &str) -> bool {
+        let is_outside = |c: Option<char>| c.is_none_or(|c| !(c == '_' || c.is_alphanumeric()));
+        let ends_word = |(at, _): (usize, &str)| {
+            let (before, after) = (self.source.get(..at), self.source.get(at + name.len()..));
+            is_outside(before.and_then(|text| text.chars().next_back()))
+                && is_outside(after.and_then(|text| text.chars().next()))
+        };
+        self.source.match_indices(name).any(ends_word)
     }
 
     /// Whether the template has `generation` blocks.

@@ -361,12 +361,50 @@ fn other_spellings_of_chats_are_read() {
 }
 
 #[test]
-fn nulls_in_arguments_and_odd_weights_are_counted() {
-    let row = json!({"messages": [
-        {"role": "user", "content": "U"},
-        {"role": "assistant", "content": "", "weight": 0.5, "tool_calls": [{"function": {"name": "f", "arguments": {"x": null}}}]},
-    ]});
-    assert_eq!(render(MARKS, options(), &row).notes, ["weight-not-0-or-1", "null-in-arguments"]);
+fn nulls_in_arguments_are_counted_and_odd_weights_refused() {
+    let row = |weight: f64| {
+        json!({"messages": [
+            {"role": "user", "content": "U"},
+            {"role": "assistant", "content": "", "weight": weight, "tool_calls": [{"function": {"name": "f", "arguments": {"x": null}}}]},
+        ]})
+    };
+    assert_eq!(render(MARKS, options(), &row(1.0)).notes, ["null-in-arguments"]);
+    let (code, message) = refused(MARKS, options(), &row(0.5));
+    assert_eq!(code, ChatRejectCode::InvalidChat);
+    assert!(message.contains("`weight` of messages[1]"), "{message}");
+}
+
+#[test]
+fn the_system_message_of_a_row_is_that_of_the_chat() {
+    let turns = [("user", "U"), ("assistant", "A")];
+    let with = |system: &str, messages: &[(&str, &str)]| {
+        let mut row = chat(messages);
+        row["system"] = json!(system);
+        row
+    };
+    let own = [("system", "S"), ("user", "U"), ("assistant", "A")];
+    let expected = render(MARKS, options(), &chat(&own));
+    for row in [with("S", &turns), with("S", &own), with("", &own)] {
+        assert_eq!(render(MARKS, options(), &row), expected, "{row}");
+    }
+    assert_eq!(refused(MARKS, options(), &with("other", &own)).0, ChatRejectCode::TwoSystems);
+}
+
+#[test]
+fn keys_that_a_template_does_not_read_are_named() {
+    let mut row = chat(&[("user", "U"), ("assistant", "A")]);
+    row["messages"][1]["thought"] = json!("T");
+    row["messages"][1]["weight"] = json!(1);
+    let template = "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '</s>' }}EXTRA{% endfor %}";
+    let unread = |extra: &str| {
+        let options = ChatOptions { train_on: "all".parse().unwrap(), ..options() };
+        render(&template.replace("EXTRA", extra), options, &row).unread_keys
+    };
+    assert_eq!(unread(""), ["thought"]);
+    assert_eq!(unread("{# thoughts #}"), ["thought"]);
+    for reads in ["{{ m.thought }}", "{{ m['thought'] }}", "{{ m.get('thought') }}", "{{ m | tojson }}"] {
+        assert_eq!(unread(reads), [""; 0], "{reads}");
+    }
 }
 
 #[test]
@@ -437,11 +475,11 @@ fn malformed_chats_are_refused_with_their_place() {
         ),
         (
             json!({"messages": [{"role": "user", "content": "U", "train": "no"}]}),
-            "`train` of messages[0] is text",
+            "`train` of messages[0] is neither 0, 1, true nor false",
         ),
         (
             json!({"messages": [{"role": "user", "content": "U", "weight": "0"}]}),
-            "`weight` of messages[0] is text",
+            "`weight` of messages[0] is neither 0, 1, true nor false",
         ),
         (json!({"messages": [user], "tools": 5}), "`tools` is a number, not a list"),
         (json!({"messages": [user], "tools": [5]}), "tools[0] is a number, not an object"),

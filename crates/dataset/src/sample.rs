@@ -273,6 +273,8 @@ pub enum RejectCode {
     NothingToTrain,
     /// A chat that is not a list of messages, or that the template rejects.
     InvalidChat,
+    /// A chat whose row has a system message, and whose list of messages starts with another one.
+    TwoSystems,
     /// An animated image, with `--animated reject`.
     Animated,
     /// A file listed in the metadata does not exist.
@@ -308,6 +310,7 @@ impl RejectCode {
             RejectCode::TextParts => "text-parts",
             RejectCode::NothingToTrain => "nothing-to-train",
             RejectCode::InvalidChat => "invalid-chat",
+            RejectCode::TwoSystems => "two-systems",
             RejectCode::Animated => "animated",
             RejectCode::MissingFile => "missing-file",
             RejectCode::UnsafePath => "unsafe-path",
@@ -433,6 +436,7 @@ mod tests {
             RejectCode::TextParts,
             RejectCode::NothingToTrain,
             RejectCode::InvalidChat,
+            RejectCode::TwoSystems,
             RejectCode::DecoderPanicked,
         ] {
             assert_eq!(serde_json::to_string(&code).unwrap(), format!("\"{}\"", code.name()));

@@ -273,6 +273,18 @@ pub(crate) fn find(
     }
 }
 
+/// Returns the tokens that a post-processor puts before a sequence. `id_of` looks up a string in the whole vocabulary.
+pub(crate) fn start_tokens(post_processor: &Value, id_of: impl Fn(&str) -> Option<u32>) -> Vec<SpecialToken> {
+    let mut around = Vec::new();
+    around_sequence(post_processor, SequenceEnd::Bos, &mut around);
+    around
+        .into_iter()
+        .filter_map(|AddedAround { token, id }| {
+            Some(SpecialToken { id: id.or_else(|| id_of(&token))?, token })
+        })
+        .collect()
+}
+
 /// Returns the id of the token to be added at `end`, or an error unless exactly one matches.
 fn required(end: SequenceEnd, found: &FoundToken, special: &[SpecialToken]) -> Result<u32> {
     match found {

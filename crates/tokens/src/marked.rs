@@ -157,6 +157,15 @@ impl Tokenizer {
         self.encode_marked_by(self.fast.as_deref(), text, content, scratch, out)
     }
 
+    /// Returns whether [`encode_marked`](Self::encode_marked) supports this tokenizer.
+    ///
+    /// # Errors
+    ///
+    /// The error of each text if it does not.
+    pub fn check_marked(&self) -> Result<(), EncodeError> {
+        self.append_marked(None, "", &[], &mut self.scratch(), &mut MarkedIds::default()).map(drop)
+    }
+
     /// Like [`encode_marked`](Self::encode_marked), but uses the slow reference.
     ///
     /// # Errors

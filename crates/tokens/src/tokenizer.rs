@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::bos_eos;
 use crate::cuts::AddedTokenMatcher;
 use crate::engine::Engine;
 use crate::engine::bytes::Bytes;
@@ -9,8 +10,9 @@ use crate::engine::reference::Reference;
 use crate::error::EncodeError;
 use crate::id_set::IdSet;
 use crate::ids::IdSink;
-use crate::info::TokenizerInfo;
+use crate::info::{SpecialToken, TokenizerInfo};
 use crate::options::{SpecialInText, TokenizerOptions};
+use crate::outline::Outline;
 use crate::scratch::Scratch;
 use crate::segments::{SegmentEncoder, cut_between_words};
 use crate::sentencepiece::SentencePiece;
@@ -81,6 +83,16 @@ impl Tokenizer {
     /// Returns the number of ids added around every text.
     pub fn added_per_document(&self) -> usize {
         self.prefix.len() + self.suffix.len()
+    }
+
+    /// Returns the tokens that the post-processor puts before a text, whatever the [`options`](Self::options) are.
+    pub fn start_tokens(&self) -> Vec<SpecialToken> {
+        let outline = self.json.as_deref().and_then(|json| serde_json::from_slice::<Outline>(json).ok());
+        let id_of = |token: &str| match &self.reference {
+            ReferenceEngine::Reference(reference) => reference.parts().token_to_id(token),
+            ReferenceEngine::Bytes(_) | ReferenceEngine::SentencePiece(_) => None,
+        };
+        outline.map(|outline| bos_eos::start_tokens(&outline.post_processor, id_of)).unwrap_or_default()
     }
 
     /// Creates the buffers and the word cache for one thread. Reuse them for all texts.

@@ -1,5 +1,6 @@
 //! Outcomes of items: converted, rejected, duplicate or filtered.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -90,6 +91,11 @@ impl ConvertedRecord {
 /// Memory of an outcome besides its content: the value itself, and the allocator overhead of its key, values and bytes.
 const OUTCOME_BYTES: u64 = size_of::<ItemOutcome>() as u64 + 160;
 
+/// Names from the data that a unit counts one by one; others are counted together.
+pub(crate) const MAX_NAMES: usize = 64;
+/// Characters of a name from the data that are kept.
+const MAX_NAME_CHARS: usize = 64;
+
 /// The outcomes of one task in item order, and statistics about its input.
 #[derive(Default)]
 pub struct Outcomes {
@@ -97,8 +103,8 @@ pub struct Outcomes {
     pub list: Vec<ItemOutcome>,
     /// Number of files whose content turned out not to be of the kind that is converted, by type.
     pub skipped: BTreeMap<String, u64>,
-    /// Counts of noteworthy events, by name.
-    pub notes: Vec<(&'static str, u64)>,
+    /// Counts of noteworthy events, by name. Names from the data are [`count_named`](Self::count_named).
+    pub notes: Vec<(Cow<'static, str>, u64)>,
     /// Source bytes attributed to this task, for the progress display.
     pub source_bytes: u64,
     /// Bytes of the texts that became records.
@@ -159,6 +165,17 @@ impl Outcomes {
 
     /// Increments the count of `name` by `more`.
     pub fn count(&mut self, name: &'static str, more: u64) {
+        self.add(Cow::Borrowed(name), more);
+    }
+
+    /// Increments the count of `name`, which is from the data, by one. `kind` states what it names. A unit counts only the
+    /// first names one by one ([`MAX_NAMES`]).
+    pub fn count_named(&mut self, kind: &str, name: &str) {
+        let short = name.char_indices().nth(MAX_NAME_CHARS).map_or(name, |(end, _)| &name[..end]);
+        self.add(Cow::Owned([kind, ":", short].concat()), 1);
+    }
+
+    fn add(&mut self, name: Cow<'static, str>, more: u64) {
         match self.notes.iter_mut().find(|(n, _)| *n == name) {
             Some((_, count)) => *count += more,
             None => self.notes.push((name, more)),

@@ -13,6 +13,7 @@
 //! | `duplicates.jsonl` | one line per duplicate item, if there are any |
 //! | `<split>.keys` | 16 bytes XXH3-128 of each record's key, if keys may repeat |
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::json;
 
-use super::outcome::{ContentHash, ConvertedRecord, ItemOutcome, Outcomes};
+use super::outcome::{ContentHash, ConvertedRecord, ItemOutcome, MAX_NAMES, Outcomes};
 use super::remote::Remote;
 use super::stage::{Finished, NextStage, Stages};
 use super::stop::Stop;
@@ -127,6 +128,17 @@ impl UnitSink {
         })
     }
 
+    /// Returns the name under which a name from the data is counted. Tasks arrive in order, so that the first names are the
+    /// same in each run.
+    fn counted_name(&self, name: String) -> String {
+        let notes = &self.result.notes;
+        let is_full = || notes.keys().filter(|name| name.contains(':')).count() >= MAX_NAMES;
+        match notes.contains_key(&name) || !is_full() {
+            true => name,
+            false => format!("{}:…", name.split(':').next().unwrap_or_default()),
+        }
+    }
+
     /// Writes the outcomes of the next task. Full shards are appended to `closed`.
     pub fn write(&mut self, outcomes: Outcomes, closed: &mut Vec<ClosedShard>) -> Result<()> {
         add_all(&mut self.result.skipped, &outcomes.skipped);
@@ -143,7 +155,11 @@ impl UnitSink {
             *self.result.notes.entry("after_damage".to_owned()).or_default() += unchecked;
         }
         for (name, count) in outcomes.notes {
-            *self.result.notes.entry(name.to_owned()).or_default() += count;
+            let name = match name {
+                Cow::Borrowed(name) => name.to_owned(),
+                Cow::Owned(name) => self.counted_name(name),
+            };
+            *self.result.notes.entry(name).or_default() += count;
         }
         for outcome in outcomes.list {
             match outcome {

@@ -108,7 +108,7 @@ fn add_dataset(path: &Path, d: &DatasetDescription, counted: &Counted, lines: &m
         lines.add(format!("    rejected as {}: {}", printable(code), HumanCount(*count)));
     }
     for (name, count) in &d.notes {
-        lines.add(format!("    {}: {}", printable(&name.replace('_', " ")), HumanCount(*count)));
+        lines.add(format!("    {}: {}", printable(&crate::report::note_name(name)), HumanCount(*count)));
     }
     lines.add(format!(
         "  from {} ({}, {}, {} skipped)",

@@ -1,5 +1,6 @@
 //! Summaries of runs, stored plans and dry runs.
 
+mod chats;
 mod plan;
 mod prediction;
 mod run;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use indicatif::{HumanBytes, HumanCount};
 
+use super::chats::add_chats;
 use super::{Lines, class_counts, no_labels, sources, splits};
 use crate::manifest::{Manifest, Split};
 use crate::numbers::{mean, plural, rate};
@@ -74,6 +75,7 @@ fn add_records(lines: &mut Lines, manifest: &Manifest, out: &Path) {
     add_excluded(lines, manifest);
     add_left_out(lines, manifest);
     add_boxes(lines, manifest);
+    add_chats(lines, manifest);
     add_damage(lines, manifest, out);
     add_progressive(lines, manifest);
     add_rejects(lines, manifest, out);

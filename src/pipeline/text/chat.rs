@@ -13,9 +13,10 @@ use dsconvert_tokens::{ends_have_tokens, mask, overlap_mask};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::alpaca::AlpacaRow;
 use crate::error::{Error, Result};
 use crate::pipeline::job::EngineUse;
-use crate::recipe::{ChatRecipe, DEFAULT_TEMPLATE, TOOL_TEMPLATE};
+use crate::recipe::{Alpaca, ChatRecipe, DEFAULT_TEMPLATE, PairBos, TOOL_TEMPLATE};
 use crate::sample::{Ids, Reject, RejectCode, Tokens};
 use crate::transform::text::{
     EncodeStats, MarkedIds, Scratch, SpecialInText, Tokenizer, Verified, id_width, rejected,
@@ -26,8 +27,19 @@ pub(super) struct Chats {
     recipe: ChatRecipe,
     /// By name; empty without a template.
     renderers: BTreeMap<String, ChatRenderer>,
+    /// Why pairs of lists of messages cannot be rendered, if that is not an error of the run.
+    unusable: Option<String>,
+    /// The tokens before pairs of texts.
+    start: PairStart,
     /// The token that ends pairs of texts.
     end: Option<(u32, String)>,
+}
+
+/// The tokens before a pair of texts, and their text.
+#[derive(Default)]
+struct PairStart {
+    ids: Vec<u32>,
+    text: String,
 }
 
 /// A chat or pair before its ids are computed.
@@ -41,20 +53,31 @@ pub(super) struct Rendered {
     trained: Vec<Range<usize>>,
     /// Whether the template marks what to train on. The mask is then that of `transformers`.
     is_marked: bool,
-    /// Token that follows the text.
-    end: Option<u32>,
+    /// Whether this is a pair of texts, around which there are tokens.
+    is_pair: bool,
     pub(super) notes: Vec<&'static str>,
+    /// Keys of messages that the template does not read.
+    pub(super) unread_keys: Vec<String>,
 }
 
-/// The members of an item, as JSON texts.
-#[derive(Default, Deserialize)]
-struct Members<'a> {
+/// The members of a pair, as JSON.
+#[derive(Deserialize)]
+struct PairMembers<'a> {
+    #[serde(borrow)]
+    system: Option<&'a RawValue>,
     #[serde(borrow)]
     tools: Option<&'a RawValue>,
     #[serde(borrow)]
     prompt: Option<&'a RawValue>,
     #[serde(borrow)]
     completion: Option<&'a RawValue>,
+}
+
+/// The tools of a chat, as JSON.
+#[derive(Deserialize)]
+struct ToolMember<'a> {
+    #[serde(borrow)]
+    tools: Option<&'a RawValue>,
 }
 
 impl Chats {
@@ -67,27 +90,23 @@ impl Chats {
         if !recipe.has_masks() {
             return Ok(None);
         }
-        let options = recipe.renderer_options(added_tokens(tokenizer)?);
-        let is_token = |marker: &str| options.added_tokens.iter().any(|token| token == marker);
-        let mut renderers = BTreeMap::new();
-        let templates = recipe.chat_template.iter().flat_map(|template| &template.templates);
-        for (name, source) in templates.filter(|(name, _)| is_used(recipe, name)) {
-            // Before it is examined: an unknown marker does not end a turn, for example.
-            let template = Template::compile(source).map_err(|e| unusable(name, &e))?;
-            let unknown = template.literals().into_iter().flat_map(markers).find(|marker| !is_token(marker));
-            if let Some(marker) = unknown.filter(|_| !recipe.allow_unknown_markers) {
-                let message =
-                    format!("the chat template writes {marker:?}, which is not a token of the tokenizer");
-                return Err(Error::usage(message).of_option("chat_template").help(
-                    "use the template and the tokenizer of one model; if the marker is never written, \
-                     `allow_unknown_markers` accepts it",
-                ));
-            }
-            let renderer = ChatRenderer::of(template, options.clone()).map_err(|e| unusable(name, &e))?;
-            renderers.insert(name.clone(), renderer);
-        }
+        tokenizer.check_marked().map_err(|e| {
+            Error::usage(format!("the tokenizer cannot encode chats and pairs: {e}")).of_option("tokenizer").help(
+                "AutoTokenizer.from_pretrained(MODEL).save_pretrained(DIR) of transformers writes a tokenizer.json",
+            )
+        })?;
+        let (renderers, unusable) = match renderers(recipe, tokenizer) {
+            Ok(renderers) => (renderers, None),
+            // Pairs of texts need no template.
+            Err(error) if recipe.may_be_pairs() => (BTreeMap::new(), Some(error.to_string())),
+            Err(error) => return Err(error),
+        };
+        let start = match recipe.may_be_pairs() {
+            true => PairStart::of(recipe.pair_bos, tokenizer)?,
+            false => PairStart::default(),
+        };
         let end = tokenizer.info().eos.as_ref().map(|token| (token.id, token.token.clone()));
-        Ok(Some(Self { recipe: recipe.clone(), renderers, end }))
+        Ok(Some(Self { recipe: recipe.clone(), renderers, unusable, start, end }))
     }
 
     /// Renders the JSON of a chat or pair.
@@ -96,32 +115,51 @@ impl Chats {
     ///
     /// A reject if it is no chat, or if the template refuses it.
     pub(super) fn render(&self, chat: &str) -> Result<Rendered, Reject> {
-        let is_pair = self.recipe.prompt_field.is_some();
-        let members: Members<'_> = match is_pair || self.renderers.contains_key(TOOL_TEMPLATE) {
-            true => serde_json::from_str(chat).map_err(|e| {
-                Reject::new(RejectCode::InvalidChat, format!("the chat is not valid JSON: {e}"))
-            })?,
-            false => Members::default(),
-        };
-        if let (Some(prompt), Some(completion)) = (text_of(members.prompt), text_of(members.completion)) {
-            return self.pair(&prompt, &completion);
+        match self.recipe.alpaca {
+            Some(Alpaca::Chat) => return self.chat(&AlpacaRow::read(chat)?.into_chat()),
+            Some(Alpaca::Pair) => {
+                let (prompt, completion) = AlpacaRow::read(chat)?.into_pair();
+                return self.pair(&prompt, &completion);
+            }
+            None => {}
         }
+        if self.recipe.prompt_field.is_some() {
+            let members: PairMembers<'_> = members(chat)?;
+            if let (Some(prompt), Some(completion)) = (text_of(members.prompt), text_of(members.completion)) {
+                let mut rendered = self.pair(&prompt, &completion)?;
+                let has_system = text_of(members.system).is_some_and(|system| !system.is_empty());
+                rendered.notes.extend(has_system.then_some("system_beside_pair"));
+                rendered.notes.extend(members.tools.map(|_| "tools_beside_pair"));
+                return Ok(rendered);
+            }
+        }
+        self.chat(chat)
+    }
+
+    fn chat(&self, chat: &str) -> Result<Rendered, Reject> {
+        let has_tools = match self.renderers.contains_key(TOOL_TEMPLATE) {
+            true => members::<ToolMember<'_>>(chat)?.tools.is_some(),
+            false => false,
+        };
         let name = match &self.recipe.template_name {
             Some(name) => name,
-            None if members.tools.is_some() && self.renderers.contains_key(TOOL_TEMPLATE) => TOOL_TEMPLATE,
+            None if has_tools => TOOL_TEMPLATE,
             None => DEFAULT_TEMPLATE,
         };
         let Some(renderer) = self.renderers.get(name) else {
-            let message = "a list of messages needs a chat template; `chat_template` names it";
+            let message = match &self.unusable {
+                Some(why) => format!("a list of messages needs a chat template: {why}"),
+                None => "a list of messages needs a chat template; `chat_template` names it".to_owned(),
+            };
             return Err(Reject::new(RejectCode::InvalidChat, message));
         };
         let rendered = renderer.render(chat).map_err(reject)?;
-        Ok(self.by_policy(rendered, renderer.has_generation_blocks(), None))
+        Ok(self.by_policy(rendered, renderer.has_generation_blocks(), false))
     }
 
     /// Finds the parts of a chat or pair in which strings of special tokens are no tokens.
-    fn by_policy(&self, rendered: RenderedChat, is_marked: bool, end: Option<u32>) -> Rendered {
-        let RenderedChat { text, pieces, trained, notes } = rendered;
+    fn by_policy(&self, rendered: RenderedChat, is_marked: bool, is_pair: bool) -> Rendered {
+        let RenderedChat { text, pieces, trained, notes, unread_keys } = rendered;
         let (mut content, mut forbidden) = (Vec::new(), Vec::new());
         let mut start = 0;
         for piece in pieces {
@@ -136,23 +174,35 @@ impl Chats {
                 append(&mut content, range);
             }
         }
-        Rendered { text, content, forbidden, trained, is_marked, end, notes }
+        Rendered { text, content, forbidden, trained, is_marked, is_pair, notes, unread_keys }
     }
 
-    /// Joins two texts. The EOS token follows them, in place of its string at the end of the completion.
+    /// Joins two texts. The BOS token of the tokenizer is before them, in place of its string at the start, and the EOS
+    /// token after them, in place of its string at the end of the completion.
     fn pair(&self, prompt: &str, completion: &str) -> Result<Rendered, Reject> {
-        let Some((end, string)) = &self.end else {
+        let Some((_, string)) = &self.end else {
             let message = "the tokenizer has no EOS token to end the completion with; `eos_token` names one";
             return Err(Reject::new(RejectCode::InvalidChat, message));
         };
         let completion = completion.strip_suffix(string.as_str()).unwrap_or(completion);
+        let first = if prompt.is_empty() { completion } else { prompt };
+        let after_start =
+            first.strip_prefix(self.start.text.as_str()).filter(|_| !self.start.text.is_empty());
+        let (prompt, completion) = match after_start {
+            Some(rest) if prompt.is_empty() => (prompt, rest),
+            Some(rest) => (rest, completion),
+            None => (prompt, completion),
+        };
         let mut rendered = render_pair(prompt, completion);
+        if after_start.is_some() {
+            rendered.notes.push("bos_in_pair");
+        }
         match &self.recipe.train_on {
             TrainOn::None => rendered.trained.clear(),
             TrainOn::All => rendered.trained = std::iter::once(0..rendered.text.len()).collect(),
             _ => {}
         }
-        Ok(self.by_policy(rendered, false, Some(*end)))
+        Ok(self.by_policy(rendered, false, true))
     }
 
     /// Computes the ids and the mask.
@@ -185,9 +235,12 @@ impl Chats {
             false => overlap_mask(&ids.ranges, &rendered.trained),
         };
         let mut all = Cow::Borrowed(&ids.ids[..]);
-        if let Some(end) = rendered.end {
-            all.to_mut().push(end);
+        if let (true, Some((end, _))) = (rendered.is_pair, &self.end) {
+            let PairStart { ids: start, .. } = &self.start;
+            let is_trained = u8::from(self.recipe.train_on == TrainOn::All);
+            masks.splice(0..0, std::iter::repeat_n(is_trained, start.len()));
             masks.push(u8::from(self.recipe.train_on != TrainOn::None));
+            all = Cow::Owned([&start[..], &ids.ids[..], &[*end]].concat());
         }
         if ids.ids.is_empty() {
             return Err(Reject::new(RejectCode::Empty, "the tokenizer produces no tokens for the chat"));
@@ -200,6 +253,23 @@ impl Chats {
         let packed = Ids::pack(id_width(tokenizer), &all).ok_or_else(too_many)?;
         let tokens = Tokens::new(packed, Some(Bytes::from(masks))).ok_or_else(too_many)?;
         Ok((tokens, stats))
+    }
+}
+
+impl PairStart {
+    fn of(when: PairBos, tokenizer: &Tokenizer) -> Result<Self> {
+        let tokens = match (when, &tokenizer.info().bos) {
+            (PairBos::None, _) => Vec::new(),
+            (PairBos::Auto, _) => tokenizer.start_tokens(),
+            (PairBos::Add, Some(bos)) => vec![bos.clone()],
+            (PairBos::Add, None) => {
+                return Err(Error::usage("the tokenizer has no BOS token")
+                    .of_option("pair_bos")
+                    .help("name it with `bos_token`, or use `pair_bos none`"));
+            }
+        };
+        let ids = tokens.iter().map(|token| token.id).collect();
+        Ok(Self { ids, text: tokens.into_iter().map(|token| token.token).collect() })
     }
 }
 
@@ -225,6 +295,36 @@ impl Rendered {
     ) -> Verified {
         tokenizer.verify_marked(hash, &self.text, &self.content, ids, stats, scratch)
     }
+}
+
+/// Compiles and examines the templates of a recipe, by name.
+fn renderers(recipe: &ChatRecipe, tokenizer: &Tokenizer) -> Result<BTreeMap<String, ChatRenderer>> {
+    let options = recipe.renderer_options(added_tokens(tokenizer)?);
+    let is_token = |marker: &str| options.added_tokens.iter().any(|token| token == marker);
+    let mut renderers = BTreeMap::new();
+    let templates = recipe.chat_template.iter().flat_map(|template| &template.templates);
+    for (name, source) in templates.filter(|(name, _)| is_used(recipe, name)) {
+        // Before it is examined: an unknown marker does not end a turn, for example.
+        let template = Template::compile(source).map_err(|e| unusable(name, &e))?;
+        let unknown = template.literals().into_iter().flat_map(markers).find(|marker| !is_token(marker));
+        if let Some(marker) = unknown.filter(|_| !recipe.allow_unknown_markers) {
+            let message =
+                format!("the chat template writes {marker:?}, which is not a token of the tokenizer");
+            return Err(Error::usage(message).of_option("chat_template").help(
+                "use the template and the tokenizer of one model; if the marker is never written, \
+                 `allow_unknown_markers` accepts it",
+            ));
+        }
+        let renderer = ChatRenderer::of(template, options.clone()).map_err(|e| unusable(name, &e))?;
+        renderers.insert(name.clone(), renderer);
+    }
+    Ok(renderers)
+}
+
+/// Reads members of the JSON of an item.
+fn members<'a, T: Deserialize<'a>>(chat: &'a str) -> Result<T, Reject> {
+    serde_json::from_str(chat)
+        .map_err(|e| Reject::new(RejectCode::InvalidChat, format!("the chat is not valid JSON: {e}")))
 }
 
 /// Returns the texts of the added tokens of a tokenizer.
@@ -278,6 +378,7 @@ fn reject(reject: ChatReject) -> Reject {
         ChatRejectCode::TextParts => RejectCode::TextParts,
         ChatRejectCode::NothingToTrain => RejectCode::NothingToTrain,
         ChatRejectCode::TooLarge => RejectCode::TooLarge,
+        ChatRejectCode::TwoSystems => RejectCode::TwoSystems,
     };
     Reject::new(code, reject.message)
 }

@@ -168,7 +168,9 @@ impl ItemSink for DocumentConverter<'_> {
         let (from, bytes) = (out.list.len(), text.as_str().len() as u64);
         if let Prepared::Chat(chat) = &text {
             chat.notes.iter().for_each(|note| out.note(note));
+            chat.unread_keys.iter().for_each(|key| out.count_named(UNREAD_MESSAGE_KEY, key));
         }
+        document.unread.iter().for_each(|field| out.count_named(UNREAD_FIELD, field));
         let origin = Text::from(origin);
         let identity = Identity {
             split,
@@ -191,6 +193,10 @@ impl ItemSink for DocumentConverter<'_> {
         Converting::Done
     }
 }
+
+/// Kinds of names that notes count.
+pub(crate) const UNREAD_FIELD: &str = "unread_field";
+pub(crate) const UNREAD_MESSAGE_KEY: &str = "unread_message_key";
 
 /// A document before it is encoded.
 enum Prepared<'a> {

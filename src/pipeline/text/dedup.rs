@@ -5,6 +5,7 @@
 //! because compressed files cannot be read from the middle. The hashes are sorted on disk, and the duplicates are
 //! stored there in record order.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use sha2::{Digest, Sha256};
 
 use super::TextJob;
+use super::canonical::canonical;
 use super::feed::SectionFeed;
 use super::items::{DocumentPosition, ItemSink};
 use super::section_reader::BYTES_HELD_PER_BYTE;
@@ -134,7 +136,10 @@ impl ItemSink for TextHashes<'_> {
         // Rejected items are not duplicates of anything.
         let TextRecipe { normalize, max_document_bytes, .. } = self.recipe;
         if let Ok(document) = item
-            && let Ok(text) = normalize.apply(&document.text, *max_document_bytes)
+            && let Ok(text) = match self.recipe.chat.has_masks() {
+                true => Ok(Cow::Owned(canonical(&document.text))),
+                false => normalize.apply(&document.text, *max_document_bytes),
+            }
             && !text.is_empty()
         {
             let mut row = [0; TEXT_BYTES];

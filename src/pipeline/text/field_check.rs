@@ -12,6 +12,8 @@ use serde_json::{Map, Value as Json};
 
 use super::options::TextOptions;
 use super::plan::TextFile;
+use super::roles::MessageRoles;
+use super::unread;
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::options::SourceSpec;
@@ -20,6 +22,7 @@ use crate::source::file_list::FileList;
 use crate::source::json_line::{MemberPath, parse};
 use crate::source::missing_field::{quoted, suggestion};
 use crate::source::stream::Stream;
+use crate::source::text::columns::TextColumns;
 use crate::source::text::kind::TextFormat;
 use crate::source::text::rows;
 use crate::source::warning::Warning;
@@ -60,6 +63,10 @@ struct FieldSearch<'a> {
     kept: Vec<RequestedField<'a>>,
     /// Field names in the order in which they first appear.
     names: Vec<String>,
+    /// Those of them that are not empty in some row.
+    filled: Vec<String>,
+    /// The roles of messages, if options name roles.
+    roles: Option<MessageRoles>,
     /// Names of fields of JSON that hold something other than text in the first row that has them.
     not_text: Vec<String>,
     /// Number of examined rows of JSON.
@@ -109,6 +116,8 @@ pub(super) fn check(
             .map(|k| RequestedField { seen: has_columns, ..RequestedField::new(&k.name) })
             .collect(),
         names: Vec::new(),
+        filled: Vec::new(),
+        roles: MessageRoles::new(&options.recipe.chat),
         not_text: Vec::new(),
         rows: 0,
         files: 0,
@@ -118,7 +127,7 @@ pub(super) fn check(
     let mut first = None;
     if let (Some(stream), [file]) = (stdin, &with_fields[..]) {
         search.complete = search.read(stream, details[*file].kind.format)?;
-        return search.into_warnings(options, Some(Path::new("-")));
+        return search.into_warnings(options, details, Some(Path::new("-")));
     }
     for at in sampling::sample(with_fields.len() as u64, FILES as u64) {
         let Some(&ordinal) = usize::try_from(at).ok().and_then(|at| with_fields.get(at)) else { continue };
@@ -131,7 +140,7 @@ pub(super) fn check(
         search.complete &= read.unwrap_or(false);
         first.get_or_insert_with(|| file.path(sources));
     }
-    search.into_warnings(options, first.as_deref())
+    search.into_warnings(options, details, first.as_deref())
 }
 
 impl<'a> FieldSearch<'a> {
@@ -179,6 +188,7 @@ impl<'a> FieldSearch<'a> {
         }
         for name in names {
             self.add_name(name);
+            self.filled.push(name.clone());
         }
     }
 
@@ -190,7 +200,19 @@ impl<'a> FieldSearch<'a> {
         for requested in self.requested() {
             requested.seen = requested.seen || requested.path.is_in(&object);
         }
+        if let Some(roles) = &mut self.roles {
+            roles.add(&object);
+        }
         for (name, value) in &object {
+            let is_empty = match value {
+                Json::Null => true,
+                Json::String(text) => text.is_empty(),
+                Json::Array(items) => items.is_empty(),
+                _ => false,
+            };
+            if !is_empty && self.filled.len() < NAMES && !self.filled.contains(name) {
+                self.filled.push(name.clone());
+            }
             if self.add_name(name) && !matches!(value, Json::String(_) | Json::Null) {
                 self.not_text.push(name.clone());
             }
@@ -212,8 +234,15 @@ impl<'a> FieldSearch<'a> {
     }
 
     /// Returns the warnings, or an error if no examined row has a requested field.
-    fn into_warnings(self, options: &TextOptions, first: Option<&Path>) -> Result<Vec<Warning>> {
-        let mut warnings = Vec::new();
+    fn into_warnings(
+        self,
+        options: &TextOptions,
+        details: &[TextFile],
+        first: Option<&Path>,
+    ) -> Result<Vec<Warning>> {
+        let columns = details.iter().filter_map(|detail| detail.columns.as_ref());
+        let names = columns.flat_map(TextColumns::unread).chain(&self.filled);
+        let mut warnings: Vec<Warning> = unread::warning(&options.recipe, names).into_iter().collect();
         if self.files == 0 {
             return Ok(warnings);
         }
@@ -235,6 +264,9 @@ impl<'a> FieldSearch<'a> {
         }
         if let Some(key) = self.key.as_ref().filter(|key| !key.seen) {
             return refuse("key_field", key.name, None);
+        }
+        if let Some(error) = self.roles.as_ref().and_then(|roles| roles.unknown(self.complete)) {
+            return Err(if let Some(path) = first { error.at_path(path) } else { error });
         }
         for (requested, keep) in
             self.kept.iter().zip(&options.recipe.keep_fields).filter(|(requested, _)| !requested.seen)

@@ -21,7 +21,7 @@ use crate::source::opened::OpenedFile;
 use crate::source::source_file::SourceFile;
 use crate::source::table::delimited::unclosed_quote;
 use crate::source::text::cut::{Rule, lines};
-use crate::source::text::fields::SourceDocument;
+use crate::source::text::fields::{SourceDocument, TextFields};
 use crate::source::text::kind::{Documents, TextFormat};
 use crate::source::without_bom;
 
@@ -100,7 +100,8 @@ impl TextJob {
                         hash.update(&(row.text.len() as u64).to_le_bytes());
                         hash.update(row.text.as_bytes());
                         hash.update(row.key.as_deref().unwrap_or_default().as_bytes());
-                        if matches!(row.text, Cow::Owned(_)) {
+                        // A text of several fields is always a copy.
+                        if matches!((text, &row.text), (TextFields::Text(_), Cow::Owned(_))) {
                             out.note("invalid_utf8_replaced");
                         }
                         self.check_length(row.text.len())?;
@@ -186,7 +187,8 @@ impl TextJob {
 
     fn text<'a>(&self, bytes: &'a [u8], out: &mut Outcomes) -> Result<SourceDocument<'a>, Reject> {
         let text = self.utf8(bytes, "the document", out)?;
-        Ok(SourceDocument { key: None, text, kept: vec![Value::Null; self.conversion.fields.len()] })
+        let kept = vec![Value::Null; self.conversion.fields.len()];
+        Ok(SourceDocument { key: None, text, kept, unread: Vec::new() })
     }
 
     fn json_lines(

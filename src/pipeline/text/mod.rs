@@ -4,6 +4,8 @@
 //! sources ─▶ sections of files (plan) ─▶ tasks (section_reader, feed) ─▶ documents (items) ─▶ ids, records (convert)
 //! ```
 
+mod alpaca;
+mod canonical;
 mod chat;
 mod convert;
 mod dedup;
@@ -14,9 +16,11 @@ mod options;
 mod pack;
 mod plan;
 mod predict;
+mod roles;
 mod section_reader;
 #[cfg(test)]
 mod tests;
+mod unread;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -25,6 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use self::chat::Chats;
 use self::convert::TextScratch;
+pub(crate) use self::convert::{UNREAD_FIELD, UNREAD_MESSAGE_KEY};
 use self::dedup::DuplicatesFile;
 use self::feed::{SectionFeed, TextTask};
 pub use self::options::{TextInput, TextOptions};

@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::error::{Error, Result};
 use crate::options::{OutputOptions, SourceSpec, check_sources};
-use crate::recipe::{TextRecipe, described};
+use crate::recipe::{PairBos, TextRecipe, described};
 use crate::source::files_from::FilesFrom;
 use crate::source::text::kind::TextFormat;
-use crate::transform::text::Tokenizer;
+use crate::transform::text::{SpecialToken, Tokenizer, TokenizerOptions};
 
 /// Options of a conversion of text.
 pub struct TextOptions {
@@ -51,6 +51,18 @@ impl TextOptions {
         self.recipe.check()?;
         self.recipe.chat.check_template()?;
         self.recipe.tokenization = self.tokenizer.options().clone();
+        if self.recipe.chat.may_be_pairs() {
+            // Files beside the tokenizer may name these tokens, and only the tokenizer.json is stored.
+            let TokenizerOptions { bos_token, eos_token, .. } = &mut self.recipe.tokenization;
+            let info = self.tokenizer.info();
+            let named = |token: &Option<SpecialToken>| token.as_ref().map(|token| token.token.clone());
+            if info.sha256.is_some() {
+                *eos_token = eos_token.take().or_else(|| named(&info.eos));
+                if self.recipe.chat.pair_bos == PairBos::Add {
+                    *bos_token = bos_token.take().or_else(|| named(&info.bos));
+                }
+            }
+        }
         self.recipe = self.recipe.complete();
         if self.input == TextInput::Stdin {
             match self.recipe.input_format.map(|kind| kind.format) {

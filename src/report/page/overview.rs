@@ -213,7 +213,10 @@ pub(super) fn options(out: &mut String, report: &DatasetReport) {
     out.push_str("</section>\n");
     if !manifest.notes.is_empty() {
         out.push_str("<section class=\"card\">\n<h3>Notes</h3>\n");
-        pairs(out, manifest.notes.iter().take(MAX_ROWS).map(|(name, n)| (name.replace('_', " "), count(*n))));
+        pairs(
+            out,
+            manifest.notes.iter().take(MAX_ROWS).map(|(name, n)| (crate::report::note_name(name), count(*n))),
+        );
         out.push_str("</section>\n");
     }
     if let Some(tokenizer) = &manifest.tokenizer {

@@ -43,7 +43,7 @@ impl MemberPath {
     }
 
     /// Returns whether the member `name` of a line is the field or contains it.
-    fn needs(&self, name: &str) -> bool {
+    pub fn needs(&self, name: &str) -> bool {
         self.whole == name || self.parts.first().is_some_and(|first| first == name)
     }
 
@@ -55,6 +55,11 @@ impl MemberPath {
         let (first, rest) = self.parts.split_first()?;
         let nested = |json, name: &String| Some(exact::members(json).get(name)?.get());
         rest.iter().try_fold(members.get(first)?.get(), nested)
+    }
+
+    /// Returns the field of an object, if there is one.
+    pub fn find_in<'a>(&self, object: &'a Map<String, Json>) -> Option<&'a Json> {
+        object.get(&self.whole).or_else(|| self.nested(|name| object.get(name)))
     }
 
     /// Returns the nested member, given how to find a member of the line.
@@ -108,8 +113,8 @@ impl WantedFields {
         match self.find_in(line) {
             Err(reject) if reject.code == RejectCode::InvalidJson => match without_nan(line) {
                 Some(line) => {
-                    let SourceDocument { text, key, kept } = self.find_in(&line)?;
-                    Ok(SourceDocument { text: Cow::Owned(text.into_owned()), key, kept })
+                    let SourceDocument { text, key, kept, unread } = self.find_in(&line)?;
+                    Ok(SourceDocument { text: Cow::Owned(text.into_owned()), key, kept, unread })
                 }
                 None => Err(reject),
             },
@@ -121,11 +126,17 @@ impl WantedFields {
         let object_text = |wanted: &[JsonMember], paths: &[MemberPath]| {
             let values: HashMap<String, &RawValue> =
                 serde_json::from_str(line).map_err(|e| not_an_object(&e))?;
-            object(wanted, |at, _| Ok(paths[at].text_in(&values)))
+            let text = object(wanted, |at, _| Ok(paths[at].text_in(&values)))?;
+            let is_unread = |name: &str| !self.needs(name) && !paths.iter().any(|path| path.needs(name));
+            let is_empty = |value: &RawValue| ["null", "\"\"", "[]"].contains(&value.get());
+            let unread = values.into_iter().filter(|(name, value)| !is_empty(value) && is_unread(name));
+            let mut unread: Vec<String> = unread.map(|(name, _)| name).collect();
+            unread.sort_unstable();
+            Ok((Cow::Owned(text), unread))
         };
         if let (WantedText::Json(wanted, paths), None, []) = (&self.text, &self.key, &self.kept[..]) {
-            let text = Cow::Owned(object_text(wanted, paths)?);
-            return Ok(SourceDocument { text, key: None, kept: Vec::new() });
+            let (text, unread) = object_text(wanted, paths)?;
+            return Ok(SourceDocument { text, key: None, kept: Vec::new(), unread });
         }
         let needs = |name: &str| self.needs(name);
         let mut members = Members::read(line, needs).map_err(|e| not_an_object(&e))?;
@@ -137,18 +148,18 @@ impl WantedFields {
             Some(FoundValue::Exact(json)) => from_exact_json(&field.name, field.ty, json),
         });
         let kept = kept.collect::<Result<_, _>>()?;
-        let text = match &self.text {
-            WantedText::Json(wanted, paths) => Cow::Owned(object_text(wanted, paths)?),
+        let (text, unread) = match &self.text {
+            WantedText::Json(wanted, paths) => object_text(wanted, paths)?,
             // A text that is a member of the line itself is moved out instead of copied.
             WantedText::Text(path) => match members.take_text(&path.whole) {
-                Some(text) => text,
+                Some(text) => (text, Vec::new()),
                 None => match members.find(path).map(FoundValue::into_json) {
-                    Some(Json::String(text)) => Cow::Owned(text),
+                    Some(Json::String(text)) => (Cow::Owned(text), Vec::new()),
                     other => return Err(unusable(&path.whole, other.as_ref(), "a string", "text_field")),
                 },
             },
         };
-        Ok(SourceDocument { text, key, kept })
+        Ok(SourceDocument { text, key, kept, unread })
     }
 
     /// Returns whether the member `name` of a line may be or contain a requested field.

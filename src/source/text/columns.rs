@@ -7,7 +7,7 @@ use arrow_schema::Schema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::fields::{SourceDocument, TextFields, object};
+use super::fields::{SourceDocument, TextFields, object, unread};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
@@ -35,6 +35,9 @@ pub struct TextColumns {
     text: Vec<Option<usize>>,
     key: Option<usize>,
     kept: Vec<usize>,
+    /// Names of the columns that nothing reads, if they are reported.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unread: Vec<String>,
 }
 
 impl WantedColumns {
@@ -88,11 +91,18 @@ impl WantedColumns {
             // A declared type is compared with those of all files.
             types.push(kept_type(&keep.name, ty(at), None)?);
         }
-        Ok((TextColumns { text, key, kept }, types))
+        let unread = unread(&self.text, names.all().len(), text.iter().flatten().chain(&key).chain(&kept));
+        let unread = unread.into_iter().map(|at| names.all()[at].to_owned()).collect();
+        Ok((TextColumns { text, key, kept, unread }, types))
     }
 }
 
 impl TextColumns {
+    /// Returns the names of the columns that nothing reads, if they are reported.
+    pub fn unread(&self) -> &[String] {
+        &self.unread
+    }
+
     /// Returns the ordinals of the columns to read, ascending, and these columns as positions in a batch of only those.
     pub fn alone(&self) -> (Vec<usize>, Self) {
         let all = self.text.iter().flatten().chain(&self.key).chain(&self.kept);
@@ -101,6 +111,7 @@ impl TextColumns {
             text: self.text.iter().map(|at| at.map(|at| position(&read, at))).collect(),
             key: self.key.map(|at| position(&read, at)),
             kept: self.kept.iter().map(|&at| position(&read, at)).collect(),
+            unread: self.unread.clone(),
         };
         (read, alone)
     }
@@ -134,12 +145,15 @@ impl TextColumns {
                 }
             }
             TextFields::Json(members) => Cow::Owned(object(members, |member, _| {
-                Ok(column(member).map(|at| json(batch.column(at), row).to_string()))
+                // A null may only mean that another row has this member.
+                let cell = |at| without_null_members(json(batch.column(at), row)).to_string();
+                Ok(column(member).map(cell))
             })?),
         };
         let kept = self.kept.iter().zip(fields);
         let kept = kept.map(|(&at, field)| checked_cell(batch.column(at), row, field));
-        Ok(SourceDocument { kept: kept.collect::<Result<_, _>>()?, text, key })
+        let unread = self.unread.clone();
+        Ok(SourceDocument { kept: kept.collect::<Result<_, _>>()?, text, key, unread })
     }
 
     /// Removes rows from the start of `rows` until they have `target_bytes` of text: at least one row, and at most
@@ -178,5 +192,17 @@ impl TextColumns {
         lossy: bool,
     ) -> impl Iterator<Item = Result<SourceDocument<'a>, Reject>> {
         (0..rows.len()).map(move |row| self.row(rows.batch(), row, wanted, fields, lossy))
+    }
+}
+
+/// Removes the members of objects that are null. A table gives each struct of a column the same members.
+fn without_null_members(value: Json) -> Json {
+    match value {
+        Json::Object(members) => {
+            let members = members.into_iter().filter(|(_, value)| !value.is_null());
+            members.map(|(name, value)| (name, without_null_members(value))).collect()
+        }
+        Json::Array(items) => items.into_iter().map(without_null_members).collect(),
+        other => other,
     }
 }

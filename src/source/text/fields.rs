@@ -15,6 +15,8 @@ pub struct SourceDocument<'a> {
     pub key: Option<String>,
     /// One value per kept field.
     pub kept: Vec<Value>,
+    /// Fields of a row that are not empty and that nothing reads, if the text is made of several fields.
+    pub unread: Vec<String>,
 }
 
 /// The fields that make up the text of a document.
@@ -84,6 +86,17 @@ pub(in crate::source) fn object<T: AsRef<str>>(
     }
     object.push('}');
     Ok(object)
+}
+
+/// Returns the ordinals of the columns that are not in `read`; nothing unless the text is made of several fields.
+pub(super) fn unread<'a>(
+    text: &TextFields,
+    columns: usize,
+    read: impl Iterator<Item = &'a usize>,
+) -> Vec<usize> {
+    let TextFields::Json(_) = text else { return Vec::new() };
+    let read: Vec<usize> = read.copied().collect();
+    (0..columns).filter(|at| !read.contains(at)).collect()
 }
 
 /// Returns the JSON text in a string, if it is the text of one value.

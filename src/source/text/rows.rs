@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value as Json;
 
 use super::cut::Rule;
-use super::fields::{SourceDocument, TextFields, object};
+use super::fields::{SourceDocument, TextFields, object, unread};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::Field;
 use crate::source::missing_field::quoted;
@@ -21,6 +21,8 @@ pub struct TableHeader {
     text: Vec<Option<usize>>,
     key: Option<usize>,
     kept: Vec<usize>,
+    /// Columns that nothing reads, if they are reported.
+    unread: Vec<usize>,
 }
 
 /// Names of the columns with the requested fields.
@@ -77,10 +79,11 @@ impl TableHeader {
             Err(reject) if !is_required && reject.code == RejectCode::MissingField => Ok(None),
             found => found.map(Some),
         });
-        let text = text.collect::<Result<_, _>>()?;
+        let text = text.collect::<Result<Vec<_>, _>>()?;
         let key = wanted.key.map(find).transpose()?;
-        let kept = wanted.fields.iter().map(|f| find(&f.name)).collect::<Result<_, _>>()?;
-        Ok((Self { dialect, names, text, key, kept }, reader.end()))
+        let kept = wanted.fields.iter().map(|f| find(&f.name)).collect::<Result<Vec<_>, _>>()?;
+        let unread = unread(wanted.text, names.len(), text.iter().flatten().chain(&key).chain(&kept));
+        Ok((Self { dialect, names, text, key, kept, unread }, reader.end()))
     }
 
     /// Calls `each` for every row of a piece, with its offset in the piece, until `each` returns false.
@@ -138,7 +141,9 @@ impl TableHeader {
                 Ok(text.filter(|text| !text.is_empty()).map(|text| Json::from(&*text).to_string()))
             })?),
         };
-        Ok(SourceDocument { kept, text, key })
+        let is_filled = |at: &usize| row.text(*at, "", true).is_ok_and(|text| !text.is_empty());
+        let unread = self.unread.iter().filter(|at| is_filled(at)).map(|&at| self.names[at].clone());
+        Ok(SourceDocument { kept, text, key, unread: unread.collect() })
     }
 }
 

@@ -1,0 +1,48 @@
+//! Fields of chats and pairs that other trainers read, and that nothing reads here.
+
+use crate::recipe::TextRecipe;
+use crate::source::json_line::MemberPath;
+use crate::source::warning::Warning;
+
+const AVOID: &str = "an answer to avoid, which only preference training uses";
+const PREFERRED: &str = "a preferred answer, which only preference training uses";
+const LABEL: &str = "a mark of good and bad answers: bad ones are trained like good ones";
+const MEDIA: &str = "only text is converted";
+const TURNS: &str = "earlier turns of the conversation";
+const SYSTEM: &str = "a system message";
+
+/// Fields that TRL, LLaMA-Factory, ms-swift and Axolotl read, and what they hold.
+const KNOWN: [(&str, &str); 17] = [
+    ("rejected", AVOID),
+    ("rejected_response", AVOID),
+    ("rejected_messages", AVOID),
+    ("chosen", PREFERRED),
+    ("label", LABEL),
+    ("kto_tag", LABEL),
+    ("input", "a part of the question"),
+    ("history", TURNS),
+    ("system", SYSTEM),
+    ("system_prompt", SYSTEM),
+    ("image", MEDIA),
+    ("images", MEDIA),
+    ("video", MEDIA),
+    ("videos", MEDIA),
+    ("audio", MEDIA),
+    ("audios", MEDIA),
+    ("objects", MEDIA),
+];
+
+/// Returns the warning about fields that nothing reads, of the fields `names` that rows have.
+pub(super) fn warning<'a>(recipe: &TextRecipe, names: impl Iterator<Item = &'a String>) -> Option<Warning> {
+    if !recipe.chat.has_masks() {
+        return None;
+    }
+    let fields = recipe.text_fields();
+    let read = fields.names().into_iter().map(|(name, ..)| name);
+    let read = read.chain(recipe.key_field.as_deref()).chain(recipe.keep_fields.iter().map(|k| &*k.name));
+    let read: Vec<MemberPath> = read.map(MemberPath::new).collect();
+    let names: Vec<&String> = names.filter(|name| !read.iter().any(|path| path.needs(name))).collect();
+    let known = KNOWN.iter().filter(|(name, _)| names.iter().any(|there| there == name));
+    let fields: Vec<_> = known.map(|(name, meaning)| ((*name).to_owned(), (*meaning).to_owned())).collect();
+    (!fields.is_empty()).then_some(Warning::FieldsUnread { fields })
+}
