@@ -95,7 +95,7 @@ options! {
             [serde(with = "as_text", skip_serializing_if = "is_default")]
             not_rendered: NotRendered = NotRendered::default(), "POLICY";
 
-            /// Text between the text parts of a message where the template does not iterate over them: empty, or \\n
+            /// Text between the text parts of a message where the template does not iterate over them: empty, or \n
             ///
             /// Without it, a chat with several parts is rejected there. One part is its text.
             [serde(skip_serializing_if = "is_default")]

@@ -362,7 +362,7 @@ fn text_parts_are_texts_where_the_template_prints_lists() {
     let codes: Vec<String> = rejects(&out).into_iter().map(|(_, code)| code).collect();
     assert_eq!(codes, ["text-parts"]);
     assert_eq!(trained("--join-parts \\n")[2], "one\ntwo<|im_end|>\n");
-    assert_eq!(manifest(&out)["options"]["join_parts"], "\\n");
+    assert_eq!(manifest(&out)["options"]["chat"]["join_parts"], "\\n");
     let empty = ["--messages-field", "messages", "--overwrite", "--join-parts", "", "--tokenizer"];
     let mut args: Vec<String> =
         ["text", source.to_str().unwrap(), "--out", out.to_str().unwrap()].map(str::to_owned).into();

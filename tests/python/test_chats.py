@@ -218,8 +218,9 @@ def test_no_string_of_a_chat_is_a_control_token(dsconvert, models, tmp_path, tok
     folder = models(tokenizer, "chatml")
     (tmp_path / "t.jinja").write_text(EVERYTHING)
     added = json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
-    special = {token["id"]: token["content"] for token in added if token["special"]}
-    assert len(special) > len(SPECIAL)
+    # Any text may produce the unknown token.
+    special = {token["id"]: token["content"] for token in added if token["special"] and "unk" not in token["content"].lower()}
+    assert set(special.values()) >= set(SPECIAL)
     options = ["--messages-field", "messages", "--tokenizer", folder, "--chat-template", tmp_path / "t.jinja"]
 
     def counts(name, text):
@@ -229,10 +230,8 @@ def test_no_string_of_a_chat_is_a_control_token(dsconvert, models, tmp_path, tok
 
     harmless = counts("harmless", "harmless")
     assert len(harmless) == len(with_string("")) and all(max(count.values()) == 2 for count in harmless)
-    for number, (id, text) in enumerate(special.items()):
-        # The unknown token, which any text may produce.
-        found = [{**count, **{other: 0 for other, name in special.items() if "unk" in name.lower()}} for count in counts(str(number), text)]
-        assert found == [{**count, **{other: 0 for other, name in special.items() if "unk" in name.lower()}} for count in harmless], text
+    for number, text in enumerate(special.values()):
+        assert counts(str(number), text) == harmless, text
         source = write(tmp_path / f"{number}-error.jsonl", with_string(text) + with_string("harmless"))
         out = tmp_path / f"{number}-error"
         dsconvert("text", source, *options, "--special-in-content", "error", "--max-rejects", "100%", "--out", out)

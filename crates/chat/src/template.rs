@@ -332,6 +332,13 @@ mod tests {
     }
 
     #[test]
+    fn empty_slices_of_text_from_several_sources_are_empty() {
+        let text =
+            "{% set s = 'a' ~ messages[0].content ~ 'b' %}{{ s[3:3] ~ s[99:] ~ s[:0] ~ s.strip(s) ~ 'x' }}";
+        assert_eq!(try_render(text, CHAT).unwrap().text, "x");
+    }
+
+    #[test]
     fn text_belongs_to_the_message_of_its_iteration() {
         let template = "{% macro show(m) %}<{{ m.content|trim }}>{% endmacro %}^\
             {% for m in messages[1:] %}{% set c %}{{ show(m) }}{% endset %}{{ c }}\

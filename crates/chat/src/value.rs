@@ -104,7 +104,8 @@ impl Text {
             Marks::One(_) => 1,
             Marks::Many(runs) => {
                 let first = runs.partition_point(|(end, _)| *end <= self.start);
-                runs.partition_point(|(end, _)| *end < self.end) - first.min(runs.len()) + 1
+                let last = runs.partition_point(|(end, _)| *end < self.end);
+                last.saturating_sub(first) + 1
             }
         }
     }

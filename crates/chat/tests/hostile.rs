@@ -531,35 +531,39 @@ fn hostile_chats_are_rejected() {
         )
     };
     let many = |item: &str, count: usize| vec![item; count].join(",");
-    let keys: Vec<String> = (0..large(50_000)).map(|at| format!(r#""k{at}": 0"#)).collect();
-    let keys = keys.join(",");
+    let keys = || (0..large(50_000)).map(|at| format!(r#""k{at}": 0"#)).collect::<Vec<_>>().join(",");
     let answer = r#"{"role": "user", "content": "U"}, {"role": "assistant", "content": "A"}"#;
-    let chats = [
-        content(format!("[{}]", many("[]", large(400_000)))),
-        content(format!("[{}]", many("{}", large(400_000)))),
-        content(format!("[{}]", many(r#"{"a":{}}"#, large(200_000)))),
-        content(format!("[{}]", many("0", large(800_000)))),
-        content(format!("[{}]", many(r#"{"text":"a"}"#, large(100_000)))),
-        content(format!("{}{}", "[".repeat(199), "]".repeat(199))),
-        content(format!("\"{}\"", "<think>".repeat(large(200_000)))),
-        content(format!("\"{}\"", "\\u0001".repeat(large(200_000)))),
-        format!(r#"{{"messages": [{answer}], {keys}}}"#),
-        format!(r#"{{"messages": [{answer}], "chat_template_kwargs": {{{keys}}}}}"#),
-        format!(r#"{{"messages": [{{"role": "user", "content": "U", {keys}}}, {answer}]}}"#),
-        format!(
-            r#"{{"messages": [{answer}], "tools": [{}]}}"#,
-            many(r#""{\"a\":[[],[],[]]}""#, large(50_000))
-        ),
-        format!(
-            r#"{{"messages": [{answer}, {{"role": "assistant", "content": "", "tool_calls": [{}]}}]}}"#,
-            many(r#"{"function":{"name":"f","arguments":"{}"}}"#, large(30_000))
-        ),
+    let call = r#"{"function":{"name":"f","arguments":"{}"}}"#;
+    // One at a time, since they are large themselves.
+    let chats: [&dyn Fn() -> String; 13] = [
+        &|| content(format!("[{}]", many("[]", large(400_000)))),
+        &|| content(format!("[{}]", many("{}", large(400_000)))),
+        &|| content(format!("[{}]", many(r#"{"a":{}}"#, large(200_000)))),
+        &|| content(format!("[{}]", many("0", large(800_000)))),
+        &|| content(format!("[{}]", many(r#"{"text":"a"}"#, large(100_000)))),
+        &|| content(format!("{}{}", "[".repeat(199), "]".repeat(199))),
+        &|| content(format!("\"{}\"", "<think>".repeat(large(200_000)))),
+        &|| content(format!("\"{}\"", "\\u0001".repeat(large(200_000)))),
+        &|| format!(r#"{{"messages": [{answer}], {}}}"#, keys()),
+        &|| format!(r#"{{"messages": [{answer}], "chat_template_kwargs": {{{}}}}}"#, keys()),
+        &|| format!(r#"{{"messages": [{{"role": "user", "content": "U", {}}}, {answer}]}}"#, keys()),
+        &|| {
+            let tools = many(r#""{\"a\":[[],[],[]]}""#, large(50_000));
+            format!(r#"{{"messages": [{answer}], "tools": [{tools}]}}"#)
+        },
+        &|| {
+            let calls = many(call, large(30_000));
+            format!(
+                r#"{{"messages": [{answer}, {{"role": "assistant", "content": "", "tool_calls": [{calls}]}}]}}"#
+            )
+        },
     ];
     let mut slowest = Duration::ZERO;
     for template in [MARKS, MARKS_TRAINING, HEADERS] {
         let renderer = ChatRenderer::new(template, options("assistant")).unwrap();
-        for chat in &chats {
-            match timed(chat, &mut slowest, || renderer.render(chat)) {
+        for chat in chats {
+            let chat = chat();
+            match timed(&chat, &mut slowest, || renderer.render(&chat)) {
                 Ok(chat) => assert!(!chat.text.is_empty()),
                 Err(reject) => assert!(!reject.message.is_empty() && reject.message.len() < 1000, "{reject}"),
             }
