@@ -45,6 +45,7 @@ images: max-aspect-ratio = --max-aspect {RATIO}
 images: url-list file-list list = --files-from {FILE}
 images: caption-col url-col save-additional-columns = --metadata FILE
 images: labels class-list = --classes {FILE}
+images: label-column class-column class-field label-name target-column = --label-field {NAME}
 text: seq-len seq-length sequence-length block-size context-length concat-tokens ctx-len = --pack {2048}
 text: max-seq-len max-seq-length model-max-length truncation = --max-length {N}
 text: append-eod append-eos eod = --add-eos
