@@ -18,6 +18,7 @@ from .batches import pin_memory as pin_memory_of
 from .dataset import Dataset, Split, split_of
 from .epochs import Epochs, Last, SourceShare, State, StepTotals, given, last_policy
 from .errors import UsageError
+from .format_hint import suggest_format
 from .notebook import table
 from .sampler import Bucket, Oversize, Shuffle
 from .source import Transform
@@ -233,6 +234,7 @@ class Loader(Epochs):
         self._finalizer: weakref.finalize[..., Loader] | None = None
         """Stops the threads that run user functions, before the interpreter exits."""
         self._native: _native.Loader | None = self._open(self._micro_batches)
+        suggest_format(self._split)
         if self._finisher is not None and oversize == "truncate" and self._split.kind == "text":
             # The options are valid, because the native loader exists. As plain integers, they do not change the types of
             # the values that they limit.
