@@ -49,6 +49,7 @@ images: max-aspect-ratio = --max-aspect {RATIO}
 images: url-list file-list list = --files-from {FILE}
 images: caption-col url-col save-additional-columns = --metadata FILE
 images: labels class-list = --classes {FILE}
+images: label-column class-column class-field label-name target-column = --label-field {NAME}
 text: seq-len seq-length sequence-length block-size context-length concat-tokens ctx-len = --pack {2048}
 text: field fields = --text-field {text}
 images: field fields = --keep-fields {NAME}

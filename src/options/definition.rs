@@ -419,6 +419,17 @@ macro_rules! form_of {
 }
 pub(crate) use form_of;
 
+/// The default of a group of options: that of its type unless another is given.
+macro_rules! group_default {
+    () => {
+        Default::default()
+    };
+    ($default:expr) => {
+        $default
+    };
+}
+pub(crate) use group_default;
+
 /// Defines a struct of options: every option once, with its help (which is also its documentation), its attributes for
 /// serde, type, text form, default, and name of the value in `--help`. The headings are those of `--help`. `groups` are
 /// structs of options themselves, and `values` have no flag of this form.
@@ -436,7 +447,12 @@ macro_rules! options {
                     $(, $key:ident = $arg:expr)*;
                 )+
             })+
-            groups { $($(#[doc = $group_doc:literal])+ $([$($group_attr:meta),*])? $group:ident: $group_ty:ty;)* }
+            groups {
+                $(
+                    $(#[doc = $group_doc:literal])+
+                    $([$($group_attr:meta),*])? $group:ident: $group_ty:ty $(= $group_default:expr)?;
+                )*
+            }
             values {
                 $($(#[doc = $other_doc:literal])+ [$($other_attr:meta),*] $other:ident: $other_ty:ty = $other_default:expr;)*
             }
@@ -457,7 +473,7 @@ macro_rules! options {
             fn default() -> Self {
                 Self {
                     $($($field: $default,)+)+
-                    $($group: Default::default(),)*
+                    $($group: $crate::options::group_default!($($group_default)?),)*
                     $($other: $other_default,)*
                 }
             }

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 pub use crate::storage::check_local;
 pub use definition::{Choice, Defined, Definition, Extra, Form, Input, OptionValue, Plain, Size};
 pub(crate) use definition::{
-    as_text, form_of, is_default, not_a_value, option_values, options, serde_as_text, word_choice,
-    word_values,
+    as_text, form_of, group_default, is_default, not_a_value, option_values, options, serde_as_text,
+    word_choice, word_values,
 };
 pub use dsconvert_dataset::size::{Decimal, MaxRejects, parse_size};
 pub use dsconvert_writer::layout::{Existing, ResumeCheck};
@@ -94,6 +94,12 @@ options! {
 }
 
 impl OutputOptions {
+    /// Returns the defaults of text. A random read of an Arrow shard decodes nothing, while that of a compressed format
+    /// decodes the documents around it.
+    pub(crate) fn of_text() -> Self {
+        Self { format: Format::Arrow, ..Self::default() }
+    }
+
     /// Refuses values without a meaning.
     pub(crate) fn check(&self) -> Result<()> {
         match self.shard_records {

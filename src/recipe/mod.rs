@@ -245,6 +245,7 @@ mod tests {
         match (option.name, R::KIND) {
             ("dedup", Kind::Images) => "bytes",
             ("dedup", Kind::Text) => "exact",
+            ("format", Kind::Text) => "parquet",
             (name, _) => OTHER.iter().find(|(other, _)| *other == name).expect(name).1,
         }
     }

@@ -131,7 +131,7 @@ options! {
             /// How text becomes ids.
             tokenization: TokenizerOptions;
             /// How the records are stored.
-            output: OutputOptions;
+            output: OutputOptions = OutputOptions::of_text();
         }
         values {}
     }

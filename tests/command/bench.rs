@@ -122,6 +122,30 @@ fn image_files_and_datasets_report_consistent_numbers() {
     assert!(target["probe"]["random_read_bytes"].as_u64().unwrap().is_multiple_of(4096));
 }
 
+/// Token ids in Parquet have to be decoded; for images, the format makes no difference.
+#[test]
+fn a_faster_format_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (raw, photos) = (dir.path().join("a.jsonl"), fixture("photos/dunes"));
+    corpus(&raw, 40);
+    let hint = "times as fast from arrow (--format arrow)";
+    for format in FORMATS {
+        let (ids, images) = (dir.path().join(format), dir.path().join(format!("{format}-images")));
+        convert("text", &raw, &ids, &format!("--tokenizer bytes --format {format}")).exits(0);
+        convert("images", &photos, &images, &format!("--format {format}")).exits(0);
+        for (out, expected) in [(&ids, format == "parquet"), (&images, false)] {
+            let measured = run("bench", &[out], "--items 8 --repeat 1 --threads 1 --no-probe").exits(0);
+            let shown = run("inspect", &[out], "").exits(0);
+            for printed in [measured.stdout, shown.stdout] {
+                assert_eq!(printed.contains(hint), expected, "{format}: {printed}");
+            }
+        }
+        let report = bench(&[&ids], "--threads 1");
+        assert_eq!(report["targets"][0]["format"], format);
+    }
+    assert!(bench(&[&raw], "--threads 1")["targets"][0]["format"].is_null());
+}
+
 #[test]
 fn text_files_and_datasets_report_tokens_and_padding() {
     let dir = tempfile::tempdir().unwrap();

@@ -458,7 +458,7 @@ fn the_printed_command_names_the_dataset_and_makes_the_same() {
     run_in(dir.path(), "text s --out third --like new").exits(0).says(&["1 other dataset", "--exclude"]);
     assert_outcomes(&dir.path().join("third"), [9, 0, 0, 0]);
     // A repair needs the other dataset.
-    let shard = dir.path().join("new/train/train-000000-00.parquet");
+    let shard = dir.path().join("new/train/train-000000-00.arrow");
     let whole = tree(&dir.path().join("new"));
     std::fs::write(&shard, "damaged").unwrap();
     run_in(dir.path(), "inspect new --verify --repair s").exits(3).says(&["--exclude", "--resume=repair"]);

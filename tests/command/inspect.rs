@@ -304,12 +304,12 @@ fn files_that_cannot_be_read_are_not_called_damaged() {
     let out = dir.path().join("out");
     convert("text", &fixture("corpus/stories.jsonl"), &out, "--tokenizer bytes").exits(0);
     set_mode(dir.path(), 0o755);
-    let shard = out.join("train/train-000000-00.parquet");
+    let shard = out.join("train/train-000000-00.arrow");
     set_mode(&shard, 0);
     let verify = |path: &Path| unprivileged(command(["inspect", "--verify"]).arg(path));
     let Some(ran) = verify(&out) else { return };
     let printed = ran.exits(3).stdout;
-    for part in ["train-000000-00.parquet", "make its files readable, then verify it again", "NOT VERIFIED"] {
+    for part in ["train-000000-00.arrow", "make its files readable, then verify it again", "NOT VERIFIED"] {
         assert!(printed.contains(part), "{part:?} is not in {printed}");
     }
     assert!(!printed.contains("DAMAGED") && !printed.contains("--repair"), "{printed}");

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use crate::support::*;
 
 const TEXT: &str = "--tokenizer bytes --unit-bytes 4096 --shard-records 8 --dedup exact --shuffle --pack 64 \
-                    --split train=0.7,validation=0.3 --max-rejects 50%";
+                    --split train=0.7,validation=0.3 --max-rejects 50% --format parquet";
 
 /// Makes a dataset of several units; returns the paths of its source and its directory.
 fn dataset(dir: &Path) -> (PathBuf, PathBuf) {
@@ -354,7 +354,7 @@ fn inspect_refuses_repairs_that_need_more_than_the_manifest() {
         .says(&["cannot be repaired, because its sources have the labels docs, and now c.txt", "LABEL=PATH"]);
     assert!(!refused.stderr.contains("--overwrite"), "{}", refused.stderr);
     inspect(&named, Path::new(&label)).exits(0);
-    inspect(&out.join("train/train-000000-00.parquet"), dir.path()).exits(2).says(&["a single shard"]);
+    inspect(&out.join("train/train-000000-00.arrow"), dir.path()).exits(2).says(&["a single shard"]);
     inspect(Path::new("s3://bucket/set"), dir.path()).exits(2).says(&["object storage", "another prefix"]);
 }
 
@@ -468,7 +468,7 @@ fn a_dataset_from_standard_input_is_not_said_to_be_repairable() {
     let mut child = text.arg(&out).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"some words").unwrap();
     assert!(child.wait().unwrap().success());
-    flip(&out.join("train/train-000000-00.parquet"));
+    flip(&out.join("train/train-000000-00.arrow"));
     let ran = verify(&out).exits(3);
     assert!(!ran.stdout.contains("--repair"), "{}", ran.stdout);
     assert!(ran.stdout.contains("convert again with --overwrite"), "{}", ran.stdout);

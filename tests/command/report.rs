@@ -204,7 +204,7 @@ fn a_damaged_row_group_is_one_warning() {
     let texts = (0..200).map(|i| format!("{{\"text\": \"{}\"}}\n", (i * 7919).to_string().repeat(40)));
     fs::write(&source, texts.collect::<String>()).unwrap();
     let out = dir.path().join("out");
-    convert("text", &source, &out, "--tokenizer bytes").exits(0);
+    convert("text", &source, &out, "--tokenizer bytes --format parquet").exits(0);
     let shard = out.join(tree(&out).into_keys().find(|name| name.starts_with("train/")).unwrap());
     let mut bytes = fs::read(&shard).unwrap();
     let middle = bytes.len() / 2;

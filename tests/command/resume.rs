@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::*;
 
-const OPTIONS: &str =
-    "--tokenizer bytes --unit-bytes 4096 --shard-records 8 --dedup exact --filter-length 30:9999";
+const OPTIONS: &str = "--tokenizer bytes --unit-bytes 4096 --shard-records 8 --dedup exact --filter-length 30:9999 --format parquet";
 
 /// Returns a source, the files of an uninterrupted run, and a directory whose units are all finished but not committed.
 fn finished_units(dir: &Path) -> (PathBuf, BTreeMap<String, Vec<u8>>, PathBuf) {

@@ -17,7 +17,7 @@ fn bash(dir: &Path, line: &str) -> std::process::Output {
 /// Makes a dataset of texts, with one rejected item.
 fn dataset(dir: &Path) -> PathBuf {
     let (source, out) = (corpus_with_rejects(dir, 50, 0, 1), dir.join("ds"));
-    convert("text", &source, &out, "--tokenizer bytes").exits(0);
+    convert("text", &source, &out, "--tokenizer bytes --format parquet").exits(0);
     out
 }
 

@@ -395,7 +395,7 @@ class Command:
         source.write_bytes(b"".join(lines))
         # A key ends with the offset of its line.
         numbers = {offset: number for number, offset in enumerate(itertools.accumulate(map(len, lines), initial=0))}
-        arguments = ["--messages-field", "messages", "--tokenizer", folder, "--out", folder / "out", "--now", NOW.isoformat()]
+        arguments = ["--messages-field", "messages", "--tokenizer", folder, "--out", folder / "out", "--now", NOW.isoformat(), "--format", "parquet"]
         # As transformers: it parses special tokens wherever they are. A tokenizer may write no token for a marker.
         arguments += ["--special-in-content", "parse", "--not-rendered", "allow", "--allow-unknown-markers", *options]
         done = subprocess.run([self.path, "text", source, *arguments], capture_output=True, text=True)

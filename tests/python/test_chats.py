@@ -114,7 +114,7 @@ def write(path, rows):
 
 
 def converted(dataset, split="train"):
-    table = pyarrow.parquet.read_table(dataset / split)
+    table = pyarrow.concat_tables([pyarrow.ipc.open_file(shard).read_all() for shard in sorted((dataset / split).glob("*.arrow"))])
     return list(zip(table["input_ids"].to_pylist(), table["assistant_masks"].to_pylist(), strict=True))
 
 

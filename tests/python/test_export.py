@@ -222,7 +222,7 @@ def test_ids_above_16_bits_are_stored_in_32(dsconvert, tmp_path):
 
 def test_packed_rows_go_out_as_documents(dsconvert, corpus_in, megatron, tmp_path):
     end = end_id(corpus_in("parquet"))
-    options = ["--tokenizer", "fixtures/tokenizers/bpe.json", "--pack", "64", "--quiet"]
+    options = ["--tokenizer", "fixtures/tokenizers/bpe.json", "--pack", "64", "--format", "parquet", "--quiet"]
     for name, more in [("with", ["--add-eos"]), ("without", [])]:
         rows, out = tmp_path / f"{name}-rows", tmp_path / f"{name}-out"
         dsconvert("text", "fixtures/corpus/books", "--out", rows, *options, *more)
@@ -367,7 +367,7 @@ def pairs(dsconvert, tmp_path_factory):
     """Packed rows of pairs with masks."""
     folder = tmp_path_factory.mktemp("pairs")
     write_pairs(folder / "pairs.jsonl", 200)
-    options = ["--prompt-field", "prompt", "--completion-field", "completion", "--pack", "64"]
+    options = ["--prompt-field", "prompt", "--completion-field", "completion", "--pack", "64", "--format", "parquet"]
     tokenizer = FIXTURES / "tokenizers/bpe.json"
     dsconvert("text", folder / "pairs.jsonl", "--out", folder / "rows", "--tokenizer", tokenizer, *options, "--quiet")
     return folder / "rows"

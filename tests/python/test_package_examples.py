@@ -34,7 +34,7 @@ PROGRAMS = TUTORIAL | programs(
     "how-to/pretrain-on-packed-tokens.md", "how-to/fine-tune-on-chat-data.md", "how-to/mix-datasets.md", "how-to/train-a-diffusion-model.md", "how-to/classify-images-with-ddp.md",
     "how-to/detect-objects.md",
     "how-to/use-the-hugging-face-trainer.md", "how-to/use-accelerate.md", "how-to/use-jax-or-numpy.md",
-    "how-to/load-faster.md",
+    "how-to/load-faster.md", "how-to/use-with-other-libraries.md",
 )
 SNIPPETS = blocks("reference/python.md")
 
@@ -63,9 +63,9 @@ def run(tmp_path):
 def test_there_are_programs_and_snippets():
     assert list(PROGRAMS) == [
         "look.py", "train.py", "rows.py",
-        "train_lightning.py", "train_images.py", "train_packed.py", "train_seq2seq.py", "train_ranks.py",
+        "train_lightning.py", "train_images.py", "train_resnet.py", "train_packed.py", "train_seq2seq.py", "train_ranks.py",
         "train_pretrain.py", "train_chat.py", "train_trl.py", "train_mixture.py", "train_diffusion.py", "train_ddp.py", "train_boxes.py", "train_split.py", "train_trainer.py", "train_accelerate.py", "train_jax.py",
-        "load_planes.py",
+        "load_planes.py", "lightning_images.py", "accelerate_images.py", "use_torchdata.py", "use_grain.py",
     ]
     assert len(SNIPPETS) >= 4
 
@@ -146,6 +146,35 @@ def test_image_classification_runs(run, photos_in):
     assert re.findall(r"^epoch (\d): \d+ of (\d+) right", output, re.MULTILINE) == [
         (str(epoch), str(len(photos_in("parquet").records("validation")))) for epoch in range(3)
     ]
+
+
+def test_a_resnet_is_trained_and_resumed(run, photos_in, tmp_path, monkeypatch):
+    pytest.importorskip("torchvision")
+    path, records = photos_in("parquet").path, len(photos_in("parquet").records("validation"))
+    steps = len(dsconvert.Loader(path, batch_size=8, last="drop"))
+    expected = [(str(epoch), str(records), str(steps * (epoch + 1))) for epoch in range(2)]
+    output = run("train_resnet.py", path, "resnet.pt")
+    shown = r"^epoch (\d): \d+ of (\d+) right after (\d+) steps$"
+    assert re.findall(shown, output, re.MULTILINE) == expected
+    # A finished epoch is only validated again.
+    assert re.findall(shown, run("train_resnet.py", path, "resnet.pt"), re.MULTILINE) == expected[1:]
+    shorter = PROGRAMS["train_resnet.py"].replace("EPOCHS, CROP, BATCH = 2,", "EPOCHS, CROP, BATCH = 1,")
+    monkeypatch.setitem(PROGRAMS, "one_epoch.py", shorter)
+    (tmp_path / "resnet.pt").unlink()
+    assert re.findall(shown, run("one_epoch.py", path, "resnet.pt"), re.MULTILINE) == expected[:1]
+    assert re.findall(shown, run("train_resnet.py", path, "resnet.pt"), re.MULTILINE) == expected
+
+
+@pytest.mark.parametrize("program, library, output", [
+    ("lightning_images.py", "pytorch_lightning", r"^\d+ steps, validation loss \d+\.\d\d$"),
+    ("accelerate_images.py", "accelerate", r"^epoch 1: \d+ batches, loss \d+\.\d\d$"),
+    ("use_torchdata.py", "torchdata", r"^stateful: (\d+) batches after the first, \1 in a resumed epoch\ngraph: \1 .*, \1 in"),
+    ("use_grain.py", "grain", r"^the last batch: \(\d, 24, 24, 3\), labels \["),
+])
+def test_other_libraries_take_the_loader(run, photos_in, program, library, output):
+    pytest.importorskip(library)
+    printed = run(program, photos_in("parquet").path)
+    assert re.search(output, printed, re.MULTILINE), printed
 
 
 def test_training_on_packed_tokens_resumes_with_the_next_epoch(run, corpus_in, tmp_path):

@@ -305,7 +305,7 @@ def test_parquet_files_without_rows_have_no_items(dsconvert, tmp_path):
 def test_packed_rows_open_as_lists(dsconvert, tmp_path):
     source = tmp_path / "t.parquet"
     pq.write_table(TABLE, source)
-    dsconvert("text", source, "--out", tmp_path / "out", "--tokenizer", "bytes", "--pack", "512")
+    dsconvert("text", source, "--out", tmp_path / "out", "--tokenizer", "bytes", "--pack", "512", "--format", "parquet")
     table = pq.read_table(tmp_path / "out/train")
     for row in table.to_pylist():
         ends, starts = row["cu_seqlens"], row["piece_starts"]

@@ -104,7 +104,7 @@ def test_a_corpus_on_a_web_server_with_tls_is_read(binary, server, tmp_path, hos
     assert converted(binary, local, here).returncode == 0
     done = converted(binary, f"https://{host}:{port}/corpus.jsonl", there, SSL_CERT_FILE=str(trusted))
     assert done.returncode == 0, done.stderr
-    shards = sorted(path.relative_to(here) for path in here.rglob("*.parquet"))
+    shards = sorted(path.relative_to(here) for path in here.rglob("train-*.arrow"))
     assert shards
     for shard in shards:
         assert (here / shard).read_bytes() == (there / shard).read_bytes()

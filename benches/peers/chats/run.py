@@ -49,7 +49,7 @@ def main() -> None:
             few, out, report, peer_ids = (Path(folder, name) for name in ("few.jsonl", "out", "report.json", "ids.json"))
             with args.chats.open() as lines:
                 few.write_text("".join(line for line, _ in zip(lines, range(args.peer_chats))))
-            command = [args.dsconvert, "text", args.chats, "--messages-field", "messages", "--tokenizer", model, "--out", out]
+            command = [args.dsconvert, "text", args.chats, "--messages-field", "messages", "--tokenizer", model, "--out", out, "--format", "parquet"]
             command += ["--threads", "1", "--quiet", "--max-rejects", "100%", "--overwrite", "--report", report, *args.options.split()]
             seconds, stage_seconds, found = [], [], []
             for _ in range(args.rounds):

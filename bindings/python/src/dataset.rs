@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use dsconvert::error::{Error, Result};
+use dsconvert::format::Format;
 use dsconvert::reader::{self, ClassNames, Concatenated, Description, Mixture, RecordSource};
 use dsconvert::report::{ClassCounts, DatasetReport, ReportOptions, summary_html};
 use dsconvert::schema::{HEIGHT, IMAGE, WIDTH};
@@ -18,6 +19,13 @@ use crate::error::raise;
 use crate::interrupt::detached;
 use crate::options::mixture_options;
 use crate::record::{DecodedRecord, FieldNames};
+
+/// Returns the name of a format from which a loader reads token ids faster, and how many times as fast.
+#[pyfunction]
+pub(crate) fn faster_format(format: &str) -> PyResult<Option<(&'static str, f64)>> {
+    let format: Format = format.parse().map_err(raise)?;
+    Ok(format.faster_for_ids().map(|(faster, times)| (faster.name(), times)))
+}
 
 /// An opened dataset.
 #[pyclass(frozen, module = "dsconvert._native")]

@@ -42,7 +42,7 @@ mod _native {
     #[pymodule_export]
     use super::command::{check_trace_file, run_command, simulate};
     #[pymodule_export]
-    use super::dataset::{Dataset, Records, Split};
+    use super::dataset::{Dataset, Records, Split, faster_format};
     #[pymodule_export]
     use super::loader::Loader;
     #[pymodule_export]

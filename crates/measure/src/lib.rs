@@ -46,7 +46,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-use dsconvert_dataset::{error, numbers, panics, sample, sampling, schema, storage, threads};
+use dsconvert_dataset::{error, format, numbers, panics, sample, sampling, schema, storage, threads};
 use dsconvert_reader::{self as reader, decode};
 
 mod batch;

@@ -7,6 +7,7 @@ use super::order::ReadOrder;
 use super::probe::{Probe, Residency};
 use super::round::Round;
 use super::target::TargetKind;
+use crate::format::Format;
 use crate::numbers::{count, plural};
 
 const NS_PER_MS: f64 = 1e6;
@@ -41,6 +42,8 @@ pub struct TargetReport {
     pub path: String,
     /// Kind of the target.
     pub kind: TargetKind,
+    /// Format of the shards of a dataset.
+    pub format: Option<Format>,
     /// Number of images, documents or records.
     pub items: u64,
     /// Number of files.

@@ -276,6 +276,7 @@ impl Bench {
         Ok(TargetReport {
             path: contender.path(),
             kind: target.kind,
+            format: target.format,
             items: target.items,
             files,
             bytes,

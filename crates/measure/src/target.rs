@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::batch::{BatchWorker, BenchBatchSize, DeliveredShape, IdRows, LoadedBatch, Stopwatch};
 use crate::decode::{Decoder, Size, SourceRegion, Stored};
 use crate::error::{Error, Result};
+use crate::format::Format;
 use crate::reader::batch::{LengthsInMemory, Padding, padding};
 use crate::reader::{Dataset, OpenOptions, Record, Split};
 use crate::schema::ORIGIN;
@@ -64,6 +65,8 @@ pub struct BenchTarget {
     pub(super) labels: Vec<String>,
     /// The files of a dataset; those of raw files are in `raw`.
     files: Vec<RawFile>,
+    /// Format of the shards of a dataset.
+    pub(super) format: Option<Format>,
     split: Option<String>,
     raw: Option<Box<dyn RawSource>>,
     /// Time taken to find the target: listing files, locating documents, reading a manifest.
@@ -124,6 +127,7 @@ impl BenchTarget {
             left_out: 0,
             labels: Vec::new(),
             files: Vec::new(),
+            format: None,
             split: None,
             raw: Some(raw),
             found_in: Duration::ZERO,
@@ -172,6 +176,7 @@ impl BenchTarget {
             left_out,
             labels: dataset.manifest().sources.labels.clone(),
             files,
+            format: Some(dataset.manifest().format),
             split: split.map(str::to_owned),
             raw: None,
             found_in: Duration::ZERO,

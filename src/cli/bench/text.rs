@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use indicatif::{HumanCount, HumanDuration};
 
-use crate::bench::{BenchReport, Measurement, Probe, Residency, Spread, TargetReport};
+use crate::bench::{BenchReport, Measurement, Probe, Residency, Spread, TargetKind, TargetReport};
 use crate::cli::flags::with_flags;
+use crate::cli::summary::faster_format;
 use crate::cli::table::table;
 use crate::numbers::{plural, short_percent};
 use crate::printable::printable;
@@ -112,6 +113,10 @@ fn describe(target: &TargetReport, text: &mut String) {
             ms => HumanDuration(std::time::Duration::from_secs_f64(ms / 1e3)).to_string(),
         }
     );
+    let format = target.format.filter(|_| target.kind == TargetKind::TextDataset);
+    if let Some(line) = format.and_then(faster_format) {
+        let _ = writeln!(text, "  {line}");
+    }
     let failures = &target.failures;
     if failures.count > 0 {
         let _ = writeln!(text, "  {} cannot be loaded:", HumanCount(failures.count));

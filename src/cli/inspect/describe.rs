@@ -8,7 +8,7 @@ use super::open_dataset;
 use crate::cli::flags::shown;
 use crate::cli::lengths::{add_histogram, add_trained};
 use crate::cli::print;
-use crate::cli::summary::{Lines, class_counts, classes};
+use crate::cli::summary::{Lines, class_counts, classes, faster_format};
 use crate::error::{Error, Result};
 use crate::index::LengthSummary;
 use crate::numbers::{mean, percent, plural};
@@ -96,6 +96,9 @@ fn add_dataset(path: &Path, d: &DatasetDescription, counted: &Counted, lines: &m
         HumanBytes(d.bytes),
         printable(&d.dsconvert)
     ));
+    if let Some(line) = d.schema.holds_token_ids().then(|| faster_format(d.format)).flatten() {
+        lines.add(format!("  {line}"));
+    }
     lines.add(format!(
         "  {} found: {} converted, {} filtered, {}, {} rejected",
         HumanCount(d.counts.found),

@@ -10,6 +10,7 @@ pub(super) use prediction::prediction;
 pub(super) use run::{merged, next_step, report, times};
 
 use crate::cli::flags::with_flags;
+use crate::format::Format;
 use crate::numbers::listed;
 use crate::numbers::{count, plural};
 use crate::pipeline::{PlanSummary, SidecarSummary, SplitBy};
@@ -70,6 +71,15 @@ fn sources(plan: &PlanSummary, buckets: Option<String>) -> Vec<(&'static str, St
     ];
     lines.extend(others.into_iter().filter_map(|(name, text)| Some((name, text?))));
     lines
+}
+
+/// Formats that a loader would read token ids faster from another format than `format`.
+pub(super) fn faster_format(format: Format) -> Option<String> {
+    let (faster, times) = format.faster_for_ids()?;
+    Some(format!(
+        "a loader reads token ids about {times} times as fast from {faster} (--format {faster}), and many times as fast if \
+         they exceed 256 MiB"
+    ))
 }
 
 /// Formats why there are no labels, if there are none.

@@ -19,6 +19,7 @@ from .dataset import Dataset, Split, split_of
 from .epochs import Epochs, Last, SourceShare, State, StepTotals, given
 from .errors import UsageError
 from .keywords import tips_for_keywords
+from .format_hint import suggest_format
 from .notebook import table
 from .sampler import Bucket, Oversize, Shuffle
 from .source import Transform
@@ -230,6 +231,7 @@ class Loader(Epochs):
         """Stops the threads that run user functions, before the interpreter exits."""
         self._native: _native.Loader | None = None
         self._native = self._open(self._micro_batches)
+        suggest_format(self._split)
         if self._finisher is not None and oversize == "truncate" and self._split.kind == "text":
             # The options are valid, because the native loader exists. As plain integers, they do not change the types of
             # the values that they limit.

@@ -74,6 +74,10 @@ pub enum Format {
     Protobuf,
 }
 
+/// How many times as fast a loader reads token ids from Arrow as from Parquet, if all decoded rows are in memory: shuffled
+/// records and batches of similar length of English documents, on one thread (`benches/python/formats.py`).
+const ARROW_TO_PARQUET: f64 = 1.5;
+
 impl Format {
     /// All formats.
     pub const ALL: [Format; 4] = [Format::Parquet, Format::Arrow, Format::Msgpack, Format::Protobuf];
@@ -85,6 +89,15 @@ impl Format {
             Format::Arrow => "arrow",
             Format::Msgpack => "msgpack",
             Format::Protobuf => "protobuf",
+        }
+    }
+
+    /// Returns a format from which a loader reads token ids much faster, and about how many times as fast, or more; `None` if
+    /// there is none.
+    pub fn faster_for_ids(self) -> Option<(Format, f64)> {
+        match self {
+            Format::Parquet => Some((Format::Arrow, ARROW_TO_PARQUET)),
+            Format::Arrow | Format::Msgpack | Format::Protobuf => None,
         }
     }
 

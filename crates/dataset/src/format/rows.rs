@@ -48,6 +48,22 @@ impl DecodedRows {
         Ok(Self { columns, len: batch.num_rows() })
     }
 
+    /// Returns how many bytes of memory the rows take.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let of_column = |(_, column): &(Field, Column)| match column {
+            Column::Array(array, _) => array.get_array_memory_size(),
+            Column::Values(values) => {
+                let payload = |value: &Value| match value {
+                    Value::Ids(ids) => ids.as_bytes().len(),
+                    Value::Bytes(bytes) => bytes.len(),
+                    _ => 0,
+                };
+                values.capacity() * size_of::<Value>() + values.iter().map(payload).sum::<usize>()
+            }
+        };
+        size_of::<Self>() + self.columns.iter().map(|c| size_of_val(c) + of_column(c)).sum::<usize>()
+    }
+
     /// Returns the record in `row`, which must be less than their number.
     pub(super) fn record(&self, schema: &Schema, row: usize) -> Result<Record, String> {
         let mut values = Vec::with_capacity(self.columns.len());

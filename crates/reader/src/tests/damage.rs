@@ -286,10 +286,16 @@ fn failed_reads_are_io_errors_wherever_they_happen() {
         let dataset = OpenOptions::new().access(Access::Read).open(dir.path()).unwrap();
         let shard = dir.path().join(dataset.shards().shards().next().unwrap().path());
         let whole = std::fs::read(&shard).unwrap();
-        let train = dataset.split("train").unwrap();
-        train.get(0).unwrap();
+        // Opened anew, because decoded rows of Parquet are kept.
+        let open = || {
+            let dataset = OpenOptions::new().access(Access::Read).open(dir.path()).unwrap();
+            let train = dataset.split("train").unwrap();
+            train.open_shard(0).unwrap();
+            train
+        };
         let mut failed = 0;
         for len in (0..whole.len()).step_by(5) {
+            let train = open();
             std::fs::write(&shard, &whole[..len]).unwrap();
             for result in [train.get(3).map(drop), train.get_many(&[1, 7, 3]).map(drop)] {
                 if let Err(e) = result {
@@ -297,8 +303,12 @@ fn failed_reads_are_io_errors_wherever_they_happen() {
                     failed += 1;
                 }
             }
+            std::fs::write(&shard, &whole).unwrap();
         }
         assert!(failed > 0, "{format}");
+        let train = open();
+        std::fs::write(&shard, &whole[..9]).unwrap();
+        assert!(train.get(3).is_err(), "{format}");
         std::fs::write(&shard, &whole).unwrap();
         assert_eq!(train.get_many(&[1, 7, 3]).unwrap().len(), 3, "{format}");
     }

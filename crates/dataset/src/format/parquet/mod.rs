@@ -4,6 +4,7 @@
 //! writer holds one in memory. Every setting that affects the bytes is set explicitly instead of relying on library
 //! defaults.
 
+mod cache;
 mod guard;
 mod lists;
 mod payload;

@@ -1,8 +1,9 @@
 //! Reader of Parquet shards.
 //!
 //! The page index maps each row to one page per column. A random read therefore decodes one page per column instead of
-//! a row group, and a batched read decodes each page it needs once. Nothing is cached: a reader holds only the footer
-//! and the page index. It can be used from many threads and after a fork.
+//! a row group, and a batched read decodes each page it needs once. Rows with token lists that were decoded around a
+//! requested one are kept in the [cache](super::cache). Apart from that, a reader holds only the footer and the page
+//! index. It can be used from many threads and after a fork.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,6 +19,7 @@ use ::parquet::file::reader::{ChunkReader, Length};
 use ::parquet::schema::types::SchemaDescriptor;
 use bytes::{Buf, Bytes};
 
+use super::cache::{ReaderId, Rows};
 use super::guard;
 use super::lists::Lists;
 use crate::error::{Error, ErrorKind, Result, chain_until_error};
@@ -43,10 +45,13 @@ pub(in crate::format) struct Reader {
     metadata: ArrowReaderMetadata,
     checked: guard::CheckedPages,
     all: DecodedColumns,
+    id: ReaderId,
 }
 
 /// Selection of columns to decode.
 struct DecodedColumns {
+    /// Indices in the schema of the file.
+    columns: Arc<[usize]>,
     mask: ProjectionMask,
     /// Those that the `parquet` crate decodes.
     arrays: ProjectionMask,
@@ -68,7 +73,7 @@ impl DecodedColumns {
             }
         }
         let mask = ProjectionMask::roots(file, columns.iter().copied());
-        Self { mask, arrays: ProjectionMask::leaves(file, arrays), lists, schema }
+        Self { columns: columns.into(), mask, arrays: ProjectionMask::leaves(file, arrays), lists, schema }
     }
 }
 
@@ -82,7 +87,7 @@ impl Reader {
         let file = metadata.metadata().file_metadata().schema_descr();
         let all = DecodedColumns::new(Arc::clone(&schema), &columns, file);
         let checked = guard::CheckedPages::new(metadata.metadata());
-        Ok(Self { schema, blob, metadata, checked, all })
+        Ok(Self { schema, blob, metadata, checked, all, id: ReaderId::new() })
     }
 
     fn file(&self) -> &ParquetMetaData {
@@ -188,6 +193,78 @@ impl Reader {
         }))
     }
 
+    /// Returns the ranges to decode in order to read `rows` (ascending) of a row group, if their other rows are worth
+    /// keeping. Without token lists, no other rows are decoded; and a caller that reads most rows of several ranges reads in
+    /// order, and will not come back.
+    fn rows_to_keep(
+        &self,
+        group: usize,
+        rows: &[u32],
+        columns: &DecodedColumns,
+    ) -> Option<Vec<Range<usize>>> {
+        if columns.lists.is_empty() {
+            return None;
+        }
+        let ranges = guard::whole_pages(self.file(), group, rows, &columns.mask);
+        let decoded: usize = ranges.iter().map(ExactSizeIterator::len).sum();
+        (ranges.len() == 1 || decoded > 2 * rows.len()).then_some(ranges)
+    }
+
+    /// Passes the records in `rows` (ascending) of a row group to `take`, from the cache or from `ranges`, which are then
+    /// kept there.
+    fn read_kept(
+        &self,
+        group: usize,
+        rows: &[u32],
+        ranges: &[Range<usize>],
+        columns: &DecodedColumns,
+        take: &mut dyn FnMut(u32, Record),
+    ) -> Result<()> {
+        let kept = self.id.get(group, ranges.iter().map(|range| range.start), &columns.columns);
+        let mut rows = rows.iter().copied().peekable();
+        for (range, kept) in ranges.iter().zip(kept) {
+            let decoded = match kept {
+                Some(kept) => kept,
+                None => {
+                    let decoded = self.batches(group, Some(vec![range.clone()]), columns)?;
+                    let decoded = Arc::new(Rows::new(decoded.collect::<Result<_>>()?));
+                    self.id.keep(group, range.start, &columns.columns, Arc::clone(&decoded));
+                    decoded
+                }
+            };
+            while let Some(row) = rows.next_if(|&row| range.contains(&(row as usize))) {
+                let record = decoded.record(&columns.schema, row as usize - range.start);
+                let record = record.unwrap_or_else(|| Err(format!("row {row} is missing")));
+                take(row, record.map_err(|why| self.corrupt(group, why))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes the records in `rows` (ascending) of a row group to `take`, without the cache.
+    fn read_once(
+        &self,
+        group: usize,
+        rows: &[u32],
+        columns: &DecodedColumns,
+        take: &mut dyn FnMut(u32, Record),
+    ) -> Result<()> {
+        let ranges = guard::ranges(self.file(), group, rows, &columns.mask);
+        let mut decoded_rows = ranges.iter().cloned().flatten();
+        let mut wanted = rows.iter().copied().peekable();
+        for decoded in self.batches(group, Some(ranges.clone()), columns)? {
+            let decoded = decoded?;
+            for (i, row) in (0..decoded.len).zip(decoded_rows.by_ref()) {
+                if let Some(wanted) = wanted.next_if(|&wanted| wanted as usize == row) {
+                    let record =
+                        decoded.record(&columns.schema, i).map_err(|why| self.corrupt(group, why))?;
+                    take(wanted, record);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Reads the records at `at` with only the fields in `columns`.
     fn read(&self, at: &[Placed], columns: &DecodedColumns) -> Result<Vec<Record>> {
         let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -205,18 +282,10 @@ impl Reader {
             if let Some(row) = rows.iter().find(|&&row| u64::from(row) >= total) {
                 return Err(self.corrupt(g, format!("row {row} does not exist, there are only {total} rows")));
             }
-            let ranges = guard::ranges(self.file(), g, &rows, &columns.mask);
-            let mut decoded_rows = ranges.iter().cloned().flatten();
-            let mut wanted = rows.into_iter().peekable();
-            for decoded in self.batches(g, Some(ranges.clone()), columns)? {
-                let decoded = decoded?;
-                for (i, row) in (0..decoded.len).zip(decoded_rows.by_ref()) {
-                    if let Some(row) = wanted.next_if(|&wanted| wanted as usize == row) {
-                        let record =
-                            decoded.record(&columns.schema, i).map_err(|why| self.corrupt(g, why))?;
-                        found.push((Placed::in_group(group, row, 0).position, record));
-                    }
-                }
+            let mut take = |row, record| found.push((Placed::in_group(group, row, 0).position, record));
+            match self.rows_to_keep(g, &rows, columns) {
+                Some(ranges) => self.read_kept(g, &rows, &ranges, columns, &mut take)?,
+                None => self.read_once(g, &rows, columns, &mut take)?,
             }
         }
         if found.iter().map(|(position, _)| *position).eq(at.iter().map(|at| at.position)) {
@@ -379,29 +448,94 @@ mod tests {
     use crate::schema::IdWidth;
     use crate::storage::{Access, NewFile};
 
+    /// Writes a shard of `count` records, and opens it.
+    fn shard(
+        dir: &std::path::Path,
+        count: u32,
+        record: impl Fn(u32) -> Record,
+    ) -> (Reader, Vec<Placed>, Vec<Record>) {
+        let path = dir.join("a.parquet");
+        let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap());
+        let file = NewFile::create(&path).unwrap();
+        let mut shard = writer(Format::Parquet, Arc::clone(&schema), file).unwrap();
+        let records: Vec<Record> = (0..count).map(record).collect();
+        let placed = records.iter().map(|record| shard.push(record).unwrap()).collect();
+        shard.finish().unwrap().commit().unwrap();
+        let reader = Reader::new(schema, Blob::open(&path, Access::Map, None).unwrap()).unwrap();
+        (reader, placed, records)
+    }
+
+    fn text(number: u32, tokens: u32) -> Record {
+        let ids: Vec<u32> = (0..tokens).map(|at| (at * 7 + number) % 50_000).collect();
+        let ids = Value::Ids(Ids::pack(IdWidth::U16, &ids).unwrap());
+        let key = Value::Text(format!("{number}").into());
+        Record { values: vec![key, ids, Value::UInt(tokens.into()), Value::Text("a".into())] }
+    }
+
+    /// Returns which rows are kept around `row` of the first row group.
+    fn kept(reader: &Reader, row: usize) -> Option<Range<usize>> {
+        let range = guard::whole_pages(reader.file(), 0, &[row as u32], &reader.all.mask).pop().unwrap();
+        let found = reader.id.get(0, std::iter::once(range.start), &reader.all.columns).pop().unwrap();
+        found.map(|_| range)
+    }
+
+    #[test]
+    fn rows_around_a_record_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let (reader, placed, records) = shard(dir.path(), 500, |number| text(number, 100 + number % 7));
+        assert_eq!(kept(&reader, 250), None);
+        assert_eq!(reader.get(placed[250]).unwrap(), records[250]);
+        let range = kept(&reader, 250).unwrap();
+        assert!(range.contains(&250) && range.len() > 20 && range.len() < 200, "{range:?}");
+        // Rows of the same pages, in any order and repeated, and others, which are then kept, too.
+        let wanted = [range.start, 499, range.end - 1, 250, 0, range.start];
+        let at: Vec<Placed> = wanted.iter().map(|&row| placed[row]).collect();
+        let expected: Vec<Record> = wanted.iter().map(|&row| records[row].clone()).collect();
+        assert_eq!(reader.get_many(&at).unwrap(), expected);
+        assert!(kept(&reader, 0).is_some() && kept(&reader, 499).is_some());
+        // With other columns, the rows are others.
+        let key = reader.get_columns(&at, &[0]).unwrap();
+        assert!(key.iter().zip(&expected).all(|(key, record)| key.values[0] == record.values[0]));
+        let ids = reader.get_columns(&at, &[1, 2]).unwrap();
+        assert!(ids.iter().zip(&expected).all(|(ids, record)| ids.values[1..3] == record.values[1..3]));
+        assert!(ids.iter().all(|ids| ids.values[0] == Value::Null));
+        // Another reader of the file shares nothing with this one.
+        let blob = Blob::open(&dir.path().join("a.parquet"), Access::Map, None).unwrap();
+        assert_eq!(kept(&Reader::new(Arc::clone(&reader.schema), blob).unwrap(), 250), None);
+    }
+
+    #[test]
+    fn reading_in_order_keeps_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (reader, placed, records) = shard(dir.path(), 500, |number| text(number, 100));
+        assert_eq!(reader.get_many(&placed).unwrap(), records);
+        assert_eq!(reader.get_many(&placed[100..400]).unwrap(), records[100..400]);
+        assert!(reader.scan().unwrap().zip(&records).all(|(read, record)| read.unwrap().1 == *record));
+        assert!((0..500).all(|row| kept(&reader, row).is_none()));
+    }
+
+    #[test]
+    fn threads_share_kept_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        let (reader, placed, records) = shard(dir.path(), 300, |number| text(number, 50));
+        std::thread::scope(|scope| {
+            for thread in 0..4usize {
+                let (reader, placed, records) = (&reader, &placed, &records);
+                scope.spawn(move || {
+                    for step in 0..600 {
+                        let row = (step * 37 + thread * 101) % 300;
+                        assert_eq!(reader.get(placed[row]).unwrap(), records[row]);
+                    }
+                });
+            }
+        });
+    }
+
     /// A list page whose rows are all read is decompressed once: only between ranges are its levels checked before.
     #[test]
     fn consecutive_pages_are_one_range_and_batches_are_limited_in_bytes() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a.parquet");
-        let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap());
-        let file = NewFile::create(&path).unwrap();
-        let mut shard = writer(Format::Parquet, Arc::clone(&schema), file).unwrap();
-        let tokens = 20_000u32;
-        let record = |i: u32| Record {
-            values: vec![
-                Value::Text(format!("{i}").into()),
-                Value::Ids(
-                    Ids::pack(IdWidth::U16, &(0..tokens).map(|at| (at * 7 + i) % 50_000).collect::<Vec<_>>())
-                        .unwrap(),
-                ),
-                Value::UInt(tokens.into()),
-                Value::Text("a".into()),
-            ],
-        };
-        let placed: Vec<Placed> = (0..60).map(|i| shard.push(&record(i)).unwrap()).collect();
-        shard.finish().unwrap().commit().unwrap();
-        let reader = Reader::new(schema, Blob::open(&path, Access::Map, None).unwrap()).unwrap();
+        let (reader, placed, records) = shard(dir.path(), 60, |number| text(number, 20_000));
 
         let ranges = |rows: &[u32]| guard::ranges(reader.file(), 0, rows, &reader.all.mask);
         let all = ranges(&(0..60).collect::<Vec<_>>());
@@ -414,7 +548,6 @@ mod tests {
         assert_eq!(rows.iter().sum::<usize>(), 60);
         // 80 kB per row.
         assert!(rows.iter().all(|&rows| rows <= 3), "{rows:?}");
-        let read = reader.get_many(&placed).unwrap();
-        assert!(read.iter().zip(0..).all(|(read, i)| *read == record(i)));
+        assert_eq!(reader.get_many(&placed).unwrap(), records);
     }
 }

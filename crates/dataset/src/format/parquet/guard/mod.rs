@@ -115,12 +115,30 @@ fn are_contiguous(
     at == end
 }
 
-/// Returns the row ranges to decode in order to read `rows` (ascending) of row group `number`. No range splits a page
-/// of a list column in `columns`, and rows are skipped between any two ranges.
+/// Returns the row ranges to decode in order to read `rows` (ascending) of row group `number`: [`whole_pages`], of which
+/// adjacent ones are joined. Rows are skipped between any two ranges.
+pub(super) fn ranges(
+    file: &ParquetMetaData,
+    number: usize,
+    rows: &[u32],
+    columns: &ProjectionMask,
+) -> Vec<Range<usize>> {
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for range in whole_pages(file, number, rows, columns) {
+        match ranges.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => ranges.push(range),
+        }
+    }
+    ranges
+}
+
+/// Returns the ranges around `rows` (ascending) of row group `number`: the smallest ones that split no page of a list
+/// column in `columns`. The range of a row depends on nothing but the file and the columns.
 ///
 /// Skipping rows in a list page with fewer levels than its header claims never returns, but reading them reports the
 /// damage.
-pub(super) fn ranges(
+pub(super) fn whole_pages(
     file: &ParquetMetaData,
     number: usize,
     rows: &[u32],
@@ -149,10 +167,7 @@ pub(super) fn ranges(
                 break;
             }
         }
-        match ranges.last_mut() {
-            Some(last) if last.end == range.start => last.end = range.end,
-            _ => ranges.push(range),
-        }
+        ranges.push(range);
     }
     ranges
 }
