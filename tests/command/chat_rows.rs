@@ -430,4 +430,15 @@ fn rows_of_reports_are_obeyed_or_refused_by_name() {
     let row = json!({"messages": [{"from": "hummany", "value": "a"}, {"from": "gpt", "value": "b"}]});
     let message = rows.rejected(row, MESSAGES, "invalid-chat");
     assert!(message.contains("unknown `from` \"hummany\""), "{message}");
+    // OpenRLHF/OpenRLHF#393: prompts that somebody has already rendered.
+    let prompt = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n";
+    let source =
+        write_lines(&rows.dir.path().join("c.jsonl"), &[json!({"prompt": prompt, "completion": "b"})]);
+    let options = "--prompt-field prompt --completion-field completion";
+    let said = rows.convert(&source, options, 0).stdout;
+    assert!(said.contains("1 item with strings of special tokens, which are text"), "{said}");
+    let count = |rows: &Rows| records(&rows.out())[0].values()[2].clone();
+    let as_text = count(&rows);
+    let said = rows.convert(&source, &format!("{options} --special-in-content parse"), 0).stdout;
+    assert!(!said.contains("strings of special tokens") && count(&rows) != as_text, "{said}");
 }

@@ -46,6 +46,13 @@ pub(super) fn add_chats(lines: &mut Lines, manifest: &Manifest) {
             lines.add(format!("  {what} that nothing reads: {}", listed(names.into_iter())));
         }
     }
+    let special = manifest.notes.get("special_tokens_in_text");
+    if let Some(count) = special.filter(|_| manifest.schema.masks_field().is_some()) {
+        lines.add(format!(
+            "  {} with strings of special tokens, which are text: --special-in-content parse makes them tokens",
+            plural(*count, "item")
+        ));
+    }
     for (note, what, rest) in NOTES {
         if let Some(count) = manifest.notes.get(note) {
             let sign = if note.starts_with("tools-") { "warning: " } else { "" };
