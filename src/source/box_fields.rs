@@ -137,7 +137,7 @@ impl BoxColumn {
             ["x1", "y1", "x2", "y2"],
         ];
         let has = |name: &&str| fields.iter().any(|field| field.name.eq_ignore_ascii_case(name));
-        SIDES.iter().find(|sides| sides.iter().all(|name| has(name))).map(|sides| sides.join(", "))
+        SIDES.iter().find(|sides| sides.iter().all(&has)).map(|sides| sides.join(", "))
     }
 
     /// Returns whether the fields that boxes become are free in `fields`.

@@ -334,7 +334,7 @@ def test_boxes_in_fields_follow_the_image_or_are_warned_of(dsconvert, tmp_path):
     assert manifest(tmp_path / "unnamed-out")["schema"]["class_names"] == ["a"]
     metadata(tmp_path / "labeled", [{"file_name": "0.png", "label": "a", "objects": {"bbox": [[20, 12, 16, 8]], "category": [0]}}])
     assert warned in dsconvert("images", tmp_path / "labeled", "--out", tmp_path / "labeled-out").stderr
-    metadata(tmp_path / "sides", [{"file_name": "0.png", "xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4}])
+    metadata(tmp_path / "sides", [{"file_name": "0.png", "width": 80, "xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4}])
     ran = dsconvert("images", tmp_path / "sides", "--out", tmp_path / "sides-out")
     assert warned in ran.stderr and "xmin, ymin, xmax, ymax" in ran.stderr
     metadata(tmp_path / "corners", [{"file_name": "0.png", "objects": {"bbox": [[10, 10, 30, 40]], "area": [600.0], "category": ["cat"]}}])

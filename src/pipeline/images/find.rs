@@ -23,7 +23,7 @@ use crate::sample::{RejectCode, Value};
 use crate::schema::{Field, FieldType};
 use crate::source::annotations::annotate;
 use crate::source::archive::{ArchiveKind, is_image_name};
-use crate::source::box_fields::{BoxColumn, BoxForm, BoxScan, RowBoxesReader, source_side};
+use crate::source::box_fields::{BoxColumn, BoxForm, BoxScan, RowBoxesReader, is_box_column, source_side};
 use crate::source::file_list::{ChosenFiles, FileList};
 use crate::source::hub_configs::{ConfigFiles, choose};
 use crate::source::image_names::{masks_beside, unused_lists};
@@ -555,8 +555,10 @@ impl FoundImages {
     fn of(metadata: Metadata) -> Self {
         let Metadata { files, details, mut fields, class_names, content, image_fields, below } = metadata;
         let files = files.into_iter().collect();
-        // The size of the source beside what a table says about the image; records have a size of their own.
-        for at in 0..fields.len() {
+        // The size of the source beside boxes in its pixels; records have a size of their own.
+        let has_boxes =
+            fields.iter().any(|field| is_box_column(&field.name)) || BoxColumn::sides_in(&fields).is_some();
+        for at in (0..fields.len()).filter(|_| has_boxes) {
             if let Some(name) =
                 source_side(&fields[at].name).filter(|name| fields.iter().all(|f| f.name != *name))
             {
