@@ -256,8 +256,8 @@ def chats_for(name, template, count, seed, training=None):
         if wanted >= count:
             break
         chat = conversation(choose)
-        text = reference(template, chat)[0]
-        counts = text is not None and (training is None or (reference(training, chat)[0] or "").startswith(text))
+        text = references(template, chat, {})[0]
+        counts = text is not None and (training is None or (references(training, chat, {})[0] or "").startswith(text))
         if counts or len(chats) < 2 * wanted + 20:
             chats.append(chat)
             wanted += counts
