@@ -12,7 +12,7 @@ MAX_MICRO_BATCHES: int
 
 __all__ = [
     "MAX_MICRO_BATCHES", "Buffer", "Dataset", "Loader", "Plan", "Records", "Split", "__version__", "check_trace_file",
-    "option_table", "run_command", "share", "simulate",
+    "faster_format", "option_table", "run_command", "share", "simulate",
 ]
 
 _BatchInfo: TypeAlias = tuple[int, int, int, int, int, int, int, list[int], list[int], int | None]
