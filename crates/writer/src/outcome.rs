@@ -164,8 +164,8 @@ impl Outcomes {
     }
 
     /// Increments the count of `name` by `more`.
-    pub fn count(&mut self, name: &'static str, more: u64) {
-        self.add(Cow::Borrowed(name), more);
+    pub fn count(&mut self, name: impl Into<Cow<'static, str>>, more: u64) {
+        self.add(name.into(), more);
     }
 
     /// Increments the count of `name`, which is from the data, by one. `kind` states what it names. A unit counts only the
