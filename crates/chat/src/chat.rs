@@ -145,8 +145,13 @@ impl ChatInput {
             .as_map_mut()
             .ok_or_else(|| invalid(format!("the chat is {found}, not an object with `messages`")))?;
         let mut take = |name: &str| row.remove(name).filter(|value| !value.is_none());
-        let mut reader =
-            ChatReader { argument_text, budget, origins: Vec::new(), notes: Vec::new(), other_keys: Vec::new() };
+        let mut reader = ChatReader {
+            argument_text,
+            budget,
+            origins: Vec::new(),
+            notes: Vec::new(),
+            other_keys: Vec::new(),
+        };
         let (mut messages, mut prompt_messages) = match (
             take("messages"),
             take("conversations"),
