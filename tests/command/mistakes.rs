@@ -122,7 +122,7 @@ const PATHS: &[Mistake] = &[
     ("images --metadata photos --out o", 2, &["--metadata: this is a folder", "a folder of images is SRC"]),
     ("text --files-from corpus --out o -t bytes", 2, &["--files-from: this is a folder"]),
     ("inspect nothing-here", 3, &["nothing-here: cannot find the dataset", "that dsconvert has written"]),
-    ("inspect photos", 3, &["photos: there is no manifest.json", "that dsconvert has written"]),
+    ("inspect photos", 3, &["photos: there is no manifest.json", "a folder of images: convert it first"]),
     ("inspect unfinished", 3, &["has not finished", "--resume"]),
     ("bench unfinished", 3, &["has not finished", "--resume"]),
     ("inspect tokenizer.json", 3, &["tokenizer.json", "pass a shard or the directory of a dataset"]),

@@ -256,8 +256,10 @@ def chats_for(name, template, count, seed, training=None):
         if wanted >= count:
             break
         chat = conversation(choose)
-        text = references(template, chat, {})[0]
-        counts = text is not None and (training is None or (references(training, chat, {})[0] or "").startswith(text))
+        # Without those that may be rejected.
+        several = {"reject": "text-parts"}
+        text = references(template, chat, several)[0]
+        counts = text is not None and (training is None or (references(training, chat, several)[0] or "").startswith(text))
         if counts or len(chats) < 2 * wanted + 20:
             chats.append(chat)
             wanted += counts
@@ -313,18 +315,22 @@ def with_texts(chat):
 
 
 def references(template, chat, ours, spans=False):
-    """What `transformers` renders; with arguments as objects, if that is what we have rendered. Templates that do not read lists
-    of parts get the text of a single part; we reject several parts."""
-    theirs = reference(template, chat, spans)
-    if has_list(theirs[0]) and any(isinstance(message["content"], list) for message in chat["messages"]):
-        chat = with_texts(chat)
-        theirs = reference(template, chat, spans)
-        if has_list(theirs[0]):
-            return None, theirs[1]
-    if "text" in ours and ours["text"] != theirs[0]:
-        objects = reference(template, with_objects(chat), spans)
-        return objects if objects[0] == ours["text"] else theirs
-    return theirs
+    """What `transformers` renders of the chat as we read it: arguments may be objects, and a single text part is its text. A
+    chat with several parts over which the template does not iterate has no rendering that may be trained, although
+    `transformers` leaves the parts out, or prints the list."""
+    variants = [chat, with_objects(chat)]
+    lists = [message["content"] for message in chat["messages"] if isinstance(message["content"], list)]
+    if lists:
+        variants += [with_texts(chat), with_objects(with_texts(chat))]
+    rendered = [reference(template, variant, spans) for variant in variants]
+    if "text" in ours:
+        equal = next((found for found in rendered if found[0] == ours["text"]), None)
+        if equal is not None:
+            return equal
+    if ours.get("reject") == "text-parts" and any(len(parts) > 1 for parts in lists):
+        return None, rendered[0][1]
+    theirs = rendered[2] if lists and has_list(rendered[0][0]) else rendered[0]
+    return (None, theirs[1]) if lists and has_list(theirs[0]) else theirs
 
 
 def compare_text(program, name, template, chats):

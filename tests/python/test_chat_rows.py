@@ -63,7 +63,7 @@ def test_pairs_are_those_of_trl(dsconvert, tmp_path, around):
     folder = model(tmp_path / "model", AROUND[around])
     source = write(tmp_path / "pairs.jsonl", PAIRS)
     out = tmp_path / "out"
-    dsconvert("text", source, "--prompt-field", "prompt", "--completion-field", "completion", "--tokenizer", folder, "--out", out)
+    dsconvert("text", source, "--prompt-field", "prompt", "--completion-field", "completion", "--tokenizer", folder, "--format", "parquet", "--out", out)
     ours = batches(folder, datasets.load_dataset("parquet", data_files=f"{out}/train/*.parquet", split="train"))
     theirs = batches(folder, datasets.load_dataset("json", data_files=str(source), split="train"))
     if around == "cls-sep":
@@ -81,7 +81,7 @@ def test_a_text_that_begins_with_the_bos_token_gets_no_second_one(dsconvert, tmp
     rows = [{"prompt": "<s>question", "completion": "answer"}, {"prompt": "question", "completion": "answer"}]
     source = write(tmp_path / "pairs.jsonl", rows)
     out = tmp_path / "out"
-    dsconvert("text", source, "--prompt-field", "prompt", "--completion-field", "completion", "--tokenizer", folder, "--out", out)
+    dsconvert("text", source, "--prompt-field", "prompt", "--completion-field", "completion", "--tokenizer", folder, "--format", "parquet", "--out", out)
     ids = pyarrow.parquet.read_table(out / "train")["input_ids"].to_pylist()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     assert ids == [tokenizer("questionanswer</s>")["input_ids"]] * 2
@@ -103,7 +103,7 @@ def test_nulls_of_a_table_are_absent_members(dsconvert, tmp_path):
 
     def answers(source):
         out = tmp_path / f"{source.name}.out"
-        dsconvert("text", source, "--messages-field", "messages", "--tokenizer", folder, "--invalid-utf8", "replace", "--out", out)
+        dsconvert("text", source, "--messages-field", "messages", "--tokenizer", folder, "--invalid-utf8", "replace", "--format", "parquet", "--out", out)
         table = pyarrow.parquet.read_table(out / "train")
         masked = zip(table["input_ids"].to_pylist(), table["assistant_masks"].to_pylist(), strict=True)
         texts = [tokenizer.decode([token for token, mask in zip(ids, masks, strict=True) if mask]) for ids, masks in masked]

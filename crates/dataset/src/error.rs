@@ -62,8 +62,8 @@ pub const BUG_HELP: &str = "this is a bug in dsconvert: please report it, with t
 /// Returns the message for `what`, which needs the feature `feature` of Cargo.toml, and how to install it.
 pub fn missing_feature(what: &str, feature: &str) -> String {
     format!(
-        "this build lacks the feature {feature:?}, which {what} needs; in a checkout of dsconvert, \"cargo install \
-         --locked --path . --features {feature}\" installs it"
+        "this build lacks the feature {feature:?}, which {what} needs; in a checkout of dsconvert, `cargo install \
+         --locked --path . --features {feature}` installs it"
     )
 }
 

@@ -30,8 +30,6 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 pub use aligned::{Tokens, trained};
-#[cfg(any(feature = "msgpack", feature = "protobuf"))]
-pub(crate) use aligned::{from_runs, to_runs};
 pub use boxes::{Int32Pair, PixelBox, box_numbers, boxes, pack_box_numbers, pack_boxes, pack_pair, pair};
 pub(crate) use boxes::{PAIR_BYTES, are_boxes, check_per_box};
 pub use ids::{Ids, PackedIds};

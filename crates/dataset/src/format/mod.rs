@@ -27,6 +27,8 @@ pub mod parquet_footer;
 mod protobuf;
 #[cfg(feature = "parquet")]
 mod rows;
+#[cfg(any(feature = "msgpack", feature = "protobuf"))]
+mod runs;
 #[cfg(feature = "parquet")]
 pub mod thrift;
 #[cfg(feature = "parquet")]

@@ -13,8 +13,9 @@ use rmp::encode as put;
 
 use super::check;
 use super::frames::{Fault, FrameCodec, frames};
+use super::runs::{from_runs, to_runs};
 use crate::error::{Error, Result};
-use crate::sample::{Ids, Record, Text, Value, from_runs, to_runs};
+use crate::sample::{Ids, Record, Text, Value};
 use crate::schema::{ASSISTANT_MASKS, Field, FieldType, IMAGE, INPUT_IDS, IdWidth, KEY, Kind, LABEL, Schema};
 use crate::storage::Blob;
 
@@ -298,7 +299,9 @@ pub(super) fn infer_schema(blob: &Blob) -> Result<Schema> {
     if inferred.is_empty() {
         return Err(Error::corrupt("the schema of an empty shard cannot be inferred").at_path(blob.path()));
     }
-    let kind = Kind::of_fields(|payload| inferred.iter().any(|(name, _)| name == payload));
+    // The kind whose payload is among the fields; without one, that of images.
+    let has = |kind: &Kind| inferred.iter().any(|(name, _)| name == kind.layout().payload);
+    let kind = [Kind::Text, Kind::Images].into_iter().find(has).unwrap_or(Kind::Images);
     let mut schema = Schema { kind, fields: Vec::new(), class_names: Vec::new() };
     for (name, ty) in inferred {
         let ty = match ty {

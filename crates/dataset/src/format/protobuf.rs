@@ -10,8 +10,9 @@ use prost::Message;
 
 use super::check;
 use super::frames::{Fault, FrameCodec, frames};
+use super::runs::{from_runs, to_runs};
 use crate::error::{Error, Result};
-use crate::sample::{Ids, Record, Text, Value, from_runs, to_runs};
+use crate::sample::{Ids, Record, Text, Value};
 use crate::schema::{
     Field, FieldType, HEIGHT, IMAGE, INPUT_IDS, IdWidth, KEY, LABEL, LENGTH, ORIGIN, Schema, WIDTH,
 };
