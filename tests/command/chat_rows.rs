@@ -359,8 +359,8 @@ fn parts_of_pairs_end_with_the_token_of_the_configuration() {
         vec!["plan", "text", source, "--tokenizer", model, "--out", parts, "--max-rejects", "100%"];
     plan.extend(options.split(' '));
     Ran::of(command(&plan).output().unwrap()).exits(0);
-    Ran::of(command(&["run", parts, "--part", "1/1"]).output().unwrap()).exits(0);
-    Ran::of(command(&["merge", parts]).output().unwrap()).exits(0);
+    Ran::of(command(["run", parts, "--part", "1/1"]).output().unwrap()).exits(0);
+    Ran::of(command(["merge", parts]).output().unwrap()).exits(0);
     assert_same(&tree(Path::new(parts)), &whole);
 }
 

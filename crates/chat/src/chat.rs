@@ -321,7 +321,7 @@ impl ChatReader {
             value.as_map_mut().ok_or_else(|| invalid(format!("messages[{at}] is {found}, not an object")))?;
         fields.retain(|_, value| !value.is_none());
         if fields.get("role").is_none() && fields.get("from").is_some() {
-            *fields = self.from_sharegpt(at, fields)?;
+            *fields = self.sharegpt_message(at, fields)?;
         }
         let role = match fields.get("role") {
             Some(role) => match role.as_str() {
@@ -511,7 +511,7 @@ impl ChatReader {
     }
 
     /// A message with `from` and `value`, in the names of OpenAI.
-    fn from_sharegpt(&mut self, at: usize, fields: &mut Map) -> Result<Map, ChatReject> {
+    fn sharegpt_message(&mut self, at: usize, fields: &mut Map) -> Result<Map, ChatReject> {
         let from = match fields.remove("from") {
             Some(from) => match from.as_str() {
                 Some(from) => from.to_owned(),

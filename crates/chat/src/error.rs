@@ -21,7 +21,7 @@ pub enum ErrorKind {
     Raised,
     /// The template takes too long, nests too deeply, or writes too much.
     Limit,
-    /// The template writes the current time, and [`RenderOptions::now`] is not set.
+    /// The template writes the current time, and [`RenderOptions::now`](crate::RenderOptions::now) is not set.
     Now,
     /// Jinja2 can do this, but this crate cannot.
     Unsupported,

@@ -273,9 +273,7 @@ impl ChatRenderer {
     /// writes any role would make them turns of somebody else.
     fn check_roles(&self, messages: &[Message]) -> Result<(), ChatReject> {
         const SWIFT: [&str; 2] = ["tool_call", "tool_response"];
-        let is_unknown = |role: &str| {
-            SWIFT.contains(&role) && !self.template.literals().iter().any(|literal| *literal == role)
-        };
+        let is_unknown = |role: &str| SWIFT.contains(&role) && !self.template.literals().contains(&role);
         match messages.iter().position(|message| is_unknown(&message.role)) {
             None => Ok(()),
             Some(at) => Err(invalid(format!(

@@ -26,6 +26,7 @@ fn budget() -> RenderOptions {
 }
 
 /// Prints what takes long in a release build, where nothing may.
+#[allow(clippy::print_stdout, reason = "times are read by a person, with --nocapture")]
 fn timed<T>(what: &str, slowest: &mut Duration, run: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let result = run();
@@ -134,13 +135,9 @@ fn attacks_end_within_their_budget() {
     for attack in attacks {
         match timed(&attack, &mut slowest, || render(&attack)) {
             Err(error) => assert_eq!(error.kind(), ErrorKind::Limit, "{error}: {attack}"),
-            // A few are affordable with the budgets of the product.
-            Ok(rendered) => assert!(
-                !cfg!(debug_assertions),
-                "{} steps, {} bytes: {attack}",
-                rendered.steps,
-                rendered.bytes
-            ),
+            // A few are affordable with the budgets of the product, which only release builds test.
+            Ok(_) if !cfg!(debug_assertions) => {}
+            Ok(rendered) => panic!("{} steps, {} bytes: {attack}", rendered.steps, rendered.bytes),
         }
     }
 }
@@ -461,7 +458,7 @@ fn many_short_messages_are_linear() {
     let chat = |count: usize, message: &dyn Fn(usize) -> serde_json::Value| {
         json!({"messages": (0..count).map(message).collect::<Vec<_>>()}).to_string()
     };
-    let role = |at: usize| if at % 2 == 0 { "user" } else { "assistant" };
+    let role = |at: usize| if at.is_multiple_of(2) { "user" } else { "assistant" };
     let plain = |at: usize| json!({"role": role(at), "content": "hi"});
     let empty = |at: usize| json!({"role": role(at), "content": ""});
     let thinking = |at: usize| json!({"role": role(at), "content": "<think>a</think>b"});

@@ -36,11 +36,14 @@ struct Probe<'a> {
     bytes: u64,
 }
 
+/// Returns whether what is examined has a format.
+type IsFormat = fn(&Probe<'_>) -> bool;
+
 /// The formats of folders: what they are, the file that describes them, and how it is recognized.
-static FOLDERS: [(ForeignFormat, &str, fn(&Probe<'_>) -> bool); 3] =
+static FOLDERS: [(ForeignFormat, &str, IsFormat); 3] =
     [(MDS, "index.json", is_mds), (LITDATA, "index.json", is_litdata), (TFDS, "features.json", is_tfds)];
 /// The formats of files.
-static FILES: [(ForeignFormat, fn(&Probe<'_>) -> bool); 5] = [
+static FILES: [(ForeignFormat, IsFormat); 5] = [
     (TFRECORD, is_tfrecord),
     (BETON, is_beton),
     (MEGATRON, is_megatron),
@@ -280,7 +283,11 @@ fn is_nanogpt(file: &Probe<'_>) -> bool {
     let stem = file.path.file_stem().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let of_split = ["train", "val", "test"].iter().any(|split| stem.contains(split));
     let is_zip = file.head.starts_with(b"PK");
-    extension(file.path) == "bin" && of_split && file.bytes % 2 == 0 && !is_zip && is_binary(file.head)
+    extension(file.path) == "bin"
+        && of_split
+        && file.bytes.is_multiple_of(2)
+        && !is_zip
+        && is_binary(file.head)
 }
 
 /// Returns whether the first bytes of a file are not text.
@@ -314,7 +321,7 @@ mod tests {
         write("lit/chunk-0-0.bin", &[4, 0, 0, 0, 24]);
         let length = 5u64.to_le_bytes();
         let crc = crc32c::crc32c(&length);
-        let masked = ((crc >> 15) | (crc << 17)).wrapping_add(0xa282_ead8);
+        let masked = crc.rotate_right(15).wrapping_add(0xa282_ead8);
         let record = [&length[..], &masked.to_le_bytes(), b"\x0a\x03abc", &[0; 4]].concat();
         let features =
             br#"{"pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict"}"#;

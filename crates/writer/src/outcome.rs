@@ -169,7 +169,7 @@ impl Outcomes {
     }
 
     /// Increments the count of `name`, which is from the data, by one. `kind` states what it names. A unit counts only the
-    /// first names one by one ([`MAX_NAMES`]).
+    /// first names one by one.
     pub fn count_named(&mut self, kind: &str, name: &str) {
         let short = name.char_indices().nth(MAX_NAME_CHARS).map_or(name, |(end, _)| &name[..end]);
         self.add(Cow::Owned([kind, ":", short].concat()), 1);

@@ -78,7 +78,7 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
         let mut chosen = match &first {
             Some((_, chosen, _)) => chosen.clone(),
             None => match ChosenColumns::of(&table, &options.recipe.image_fields).map_err(at_path)? {
-                Choice::Images(chosen) => chosen,
+                Choice::Images(chosen) => *chosen,
                 Choice::None { unsure } => {
                     if let (None, Some(column)) = (&warning, unsure) {
                         warning = Some(Warning::ImageColumnUnsure { path, column });
@@ -182,7 +182,7 @@ struct ChosenColumn {
 
 /// Result of the search for columns of images in one file.
 enum Choice {
-    Images(ChosenColumns),
+    Images(Box<ChosenColumns>),
     /// There are none. A column whose first values are partly images is named.
     None {
         unsure: Option<String>,
@@ -255,7 +255,7 @@ impl ChosenColumns {
         if columns.is_empty() {
             return Ok(Choice::None { unsure });
         }
-        Ok(Choice::Images(Self::among(columns, option, left_out)))
+        Ok(Choice::Images(Box::new(Self::among(columns, option, left_out))))
     }
 
     /// Chooses the main column among columns of images: the one that the user names `image`, otherwise one that the user does

@@ -343,7 +343,7 @@ mod tests {
             let (x, y) = (x.clamp(0, width - 1) as usize, y.clamp(0, height - 1) as usize);
             f64::from(plane.samples[y * plane.stride + x])
         };
-        let near = |n: u32| (i64::from(n / 2), i64::from(n / 2) + if n % 2 == 0 { -1 } else { 1 });
+        let near = |n: u32| (i64::from(n / 2), i64::from(n / 2) + if n.is_multiple_of(2) { -1 } else { 1 });
         let pixels = (0..size.height).flat_map(|y| (0..size.width).map(move |x| (x, y)));
         let value = |(x, y)| {
             let ((x, further_x), (y, further_y)) = (near(x), near(y));

@@ -402,7 +402,7 @@ fn the_image_is_the_first_page_that_is_neither_reduced_nor_a_mask() {
         ("thumbnails last", vec![full.clone(), thumbnail.clone(), thumbnail.clone()], 9, 0),
         ("pages", vec![other.clone(), full.clone(), thumbnail.clone(), full.clone()], 7, 2),
         ("thumbnail and pages", vec![thumbnail.clone(), other, full.clone()], 7, 1),
-        ("thumbnails alone", vec![thumbnail.clone(), page(4, &[reduced.clone()])], 3, 0),
+        ("thumbnails alone", vec![thumbnail.clone(), page(4, std::slice::from_ref(&reduced))], 3, 0),
     ] {
         let file = pages(&files, false);
         let found = raw(&file, &[]);
