@@ -59,10 +59,18 @@ pub struct Place {
 /// Help text of [`ErrorKind::Internal`] errors.
 pub const BUG_HELP: &str = "this is a bug in dsconvert: please report it, with this message and the command";
 
+/// Start of the messages of [`missing_feature`].
+const MISSING_FEATURE: &str = "this build lacks the feature";
+
+/// Returns whether `message`, of an error or a reject, is one of [`missing_feature`].
+pub fn is_missing_feature(message: &str) -> bool {
+    message.starts_with(MISSING_FEATURE)
+}
+
 /// Returns the message for `what`, which needs the feature `feature` of Cargo.toml, and how to install it.
 pub fn missing_feature(what: &str, feature: &str) -> String {
     format!(
-        "this build lacks the feature {feature:?}, which {what} needs; in a checkout of dsconvert, `cargo install \
+        "{MISSING_FEATURE} {feature:?}, which {what} needs; in a checkout of dsconvert, `cargo install \
          --locked --path . --features {feature}` installs it"
     )
 }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use indicatif::HumanBytes;
@@ -13,7 +14,7 @@ use crate::cli::flags::with_flags;
 use crate::cli::summary::Lines;
 use crate::cli::{Ending, print};
 use crate::decode::{Mask, Size};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result, is_missing_feature};
 use crate::numbers::plural;
 use crate::printable::{printable, printable_path};
 use crate::reader::{Dataset, Record, ShardFile, VerifyOptions, VerifyReport, verify};
@@ -32,14 +33,16 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
     let transform = decoder()?;
     let storage = dataset.manifest().raw_channels().map_or(ImageStorage::Encoded, ImageStorage::Raw);
     let masks = MaskChecks::of(&dataset)?;
+    let lacking = OnceLock::new();
     let decode = |record: &Record| {
         if let Some(masks) = &masks {
             masks.check(record);
         }
-        check_images(record, &transform, storage)
+        check_images(record, &transform, storage, &lacking)
     };
     let options = VerifyOptions { threads, decode: Some(&decode), ..VerifyOptions::default() };
     let report = verify(&dataset, &options);
+    refuse_lacking(path, &lacking)?;
     let warnings = masks.map(MaskChecks::warnings);
     if let Some(warnings) = warnings.as_ref().filter(|_| !json) {
         warnings.iter().for_each(|warning| print::warning(with_flags(warning)));
@@ -119,12 +122,13 @@ fn print_report(
 /// Verifies a single shard. A shard has no checksums, so this checks only that its records decode.
 fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Result<Ending> {
     let transform = decoder()?;
+    let lacking = OnceLock::new();
     let mut records = 0u64;
     let (mut problem, mut is_unavailable) = (None, false);
     for record in ShardFile::open(path, access)?.records()? {
         match record {
             Ok(record) => {
-                if let Err(why) = check_images(&record, &transform, ImageStorage::Unknown) {
+                if let Err(why) = check_images(&record, &transform, ImageStorage::Unknown, &lacking) {
                     problem = Some(format!("record {records}: {why}"));
                     break;
                 }
@@ -137,6 +141,7 @@ fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Resul
             }
         }
     }
+    refuse_lacking(path, &lacking)?;
     let printed = if json {
         let problems: Vec<&String> = problem.iter().collect();
         let is_damaged = problem.is_some() && !is_unavailable;
@@ -161,6 +166,14 @@ fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Resul
     })
 }
 
+/// Refuses a dataset with images that this build cannot decode because it lacks a feature: they are no damage.
+fn refuse_lacking(path: &Path, lacking: &OnceLock<String>) -> Result<()> {
+    match lacking.get() {
+        None => Ok(()),
+        Some(message) => Err(Error::new(ErrorKind::Unsupported, message).at_path(path)),
+    }
+}
+
 /// Returns a transform that decodes every image, and keeps it as it is.
 fn decoder() -> Result<ImageTransform> {
     ImageTransform::new(ImageOptions {
@@ -181,8 +194,13 @@ enum ImageStorage {
 }
 
 /// Decodes the images and masks of a record, and compares the sizes of the main image and of masks with the fields.
-/// Records without an image pass.
-fn check_images(record: &Record, transform: &ImageTransform, storage: ImageStorage) -> Result<(), String> {
+/// Records without an image pass. The first message about a feature that the build lacks goes to `lacking`.
+fn check_images(
+    record: &Record,
+    transform: &ImageTransform,
+    storage: ImageStorage,
+    lacking: &OnceLock<String>,
+) -> Result<(), String> {
     let (Some(width), Some(height)) = (record.width(), record.height()) else { return Ok(()) };
     let size = Size::new(width, height);
     for (name, ty, value) in record.fields() {
@@ -199,7 +217,7 @@ fn check_images(record: &Record, transform: &ImageTransform, storage: ImageStora
             FieldType::Image => {
                 // Additional images have sizes of their own, unless they are samples.
                 let has_size = name == IMAGE || matches!(storage, ImageStorage::Raw(_));
-                check_image(&what, bytes, has_size.then_some(size), transform, storage)?;
+                check_image(&what, bytes, has_size.then_some(size), transform, storage, lacking)?;
             }
             _ => {}
         }
@@ -213,6 +231,7 @@ fn check_image(
     size: Option<Size>,
     transform: &ImageTransform,
     storage: ImageStorage,
+    lacking: &OnceLock<String>,
 ) -> Result<(), String> {
     match (storage, size) {
         (ImageStorage::Unknown, _) if sniff(bytes).is_none() => return Ok(()),
@@ -234,6 +253,10 @@ fn check_image(
             _ => Ok(()),
         },
         Ok(ImageOutcome::Filtered(_)) => Ok(()),
+        Err(reject) if is_missing_feature(&reject.message) => {
+            lacking.get_or_init(|| reject.message);
+            Ok(())
+        }
         Err(reject) => Err(format!("{what} does not decode: {}", reject.message)),
     }
 }

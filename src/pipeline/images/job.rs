@@ -262,6 +262,7 @@ impl Conversion for ImageConversion {
 
     fn read(_: Option<Vec<u8>>, file: &mut JobReader) -> Result<Self> {
         let conversion: Self = file.line()?;
+        conversion.transform.check_features()?;
         Ok(Self { details: file.list()?, ..conversion })
     }
 

@@ -59,6 +59,15 @@ impl ImageTransform {
         Ok(Self { options: options.checked()? })
     }
 
+    /// Refuses a stored transform whose encoder this build lacks.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`](crate::error::ErrorKind) with the feature.
+    pub fn check_features(&self) -> Result<()> {
+        self.options.encode.check()
+    }
+
     /// Returns the options.
     pub fn options(&self) -> &ImageOptions {
         &self.options
