@@ -832,6 +832,8 @@ impl<'t> Evaluator<'t> {
     fn short_circuit(&mut self, items: &'t [Expr], stop: bool) -> Result<Value> {
         let mut value = Value::none();
         for (at, item) in items.iter().enumerate() {
+            // Evaluating a constant or a name costs nothing by itself.
+            self.budget.charge(1)?;
             value = self.eval(item)?;
             if at + 1 < items.len() && self.truth(&value)? == stop {
                 break;
