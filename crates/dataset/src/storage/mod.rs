@@ -11,6 +11,7 @@ mod location;
 mod lock;
 mod map;
 mod new_file;
+mod object;
 mod object_url;
 #[cfg_attr(not(feature = "remote"), path = "no_objects.rs")]
 pub mod objects;

@@ -1,7 +1,6 @@
 //! The interface of `objects/` in builds without the feature `remote`: no store can be reached. Its types have no
 //! values, because [`Bucket::of`] and [`RemoteDataset::new`], which come first, return an error that names the feature.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -11,47 +10,12 @@ use bytes::Bytes;
 use super::blob::Blob;
 use super::location::RemoteOptions;
 use super::new_file::Written;
+pub use super::object::{Created, FileListing, Object, Settings};
 use super::object_url::ObjectUrl;
 use crate::error::{Error, Result};
 
-/// Settings of a store that override the environment.
-pub type Settings = BTreeMap<String, String>;
-
 fn refused(url: &ObjectUrl) -> Error {
     Error::missing_feature("object storage", "remote").at_path(url.as_path())
-}
-
-/// Metadata of an object, as reported by the store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Object {
-    /// Address.
-    pub url: ObjectUrl,
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Last modification time in nanoseconds since 1970.
-    pub modified_ns: i128,
-    /// Entity tag, which changes with the content. Some servers send none.
-    pub etag: Option<String>,
-}
-
-/// Outcome of creating an object that must not exist yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Created {
-    /// The object was created.
-    New,
-    /// It already existed with the same content.
-    Same,
-    /// It already existed with different content.
-    Other,
-}
-
-/// Objects under an address.
-#[derive(Debug, Default)]
-pub struct FileListing {
-    /// Objects in byte order of their keys.
-    pub objects: Vec<Object>,
-    /// Keys that are not valid paths and were skipped.
-    pub unusable: Vec<String>,
 }
 
 /// Client for the store of an address. This build has none.

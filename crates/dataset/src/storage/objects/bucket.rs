@@ -12,8 +12,9 @@ use object_store::{
     Error as Failure, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode,
 };
 
+use super::super::object::{Created, Object, Settings};
 use super::super::object_url::ObjectUrl;
-use super::client::{Client, ListingClient, Settings, connect, environment, retry_truncated};
+use super::client::{Client, ListingClient, connect, environment, retry_truncated};
 use super::etag;
 use super::failure::{changed, failure, is_bucket_missing};
 use super::fetch::{FailedStage, request_range};
@@ -23,30 +24,6 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Maximum concurrent requests per call.
 const MAX_CONCURRENT: usize = 16;
-
-/// Metadata of an object, as reported by the store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Object {
-    /// Address.
-    pub url: ObjectUrl,
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Last modification time in nanoseconds since 1970.
-    pub modified_ns: i128,
-    /// Entity tag, which changes with the content. Some servers send none.
-    pub etag: Option<String>,
-}
-
-/// Outcome of creating an object that must not exist yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Created {
-    /// The object was created.
-    New,
-    /// It already existed with the same content, from another attempt or from one whose response was lost.
-    Same,
-    /// It already existed with different content.
-    Other,
-}
 
 /// Client for the store of an address. Cloning is cheap.
 #[derive(Clone)]

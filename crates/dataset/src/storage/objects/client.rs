@@ -1,6 +1,5 @@
 //! Store clients and their retry policy.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::future::Future;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use object_store::http::HttpBuilder;
 use object_store::list::PaginatedListStore;
 use object_store::{BackoffConfig, ClientOptions, Error as Failure, ObjectStore, RetryConfig};
 
+use super::super::object::Settings;
 use super::super::object_url::ObjectUrl;
 use super::failure::is_cut_short;
 use super::retries::{ObservedConnector, count_repeated_request};
@@ -37,10 +37,6 @@ const DELAY_GROWTH: f64 = 4.0;
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Store settings that complement the environment, such as `endpoint_url` or `aws_access_key_id`. The names are those
-/// of the environment variables in lower case.
-pub type Settings = BTreeMap<String, String>;
 
 /// Client of a store.
 #[derive(Clone)]

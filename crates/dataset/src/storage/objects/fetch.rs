@@ -6,7 +6,8 @@ use bytes::Bytes;
 use object_store::path::Path as Key;
 use object_store::{Error as Failure, GetOptions, GetRange, ObjectMeta, ObjectStore};
 
-use super::bucket::{Object, nanoseconds};
+use super::super::object::Object;
+use super::bucket::nanoseconds;
 use super::client::retry_truncated;
 use super::etag;
 use super::failure::{changed, failure};

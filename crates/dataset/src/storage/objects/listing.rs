@@ -8,8 +8,9 @@ use object_store::list::PaginatedListOptions;
 use object_store::path::Error as PathError;
 use object_store::{Error as Failure, ObjectMeta};
 
+use super::super::object::{FileListing, Object};
 use super::super::object_url::ObjectUrl;
-use super::bucket::{Bucket, Object, object};
+use super::bucket::{Bucket, object};
 use super::client::{ListingClient, retry_truncated};
 use super::failure::failure;
 use super::runtime;
@@ -19,15 +20,6 @@ use crate::error::{Error, Result};
 const SMALLER_PAGE: usize = 100;
 /// Factor by which the page size shrinks after a rejected page and grows after an accepted one.
 const STEP: usize = 10;
-
-/// Objects under an address.
-#[derive(Debug, Default)]
-pub struct FileListing {
-    /// Objects in byte order of their keys.
-    pub objects: Vec<Object>,
-    /// Keys that are not valid paths and were skipped.
-    pub unusable: Vec<String>,
-}
 
 impl Bucket {
     /// Lists all objects whose key starts with that of `folder` and a slash, in byte order of the keys.

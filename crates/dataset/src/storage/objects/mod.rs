@@ -24,10 +24,9 @@ mod upload;
 #[cfg(test)]
 mod tests;
 
-pub use bucket::{Bucket, Created, Object};
-pub use client::Settings;
+pub use super::object::{Created, FileListing, Object, Settings};
+pub use bucket::Bucket;
 pub use failure::is_cut_short;
-pub use listing::FileListing;
 pub use object_reader::ObjectReader;
 pub(super) use remote_dataset::RemoteDataset;
 pub(super) use remote_file::RemoteFile;

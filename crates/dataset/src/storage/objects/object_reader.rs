@@ -9,7 +9,8 @@ use bytes::Bytes;
 use object_store::ObjectStore;
 use object_store::path::Path as Key;
 
-use super::bucket::{Bucket, Object, key};
+use super::super::object::Object;
+use super::bucket::{Bucket, key};
 use super::fetch::fetch;
 use super::runtime;
 use crate::error::{Error, Result};
