@@ -12,7 +12,9 @@ use super::values::{threads, words};
 use super::verbosity::Verbosity;
 use super::{Ending, output_file, print, signals};
 use crate::error::{Error, Result};
-use crate::export::{EXPORT_NAME, EndOfDocument, ExportFormat, ExportInput, ExportOptions, Layout, export};
+use crate::export::{
+    Columns, EXPORT_NAME, EndOfDocument, ExportFormat, ExportInput, ExportOptions, Layout, export,
+};
 use crate::numbers::plural;
 use crate::printable::printable_path;
 use crate::reader::Dataset;
@@ -57,6 +59,14 @@ pub(super) struct Args {
     /// only, the end token after each document, and a list of the documents in a .csv.gz.
     #[arg(long, value_name = "LAYOUT", value_parser = words::<Layout>())]
     layout: Option<Layout>,
+
+    /// Columns of token ids in the format hf [default: stored]
+    ///
+    /// stored: all fields of the dataset. labels: input_ids, attention_mask and labels, which axolotl, LLaMA-Factory, TRL and
+    /// Unsloth read as already tokenized; labels are -100 where a token is not trained on. loss-mask: input_ids, attention_mask
+    /// and loss_mask, as SkyRL reads them.
+    #[arg(long, value_name = "COLUMNS", value_parser = words::<Columns>())]
+    columns: Option<Columns>,
 
     /// Token that separates documents, for formats of token ids: auto, none, or the string or id of a token [default: auto]
     ///
@@ -128,6 +138,7 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
     let options = ExportOptions {
         format: args.to,
         layout: args.layout,
+        columns: args.columns,
         eod: args.eod.as_deref().map(EndOfDocument::from),
         parts: args.parts,
         out: args.out.clone(),

@@ -14,8 +14,28 @@ pub(crate) struct CardSplit {
     pub(crate) records: u64,
 }
 
+/// What the card says of the records of all splits.
+#[derive(Debug)]
+pub(crate) struct Features {
+    /// What models are trained to do with them, in a term of the Hub.
+    pub(crate) task: Option<&'static str>,
+    /// Names of the fields, with their types in the YAML of `datasets`.
+    pub(crate) fields: Vec<(String, String)>,
+}
+
+impl Features {
+    pub(crate) fn of(schema: &Schema) -> Self {
+        let task = match schema.holds_token_ids() {
+            true => Some("text-generation"),
+            false => schema.index_of(LABEL).map(|_| "image-classification"),
+        };
+        let fields = schema.fields.iter().map(|field| (field.name.clone(), feature(field.ty, schema)));
+        Self { task, fields: fields.collect() }
+    }
+}
+
 /// Returns the YAML at the start of the card, with its delimiters.
-pub(crate) fn metadata(schema: &Schema, splits: &[CardSplit]) -> String {
+pub(crate) fn metadata(features: &Features, splits: &[CardSplit]) -> String {
     let mut card = String::from("---\n");
     let mut add = |line: std::fmt::Arguments<'_>| {
         // Writing to a string never fails.
@@ -23,10 +43,8 @@ pub(crate) fn metadata(schema: &Schema, splits: &[CardSplit]) -> String {
     };
     add(format_args!("# Choose a license: https://huggingface.co/docs/hub/repositories-licenses"));
     add(format_args!("license: other"));
-    if schema.holds_token_ids() {
-        add(format_args!("task_categories:\n- text-generation"));
-    } else if schema.index_of(LABEL).is_some() {
-        add(format_args!("task_categories:\n- image-classification"));
+    if let Some(task) = features.task {
+        add(format_args!("task_categories:\n- {task}"));
     }
     let records = splits.iter().map(|split| split.records).sum();
     add(format_args!("size_categories:\n- {}", size_category(records)));
@@ -35,8 +53,8 @@ pub(crate) fn metadata(schema: &Schema, splits: &[CardSplit]) -> String {
         add(format_args!("  - split: {}\n    path: {}", quoted(&split.name), quoted(&split.pattern)));
     }
     add(format_args!("dataset_info:\n  features:"));
-    for field in &schema.fields {
-        add(format_args!("  - name: {}\n    {}", quoted(&field.name), feature(field.ty, schema)));
+    for (name, feature) in &features.fields {
+        add(format_args!("  - name: {}\n    {feature}", quoted(name)));
     }
     add(format_args!("  splits:"));
     for split in splits {

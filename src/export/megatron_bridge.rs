@@ -5,39 +5,24 @@ use std::sync::Arc;
 
 use arrow_array::builder::{Int8Builder, Int32Builder, ListBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef};
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::{WriterProperties, WriterVersion};
+use arrow_schema::{DataType, Schema as ArrowSchema, SchemaRef};
 use serde_json::{Value as Json, json};
 
 use super::documents::{check_text, pieces};
 use super::output::StagedFiles;
-use super::{
-    ExportFormat, ExportInput, ExportOptions, ExportSplit, Exporter, Part, entry, left_out, unused_fields,
-};
+use super::rows_file::{RowsFile, list, signed};
+use super::{ExportFormat, ExportInput, ExportOptions, ExportSplit, Exporter, Part, left_out, unused_fields};
 use crate::error::{Error, Result};
-use crate::format::watched::{WatchedFile, WriteFailure};
 use crate::manifest::FileEntry;
 use crate::reader::Record;
 use crate::reader::loader::CU_SEQLENS;
 use crate::schema::ASSISTANT_MASKS;
-
-/// Rows of a row group, as in files that Megatron-Bridge writes.
-const GROUP_ROWS: usize = 500;
 
 /// Packed sequences of Megatron-Bridge.
 pub(super) struct MegatronBridge {
     schema: SchemaRef,
     packed: bool,
     warnings: Vec<String>,
-}
-
-/// The file of a part.
-pub(super) struct BridgeFile {
-    name: String,
-    writer: ArrowWriter<WatchedFile>,
-    failure: WriteFailure,
 }
 
 impl MegatronBridge {
@@ -55,9 +40,6 @@ impl MegatronBridge {
                 "the dataset is not packed, so each document is a row of its own; convert with `pack` to fill rows".to_owned(),
             );
         }
-        let list = |name: &str, ty: DataType| {
-            Field::new(name, DataType::List(Arc::new(Field::new("item", ty, true))), true)
-        };
         let columns = vec![
             list("input_ids", DataType::Int32),
             list("loss_mask", DataType::Int8),
@@ -79,9 +61,7 @@ impl MegatronBridge {
             false => std::iter::once(0..ids.len()).collect(),
         };
         for id in ids.iter() {
-            let id = i32::try_from(id)
-                .map_err(|_| Error::corrupt(format!("the token id {id} exceeds 31 bits")))?;
-            rows.ids.values().append_value(id);
+            rows.ids.values().append_value(signed(id)?);
         }
         for document in documents {
             let start =
@@ -113,7 +93,7 @@ struct BridgeRows {
 
 impl Exporter for MegatronBridge {
     type Block = RecordBatch;
-    type Files = BridgeFile;
+    type Files = RowsFile;
 
     fn warnings(&self) -> Vec<String> {
         self.warnings.clone()
@@ -135,29 +115,15 @@ impl Exporter for MegatronBridge {
             .map_err(|e| Error::internal("the rows do not fit their schema").caused_by(e))
     }
 
-    fn create(&self, part: &Part<'_>, staged: &StagedFiles) -> Result<BridgeFile> {
-        let name = format!("{}.idx.parquet", part.stem());
-        let zstd = ZstdLevel::try_new(1).map_err(|e| Error::internal("no such zstd level").caused_by(e))?;
-        let properties = WriterProperties::builder()
-            .set_writer_version(WriterVersion::PARQUET_1_0)
-            .set_compression(Compression::ZSTD(zstd))
-            .set_created_by("dsconvert".to_owned())
-            .set_max_row_group_row_count(Some(GROUP_ROWS))
-            .build();
-        let (file, failure) =
-            WatchedFile::new(staged.create(&name)?, "the rows cannot be written as parquet");
-        let writer = ArrowWriter::try_new(file, Arc::clone(&self.schema), Some(properties));
-        let writer = writer.map_err(|e| failure.explain(e))?;
-        Ok(BridgeFile { name, writer, failure })
+    fn create(&self, part: &Part<'_>, staged: &StagedFiles) -> Result<RowsFile> {
+        RowsFile::create(format!("{}.idx.parquet", part.stem()), &self.schema, staged)
     }
 
-    fn append(&self, file: &mut BridgeFile, block: RecordBatch) -> Result<()> {
-        file.writer.write(&block).map_err(|e| file.failure.explain(e))
+    fn append(&self, file: &mut RowsFile, block: RecordBatch) -> Result<()> {
+        file.append(&block)
     }
 
-    fn close(&self, file: BridgeFile, _: &StagedFiles) -> Result<Vec<FileEntry>> {
-        let BridgeFile { name, writer, failure } = file;
-        let inner = writer.into_inner().map_err(|e| failure.explain(e))?;
-        Ok(vec![entry(name, inner.into_file().commit()?)])
+    fn close(&self, file: RowsFile, _: &StagedFiles) -> Result<Vec<FileEntry>> {
+        file.close()
     }
 }

@@ -17,9 +17,11 @@ mod megatron;
 mod megatron_bridge;
 mod options;
 mod output;
+mod rows_file;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod trainer_columns;
 mod webdataset;
 
 use std::ops::Range;
@@ -29,7 +31,7 @@ use serde_json::{Value, json};
 
 use self::blocks::{BLOCK_BYTES, divide, in_order};
 pub use self::input::{ExportInput, ExportSplit, TokenizerFacts};
-pub use self::options::{EndOfDocument, ExportFormat, ExportOptions, Layout};
+pub use self::options::{Columns, EndOfDocument, ExportFormat, ExportOptions, Layout};
 pub use self::output::EXPORT_NAME;
 use self::output::{Output, OutputState, StagedFiles};
 use crate::decode::{ImageType, sniff};
@@ -141,6 +143,9 @@ pub fn export(
     if options.layout.is_some() && options.format != ExportFormat::Tokens {
         return Err(Error::usage("`layout` applies only to `to tokens`").help("leave it out"));
     }
+    if options.columns.is_some() && options.format != ExportFormat::Hf {
+        return Err(Error::usage("`columns` applies only to `to hf`").help("leave it out"));
+    }
     if options.eod.is_some() && !has_documents {
         return Err(Error::usage("`eod` applies only to `to tokens` and `to megatron`").help("leave it out"));
     }
@@ -152,7 +157,10 @@ pub fn export(
             run.with(&megatron_bridge::MegatronBridge::new(input, options)?, warn)
         }
         ExportFormat::Webdataset => run.with(&webdataset::WebDataset::new(input, options)?, warn),
-        ExportFormat::Hf => run.with(&hf::HuggingFace::new(input, options)?, warn),
+        ExportFormat::Hf => match options.columns.unwrap_or_default() {
+            Columns::Stored => run.with(&hf::HuggingFace::new(input, options)?, warn),
+            columns => run.with(&trainer_columns::TrainerColumns::new(input, options, columns)?, warn),
+        },
     };
     exported.map_err(|error| with_remedy(error, &options.out))
 }

@@ -33,6 +33,19 @@ word_choice! {
     Olmo = "olmo",
 }
 
+word_choice! {
+    /// Columns of token ids in the format `hf`.
+    #[derive(Default)]
+    Columns, text => unknown("columns", text, Self::WORDS);
+    /// All fields of the dataset.
+    #[default]
+    Stored = "stored",
+    /// `input_ids`, `attention_mask` and `labels`: what axolotl, LLaMA-Factory, TRL and Unsloth read as already tokenized.
+    Labels = "labels",
+    /// `input_ids`, `attention_mask` and `loss_mask`, as SkyRL reads them.
+    LossMask = "loss-mask",
+}
+
 fn unknown(what: &str, text: &str, words: &[&str]) -> Error {
     Error::usage(format!("unknown {what} {text:?}")).help(format!("expected one of {}", words.join(", ")))
 }
@@ -66,6 +79,8 @@ pub struct ExportOptions {
     pub format: ExportFormat,
     /// Layout of the format `tokens`; `None` for its default.
     pub layout: Option<Layout>,
+    /// Columns of the format `hf`; `None` for its default.
+    pub columns: Option<Columns>,
     /// Token that separates documents, for formats of token ids; `None` for [`EndOfDocument::Auto`].
     pub eod: Option<EndOfDocument>,
     /// Number of files, or of groups of files, of each split; `None` for the default of the format.
@@ -94,5 +109,6 @@ mod tests {
         }
         check::<ExportFormat>();
         check::<Layout>();
+        check::<Columns>();
     }
 }

@@ -58,6 +58,7 @@ fn options(format: ExportFormat, layout: Option<Layout>, parts: u64, out: PathBu
     ExportOptions {
         format,
         layout,
+        columns: None,
         eod: Some(EndOfDocument::Token("7".to_owned())),
         parts: Some(parts),
         out,

@@ -469,4 +469,4 @@ def test_the_commands_and_programs_of_the_guide_work(binary, megatron, tmp_path)
         assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
         assert language == "sh" or done.stdout
         ran.append(language)
-    assert ran.count("sh") == 8 and ran.count("python") == 4
+    assert ran.count("sh") == 9 and ran.count("python") == 6

@@ -255,6 +255,59 @@ def test_megatron_bridge_rows_are_those_of_the_dataset(dsconvert, made, name, tm
             assert row["loss_mask"] == sum(shifted, [])
 
 
+TRAINER_COLUMNS = {"labels": ["int32", "int8", "int32"], "loss-mask": ["int32", "int8", "int8"]}
+
+
+@pytest.mark.parametrize("name", ["masks", "fields"])
+@pytest.mark.parametrize("columns", TRAINER_COLUMNS)
+def test_trainers_get_exactly_the_columns_that_they_read(dsconvert, made, name, columns, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    dataset = made(name)
+    done = dsconvert("export", dataset, "--to", "hf", "--columns", columns, "--out", tmp_path / "out")
+    # What is left out is said, once.
+    assert done.stderr.count("has no place for") == (name == "fields")
+    opened = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
+    # As LLaMA-Factory reads `tokenized_path`.
+    opened.save_to_disk(str(tmp_path / "saved"))
+    saved = datasets.load_from_disk(str(tmp_path / "saved"))
+    assert list(saved) == list(manifest(dataset)["splits"])
+    last = columns.replace("-", "_")
+    for split, rows in saved.items():
+        assert rows.column_names == ["input_ids", "attention_mask", last]
+        assert [feature.feature.dtype for feature in rows.features.values()] == TRAINER_COLUMNS[columns]
+        expected = records(dataset, split)
+        assert len(rows) == len(expected) > 0
+        for row, record in zip(rows, expected):
+            ids = record["input_ids"]
+            marks = record.get("assistant_masks") or [1] * len(ids)
+            trained = marks if columns == "loss-mask" else [id if mark else -100 for id, mark in zip(ids, marks)]
+            assert row == {"input_ids": ids, "attention_mask": [1] * len(ids), last: trained}
+
+
+def test_sft_trainer_takes_the_labels_of_an_export(dsconvert, tmp_path):
+    """The batches of TRL, and so of Unsloth, which replaces its model and not its collator."""
+    datasets = pytest.importorskip("datasets")
+    pytest.importorskip("trl")
+    from test_chat_rows import AROUND, PAIRS, batches, model, write
+
+    folder, out = model(tmp_path / "model", AROUND["bos"]), tmp_path / "out"
+    source = write(tmp_path / "pairs.jsonl", PAIRS)
+    dsconvert("text", source, "--prompt-field", "prompt", "--completion-field", "completion", "--tokenizer", folder, "--format", "parquet", "--out", out)
+    dsconvert("export", out, "--to", "hf", "--columns", "labels", "--out", tmp_path / "exported")
+    exported = datasets.load_dataset(str(tmp_path / "exported"), split="train", cache_dir=str(tmp_path / "cache"))
+    expected = [(row["input_ids"], [id if mark else -100 for id, mark in zip(row["input_ids"], row["assistant_masks"])]) for row in records(out, "train")]
+    assert batches(folder, exported) == sorted(expected)
+    assert any(-100 in labels and set(labels) != {-100} for _, labels in expected)
+
+
+def test_packed_rows_are_refused_where_the_reader_knows_no_bounds(dsconvert, made, tmp_path):
+    done = dsconvert("export", made("packed-masks"), "--to", "hf", "--columns", "labels", "--out", tmp_path / "out", status=2)
+    assert "rows of a packed dataset hold several documents" in done.stderr and "without --pack" in done.stderr
+    assert not (tmp_path / "out").exists()
+    done = dsconvert("export", made("masks"), "--to", "megatron-bridge", "--columns", "labels", "--out", tmp_path / "out", status=2)
+    assert "--columns applies only to --to hf" in done.stderr
+
+
 def test_fields_that_are_left_out_do_not_move_separators(dsconvert, made, tmp_path):
     """`--fields` keeps what the meaning of the tokens depends on."""
     dataset = made("packed-best-eos")

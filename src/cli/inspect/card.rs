@@ -8,7 +8,7 @@ use indicatif::HumanBytes;
 use super::{Out, is_shard, open_dataset, print_error};
 use crate::cli::summary::Lines;
 use crate::error::{Error, Result};
-use crate::export::hub_card::{self, CardSplit, is_hub_split};
+use crate::export::hub_card::{self, CardSplit, Features, is_hub_split};
 use crate::format::Format;
 use crate::manifest::CARD_NAME;
 use crate::numbers::{count, mean, plural};
@@ -66,7 +66,7 @@ fn metadata(d: &DatasetDescription) -> String {
         bytes: split.bytes,
         records: split.records,
     });
-    hub_card::metadata(&d.schema, &splits.collect::<Vec<_>>())
+    hub_card::metadata(&Features::of(&d.schema), &splits.collect::<Vec<_>>())
 }
 
 /// Adds the Markdown text below the metadata.
