@@ -156,6 +156,12 @@ def test_batches_are_not_batched_again(text, options):
         assert next(iter(kind(dataset, batch_size=None)))["input_ids"].shape[0] == 8
 
 
+def test_a_dataset_of_one_split_says_how_to_get_another(command, tmp_path):
+    command("text", "fixtures/corpus/books", "--tokenizer", "bytes", "--out", tmp_path / "tokens", "--quiet")
+    with pytest.raises(dsconvert.UsageError, match="its only split is train; to hold out some records, convert with `split train=0.9,validation=0.1`$"):
+        dsconvert.open(tmp_path / "tokens", "validation")
+
+
 def test_a_wrong_split_lists_the_splits(corpus_in):
     path = corpus_in("arrow").path
     for call in (

@@ -135,9 +135,15 @@ impl Dataset {
     pub fn split(&self, name: &str) -> Result<Split> {
         self.splits().find(|s| s.name() == name).ok_or_else(|| {
             let names: Vec<&str> = self.state.manifest.splits.keys().map(String::as_str).collect();
+            let help = match names.as_slice() {
+                [only] => format!(
+                    "its only split is {only}; to hold out some records, convert with `split {only}=0.9,{name}=0.1`"
+                ),
+                _ => format!("its splits are {}", names.join(", ")),
+            };
             Error::new(ErrorKind::Usage, format!("the dataset has no split {name:?}"))
                 .at_path(self.path())
-                .help(format!("its splits are {}", names.join(", ")))
+                .help(help)
         })
     }
 
