@@ -163,7 +163,8 @@ impl Tokenizer {
     ///
     /// The error of each text if it does not.
     pub fn check_marked(&self) -> Result<(), EncodeError> {
-        self.append_marked(None, "", &[], &mut self.scratch(), &mut MarkedIds::default()).map(drop)
+        let mut scratch = self.scratch();
+        self.append_marked(self.fast.as_deref(), "", &[], &mut scratch, &mut MarkedIds::default()).map(drop)
     }
 
     /// Like [`encode_marked`](Self::encode_marked), but uses the slow reference.

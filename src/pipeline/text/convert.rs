@@ -388,9 +388,7 @@ impl DocumentConverter<'_> {
 
 /// Rejects text of which more than a hundredth is NUL. No text has so many: it is binary data, or UTF-16 without a mark.
 fn check_nul(text: &str) -> Result<(), Reject> {
-    // A sum of bytes: the loop is then vectorized.
-    let count = |part: &[u8]| part.iter().map(|byte| u8::from(*byte == 0)).sum::<u8>();
-    let nul = text.as_bytes().chunks(255).map(|part| usize::from(count(part))).sum::<usize>();
+    let nul = memchr::memchr_iter(0, text.as_bytes()).count();
     if nul <= (text.len() / MAX_NUL_SHARE).max(FEW_NUL) {
         return Ok(());
     }

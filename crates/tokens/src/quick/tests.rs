@@ -155,6 +155,7 @@ fn the_complete_reference_is_loaded_when_a_text_needs_it() {
         for verify in [Verify::Sample, Verify::All] {
             let tokenizer = load(&value, verify);
             let (ids, stats) = encode(&tokenizer, PAGE);
+            tokenizer.check_marked().unwrap();
             assert!(!reference(&tokenizer).is_complete());
             let verified = tokenizer.verify(u64::MAX, PAGE, &ids[..], &stats, &mut tokenizer.scratch());
             assert!(verified.is_right);
