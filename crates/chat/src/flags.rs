@@ -27,13 +27,13 @@ pub(crate) fn is_flag(name: &str) -> bool {
 impl TrainFlags {
     /// Reads the flags of `messages[at]`. A value that is neither 0, 1, true nor false is refused.
     pub(crate) fn of(at: usize, message: &Map) -> Result<TrainFlags, ChatReject> {
-        let flags = Self::of_map(message, &format!("messages[{at}]"))?;
+        let flags = Self::of_map(message, || format!("messages[{at}]"))?;
         let parts = message.get("content").and_then(Value::as_list).unwrap_or_default();
         let parts: Vec<TrainFlags> = parts
             .iter()
             .enumerate()
             .filter_map(|(part, value)| Some((part, value.as_map()?)))
-            .map(|(part, fields)| Self::of_map(fields, &format!("messages[{at}].content[{part}]")))
+            .map(|(part, fields)| Self::of_map(fields, || format!("messages[{at}].content[{part}]")))
             .collect::<Result<_, _>>()?;
         let off = parts.iter().filter(|part| part.off).count();
         if off > 0 && off < parts.len() && !flags.off {
@@ -44,22 +44,27 @@ impl TrainFlags {
         Ok(TrainFlags { off: flags.off || off > 0, on: flags.on || parts.iter().any(|part| part.on) })
     }
 
-    fn of_map(fields: &Map, place: &str) -> Result<TrainFlags, ChatReject> {
+    fn of_map(fields: &Map, place: impl Fn() -> String) -> Result<TrainFlags, ChatReject> {
         let mut flags = TrainFlags::default();
+        // Most messages have none.
+        if !fields.iter().any(|(name, _)| is_flag(name)) {
+            return Ok(flags);
+        }
         for name in FLAGS {
             let Some(value) = fields.get(name).filter(|value| !value.is_none()) else { continue };
             let is_on = match (value.as_bool(), value.as_f64()) {
                 (Some(is_on), _) => is_on,
                 (None, Some(0.0)) => false,
                 (None, Some(1.0)) => true,
-                _ => return Err(invalid(format!("`{name}` of {place} is neither 0, 1, true nor false"))),
+                _ => return Err(invalid(format!("`{name}` of {} is neither 0, 1, true nor false", place()))),
             };
             flags.on |= is_on;
             flags.off |= !is_on;
         }
         match DETAILS.iter().find(|name| fields.get(name).is_some_and(|value| !value.is_none())) {
             Some(name) => Err(invalid(format!(
-                "`{name}` of {place} trains parts of a text, which is not supported; leave it out to train the whole message"
+                "`{name}` of {} trains parts of a text, which is not supported; leave it out to train the whole message",
+                place()
             ))),
             None => Ok(flags),
         }
