@@ -514,7 +514,7 @@ mod tests {
     use super::*;
     use crate::format::Format;
     use crate::pipeline::Dedup;
-    use crate::source::layout::FolderLayout;
+    use crate::source::names::layout::FolderLayout;
     use crate::transform::image::{Animated, Color, Filter, Icc};
 
     fn check<T: Choice>() {

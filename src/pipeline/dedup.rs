@@ -14,7 +14,7 @@ use super::stop::Stop;
 use super::workers::Workers;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
-use crate::source::{PlannedFile, begins_as_any_image};
+use crate::source::io::planned::{PlannedFile, begins_as_any_image};
 use crate::storage::{NewFile, hash_file, lstat};
 
 /// Name of the file with the pairs of equal files, in the working directory.

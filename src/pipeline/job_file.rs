@@ -36,9 +36,9 @@ use crate::numbers::listed;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::printable::{printable, printable_path};
 use crate::schema::Schema;
-use crate::source::file_list::FileList;
-use crate::source::read_file;
-use crate::source::skipped::SkippedTypes;
+use crate::source::io::planned::read_file;
+use crate::source::list::file_list::FileList;
+use crate::source::list::skipped::SkippedTypes;
 use crate::storage::{NewFile, ObjectUrl, create_dir, from_hex, hex, lstat, write_shared_file};
 
 /// Name of the stored job in the working directory.

@@ -56,5 +56,5 @@ pub use crate::recipe::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, Dedup, ImageFields, LengthRange, ListedImage,
     MAX_PACK_TOKENS, Overflow, Sidecars, TextShape,
 };
-pub use crate::source::splits::SplitBy;
-pub use crate::source::warning::{Remedy, Warning};
+pub use crate::source::names::splits::SplitBy;
+pub use crate::source::names::warning::{Remedy, Warning};

@@ -20,11 +20,11 @@ use crate::error::{Error, Result};
 use crate::manifest::{listing_digest, listing_line};
 use crate::numbers::plural;
 use crate::printable::printable;
-use crate::source::file_list::FileList;
-use crate::source::skipped::SkippedTypes;
-use crate::source::source_file::SourceFile;
-use crate::source::splits::SplitBy;
-use crate::source::warning::Warning;
+use crate::source::list::file_list::FileList;
+use crate::source::list::skipped::SkippedTypes;
+use crate::source::list::source_file::SourceFile;
+use crate::source::names::splits::SplitBy;
+use crate::source::names::warning::Warning;
 use crate::storage::{NewFile, hex};
 use crate::transform::image::BucketCounts;
 

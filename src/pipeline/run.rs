@@ -26,8 +26,8 @@ use crate::numbers::{listed, plural};
 use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions, SourceSpec};
 use crate::printable::{printable_path, shell_word};
 use crate::recipe::EXCLUDE;
-use crate::source::file_list::FileList;
-use crate::source::skipped::SkippedTypes;
+use crate::source::list::file_list::FileList;
+use crate::source::list::skipped::SkippedTypes;
 use crate::storage::{ObjectUrl, lstat};
 use crate::testing::panic_point;
 

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::options::{
     Defined, Definition, Input, OptionValue, as_text, is_default, option_values, options, word_values,
 };
-use crate::source::text::fields::{JsonMember, TextFields};
+use crate::source::items::text::fields::{JsonMember, TextFields};
 use crate::transform::text::SpecialInText;
 
 /// Field with the tools of a chat, if there is one.

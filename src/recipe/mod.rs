@@ -25,7 +25,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::Manifest;
 use crate::options::Defined;
 use crate::schema::Kind;
-use crate::source::metadata::Keep;
+use crate::source::items::metadata::Keep;
 
 /// Fact: the fingerprints of the datasets whose items were left out. Also the name of the option that names them.
 pub(crate) const EXCLUDE: &str = "exclude";

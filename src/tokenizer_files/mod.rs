@@ -17,7 +17,7 @@ use self::hub::HubCache;
 use crate::error::{Error, Result};
 use crate::manifest::TOKENIZER_NAME;
 use crate::reader::Dataset;
-use crate::source::read_file;
+use crate::source::io::planned::read_file;
 use crate::storage::{folder_of, hex, stat};
 use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 

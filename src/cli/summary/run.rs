@@ -13,7 +13,7 @@ use crate::pipeline::{PlanSummary, RunOutcome};
 use crate::printable::{printable_path, shell_word};
 use crate::recipe::EXCLUDE;
 use crate::report::RunReport;
-use crate::source::skipped::SkippedTypes;
+use crate::source::list::skipped::SkippedTypes;
 
 /// Formats the summary of a run.
 pub(in crate::cli) fn report(

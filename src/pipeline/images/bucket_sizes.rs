@@ -9,9 +9,9 @@ use crate::options::default_threads;
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
-use crate::source::broken::Broken;
-use crate::source::source_file::SourceFile;
-use crate::source::webdataset::NextSample;
+use crate::source::io::broken::Broken;
+use crate::source::items::webdataset::NextSample;
+use crate::source::list::source_file::SourceFile;
 use crate::transform::image::{self as transform, BucketCounts, ImageSizes, ImageType};
 
 /// Bytes at the start of a JPEG in which its header usually ends. If it does not, the whole file is read.

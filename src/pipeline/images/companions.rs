@@ -14,11 +14,11 @@ use crate::options::SourceSpec;
 use crate::printable::printable;
 use crate::recipe::Companion;
 use crate::sample::{Reject, RejectCode};
-use crate::source::archive::is_image_name;
-use crate::source::file_list::{FileList, NearbyFiles};
-use crate::source::named_files::Detail;
-use crate::source::source_file::SourceFile;
-use crate::source::warning::Warning;
+use crate::source::list::expand::is_image_name;
+use crate::source::list::file_list::{FileList, NearbyFiles};
+use crate::source::list::named_files::Detail;
+use crate::source::list::source_file::SourceFile;
+use crate::source::names::warning::Warning;
 
 /// The images of a listing, apart from those that may be companions.
 pub(super) struct Divided {

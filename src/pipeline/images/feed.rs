@@ -10,13 +10,13 @@ use super::job::{ImageConversion, ImagesJob};
 use crate::error::Result;
 use crate::pipeline::job::Feed;
 use crate::sample::{Reject, RejectCode};
-use crate::source::broken::Broken;
-use crate::source::file_list::Iter;
-use crate::source::image_table::{ImageBatch, ImageRows, ImageTable, TableFile};
-use crate::source::opened::OpenedFile;
-use crate::source::source_file::SourceFile;
+use crate::source::io::broken::Broken;
+use crate::source::io::opened::OpenedFile;
+use crate::source::items::image_table::{ImageBatch, ImageRows, ImageTable, TableFile};
+use crate::source::items::webdataset::{NextSample, Samples};
+use crate::source::list::file_list::Iter;
+use crate::source::list::source_file::SourceFile;
 use crate::source::table::NextRows;
-use crate::source::webdataset::{NextSample, Samples};
 
 /// Source bytes per task, unless a single file, sample or row has more.
 pub(super) const TASK_BYTES: u64 = 1 << 20;

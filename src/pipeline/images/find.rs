@@ -21,23 +21,29 @@ use crate::printable::printable;
 use crate::recipe::Sidecars;
 use crate::sample::{RejectCode, Value};
 use crate::schema::{Field, FieldType};
-use crate::source::annotations::annotate;
-use crate::source::archive::{ArchiveKind, is_image_name};
-use crate::source::box_fields::{BoxColumn, BoxForm, BoxScan, RowBoxesReader, is_box_column, source_side};
-use crate::source::file_list::{ChosenFiles, FileList};
-use crate::source::hub_configs::{ConfigFiles, choose};
-use crate::source::image_names::{masks_beside, unused_lists};
-use crate::source::image_table::{TableImages, is_image_table};
-use crate::source::labels::Folders;
-use crate::source::layout::FolderLayout;
-use crate::source::metadata::{BESIDE_NAMES, Metadata, list_beside};
-use crate::source::named_files::Detail;
-use crate::source::skipped::SkippedTypes;
-use crate::source::source_file::SourceFile;
-use crate::source::splits::{SplitNames, Splits};
-use crate::source::walk::{Listing, list};
-use crate::source::warning::Warning;
-use crate::source::{ListedNames, begins_as_any_image, portable_name};
+use crate::source::archive::ArchiveKind;
+use crate::source::io::name::portable_name;
+use crate::source::io::planned::begins_as_any_image;
+use crate::source::items::annotations::annotate;
+use crate::source::items::box_fields::{
+    BoxColumn, BoxForm, BoxScan, RowBoxesReader, is_box_column, source_side,
+};
+use crate::source::items::image_table::{TableImages, is_image_table};
+use crate::source::items::metadata::{BESIDE_NAMES, Metadata, list_beside};
+use crate::source::list::expand::is_image_name;
+use crate::source::list::file_list::{ChosenFiles, FileList};
+use crate::source::list::listed_names::ListedNames;
+use crate::source::list::named_files::Detail;
+use crate::source::list::skipped::SkippedTypes;
+use crate::source::list::source_file::SourceFile;
+use crate::source::list::walk::{Listing, list};
+use crate::source::names::hub_configs::{ConfigFiles, choose};
+use crate::source::names::image_names::{masks_beside, unused_lists};
+use crate::source::names::labels::Folders;
+use crate::source::names::layout::FolderLayout;
+use crate::source::names::split_levels::SplitNames;
+use crate::source::names::splits::Splits;
+use crate::source::names::warning::Warning;
 use crate::transform::image::has_image_extension;
 
 /// Maximum number of files per folder that are inspected if no file name in it identifies an image.

@@ -9,14 +9,15 @@ use super::tar_fields::{InspectedTars, OTHER_TARS};
 use crate::error::{Error, Result};
 use crate::recipe::ImageFields;
 use crate::schema::Kind;
-use crate::source::archive::{ArchiveKind, Archives, is_image_name};
-use crate::source::file_list::FileList;
-use crate::source::layout::FolderLayout;
-use crate::source::metadata::BESIDE_NAMES;
-use crate::source::source_file::SourceFile;
-use crate::source::tar::first_nested;
-use crate::source::walk::Listing;
-use crate::source::warning::Warning;
+use crate::source::archive::ArchiveKind;
+use crate::source::archive::tar::first_nested;
+use crate::source::items::metadata::BESIDE_NAMES;
+use crate::source::list::expand::{Archives, is_image_name};
+use crate::source::list::file_list::FileList;
+use crate::source::list::source_file::SourceFile;
+use crate::source::list::walk::Listing;
+use crate::source::names::layout::FolderLayout;
+use crate::source::names::warning::Warning;
 use crate::transform::image::has_image_extension;
 
 /// Expands the archives of a listing into their images. Returns it with what the samples of tar files show, if there are tar

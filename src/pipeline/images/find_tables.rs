@@ -13,16 +13,16 @@ use crate::error::{Error, Result};
 use crate::printable::printable_path;
 use crate::recipe::{ImageFields, ListedImage};
 use crate::schema::{FieldType, IMAGE};
-use crate::source::box_fields::{BoxColumn, BoxScan, RowBoxesReader};
-use crate::source::broken::Broken;
-use crate::source::file_list::FileList;
-use crate::source::image_table::{
+use crate::source::io::broken::Broken;
+use crate::source::items::box_fields::{BoxColumn, BoxScan, RowBoxesReader};
+use crate::source::items::image_table::{
     ImageCell, ImageColumn, ImageColumns, TableFile, TableImages, is_image_table,
 };
-use crate::source::metadata::{Labels, is_built_in};
-use crate::source::missing_field::{quoted, suggestion};
-use crate::source::source_file::SourceFile;
-use crate::source::warning::Warning;
+use crate::source::items::metadata::{Labels, is_built_in};
+use crate::source::list::file_list::FileList;
+use crate::source::list::source_file::SourceFile;
+use crate::source::names::warning::Warning;
+use crate::source::table::missing_field::{quoted, suggestion};
 
 /// Names of columns of image bytes, after those of main images.
 const BYTES_NAMES: [&str; 8] =

@@ -9,7 +9,7 @@ use super::image_field_names::{ChosenMember, MemberField, is_mask_name, named, n
 use crate::error::{Error, Result};
 use crate::recipe::ListedImage;
 use crate::schema::{FieldType, IMAGE};
-use crate::source::warning::Warning;
+use crate::source::names::warning::Warning;
 use crate::transform::image::{self as transform, ImageOptions, ImageTransform, ImageType};
 
 /// Names of the main image of a sample or row that has several: `0001.rgb.jpg`.

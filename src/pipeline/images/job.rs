@@ -38,19 +38,20 @@ use crate::sample::Value;
 use crate::schema::{
     CROP_TOP_LEFT, Field, FieldType, Kind, LABEL, ORIGINAL_SIZE, RESIZED_SIZE, Schema, TARGET_SIZE,
 };
-use crate::source::box_fields::RowBoxesReader;
-use crate::source::file_list::FileList;
-use crate::source::image_table::{TableImages, is_image_table};
-use crate::source::labels::{Folders, class_ordinals};
-use crate::source::layout::FolderLayout;
-use crate::source::metadata::Labels;
-use crate::source::named_files::Detail;
-use crate::source::opened::OpenedFile;
-use crate::source::skipped::SkippedTypes;
-use crate::source::source_file::SourceFile;
-use crate::source::text::kind::{FileKind, TextFormat};
-use crate::source::warning::Warning;
-use crate::source::{begins_as_any_image, braces, globs};
+use crate::source::io::opened::OpenedFile;
+use crate::source::io::planned::begins_as_any_image;
+use crate::source::items::box_fields::RowBoxesReader;
+use crate::source::items::image_table::{TableImages, is_image_table};
+use crate::source::items::metadata::Labels;
+use crate::source::items::text::kind::{FileKind, TextFormat};
+use crate::source::list::file_list::FileList;
+use crate::source::list::named_files::Detail;
+use crate::source::list::skipped::SkippedTypes;
+use crate::source::list::source_file::SourceFile;
+use crate::source::list::{braces, globs};
+use crate::source::names::labels::{Folders, class_ordinals};
+use crate::source::names::layout::FolderLayout;
+use crate::source::names::warning::Warning;
 use crate::transform::image::{BucketCounts, ImageTransform, has_image_extension};
 
 /// Maximum number of files per unit. With [`UNIT_BYTES`], a unit takes seconds for thumbnails and minutes for camera

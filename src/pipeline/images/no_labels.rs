@@ -7,8 +7,8 @@ use crate::options::SourceSpec;
 use crate::printable::printable_path;
 use crate::recipe::ImagesRecipe;
 use crate::schema::LABEL;
-use crate::source::layout::FolderLayout;
-use crate::source::missing_field::quoted;
+use crate::source::names::layout::FolderLayout;
+use crate::source::table::missing_field::quoted;
 
 /// Returns the reason and the remedy. `columns` are the fields from tables or samples.
 pub(super) fn no_labels(

@@ -21,8 +21,8 @@ use crate::pipeline::predict::{
 };
 use crate::pipeline::stop::Stop;
 use crate::source::archive::ArchiveKind;
-use crate::source::source_file::SourceFile;
-use crate::source::webdataset::Samples;
+use crate::source::items::webdataset::Samples;
+use crate::source::list::source_file::SourceFile;
 
 /// Decorrelates the order of the sample from other uses of hashed origins.
 const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3031;

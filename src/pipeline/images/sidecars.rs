@@ -17,14 +17,14 @@ use crate::printable::{printable, printable_path};
 use crate::recipe::Sidecars;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
-use crate::source::archive::is_image_name;
-use crate::source::encoding::small_text;
-use crate::source::file_list::{FileList, NearbyFiles};
-use crate::source::json_line;
-use crate::source::metadata::is_built_in;
-use crate::source::named_files::{Detail, Resolver};
-use crate::source::source_file::SourceFile;
-use crate::source::warning::Warning;
+use crate::source::io::encoding::small_text;
+use crate::source::items::json_line;
+use crate::source::items::metadata::is_built_in;
+use crate::source::list::expand::is_image_name;
+use crate::source::list::file_list::{FileList, NearbyFiles};
+use crate::source::list::named_files::{Detail, Resolver};
+use crate::source::list::source_file::SourceFile;
+use crate::source::names::warning::Warning;
 use crate::storage::{ObjectUrl, stat};
 
 /// Extensions of the sidecars that are found without an option.

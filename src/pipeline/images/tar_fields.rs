@@ -12,13 +12,15 @@ use crate::error::{Error, Result};
 use crate::recipe::is_reserved;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
-use crate::source::encoding::small_text;
-use crate::source::metadata::KeptField;
-use crate::source::tar::tar_stem;
-use crate::source::typed_values::from_text;
-use crate::source::warning::Warning;
-use crate::source::webdataset::{NextSample, Sample, Samples};
-use crate::source::{PlannedFile, json_line, portable_name};
+use crate::source::archive::tar::tar_stem;
+use crate::source::io::encoding::small_text;
+use crate::source::io::name::portable_name;
+use crate::source::io::planned::PlannedFile;
+use crate::source::items::json_line;
+use crate::source::items::metadata::KeptField;
+use crate::source::items::webdataset::{NextSample, Sample, Samples};
+use crate::source::names::warning::Warning;
+use crate::source::table::typed_values::from_text;
 
 /// Number of samples at the start of the first tar file that say whether it is an archive of image folders.
 const ARCHIVE_SAMPLES: usize = 16;

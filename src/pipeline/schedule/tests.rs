@@ -24,8 +24,8 @@ use crate::pipeline::stage::{Finished, NextStage, Stage, Stages};
 use crate::pipeline::unit::UnitSink;
 use crate::sample::{Ids, Record, Value};
 use crate::schema::{IdWidth, Schema};
-use crate::source::file_list::FileList;
-use crate::source::splits::Splits;
+use crate::source::list::file_list::FileList;
+use crate::source::names::splits::Splits;
 
 /// Number of tasks per unit.
 const TASKS: u64 = 100;

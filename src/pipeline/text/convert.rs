@@ -17,8 +17,8 @@ use crate::pipeline::job::{Converting, EngineUse, ItemSplit, excluded};
 use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, Outcomes};
 use crate::recipe::Overflow;
 use crate::sample::{PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
-use crate::source::source_file::SourceFile;
-use crate::source::text::fields::SourceDocument;
+use crate::source::items::text::fields::SourceDocument;
+use crate::source::list::source_file::SourceFile;
 use crate::testing::item_panic_point;
 use crate::transform::text::{
     EncodeStats, MarkedIds, PackedIdSink, Scratch, StoredIds, Tokenizer, id_width, rejected,

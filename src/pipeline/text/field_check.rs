@@ -18,15 +18,15 @@ use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::options::SourceSpec;
 use crate::sampling;
-use crate::source::file_list::FileList;
-use crate::source::json_line::{MemberPath, parse};
-use crate::source::missing_field::{quoted, suggestion};
-use crate::source::stream::Stream;
-use crate::source::text::columns::TextColumns;
-use crate::source::text::kind::TextFormat;
-use crate::source::text::rows;
-use crate::source::warning::Warning;
-use crate::source::without_bom;
+use crate::source::io::encoding::without_bom;
+use crate::source::io::stream::Stream;
+use crate::source::items::json_line::{MemberPath, parse};
+use crate::source::items::text::columns::TextColumns;
+use crate::source::items::text::kind::TextFormat;
+use crate::source::items::text::rows;
+use crate::source::list::file_list::FileList;
+use crate::source::names::warning::Warning;
+use crate::source::table::missing_field::{quoted, suggestion};
 
 /// Maximum number of rows examined per file.
 const ROWS: usize = 1000;

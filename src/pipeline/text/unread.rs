@@ -1,8 +1,8 @@
 //! Fields of chats and pairs that other trainers read, and that nothing reads here.
 
 use crate::recipe::TextRecipe;
-use crate::source::json_line::MemberPath;
-use crate::source::warning::Warning;
+use crate::source::items::json_line::MemberPath;
+use crate::source::names::warning::Warning;
 
 const AVOID: &str = "an answer to avoid, which only preference training uses";
 const PREFERRED: &str = "a preferred answer, which only preference training uses";

@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::sample::RejectCode;
-use crate::source::PlannedFile;
-use crate::source::broken::Broken;
-use crate::source::opened::OpenedFile;
-use crate::source::tar::TarMember;
-use crate::source::zip::ZipMember;
+use crate::source::archive::tar::TarMember;
+use crate::source::archive::zip::ZipMember;
+use crate::source::io::broken::Broken;
+use crate::source::io::opened::OpenedFile;
+use crate::source::io::planned::PlannedFile;
 
 /// Location of a file in an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,13 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use memchr::memchr;
 
 use crate::options::SplitName;
-use crate::source::portable_name;
+use crate::source::io::name::portable_name;
 
 /// A folder that macOS adds to archives.
 const MAC_FOLDER: &[u8] = b"__MACOSX";
 
 /// Returns the path without empty and `.` components; `None` if it leads out of the archive or has a hidden component.
-pub(super) fn path_of(name: &[u8]) -> Option<Vec<u8>> {
+pub(in crate::source) fn path_of(name: &[u8]) -> Option<Vec<u8>> {
     if name.starts_with(b"/") || name.contains(&0) {
         return None;
     }
@@ -23,7 +23,7 @@ pub(super) fn path_of(name: &[u8]) -> Option<Vec<u8>> {
     (!parts.is_empty() && !parts.iter().any(is_hidden)).then(|| parts.join(&b'/'))
 }
 
-pub(super) fn portable(path: &[u8]) -> String {
+pub(in crate::source) fn portable(path: &[u8]) -> String {
     let parts: Vec<String> =
         path.split(|&byte| byte == b'/').map(|part| portable_name(OsStr::from_bytes(part))).collect();
     parts.join("/")
@@ -32,7 +32,7 @@ pub(super) fn portable(path: &[u8]) -> String {
 /// Returns the number of leading folders of all `paths` that have no meaning of their own. Such a folder holds the whole
 /// archive. The first one is named like the archive; or it holds only folders and is not named like a split, as all
 /// further ones do.
-pub(super) fn root_parts(paths: &[&[u8]], archive: &str) -> u32 {
+pub(in crate::source) fn root_parts(paths: &[&[u8]], archive: &str) -> u32 {
     let mut count = 0;
     let mut rests = paths.to_vec();
     while let Some(root) = enter_common_folder(&mut rests) {

@@ -3,20 +3,20 @@
 //! When a run is planned, only the directory of an archive is read: the central directory of a zip archive, or the
 //! headers in a tar file. Members are read one by one, on the threads that convert them.
 
-mod expand;
 mod member;
-mod member_path;
+pub(in crate::source) mod member_path;
+pub mod tar;
 #[cfg(test)]
 pub(in crate::source) mod testing;
+pub mod zip;
 
-pub use self::expand::{Archives, ExpandedArchive, expand, is_image_name};
 pub use self::member::{ArchiveMember, MemberData};
-use super::name::strip_extension;
-use super::{PlannedFile, tar, zip};
 use crate::error::Result;
+use crate::source::io::name::strip_extension;
+use crate::source::io::planned::PlannedFile;
 
 /// Maximum size of a file in an archive that is read as a whole, in bytes.
-pub(super) const MAX_MEMBER_BYTES: u64 = 256 << 20;
+pub(in crate::source) const MAX_MEMBER_BYTES: u64 = 256 << 20;
 
 /// The format of an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl ArchiveDirectory {
     /// # Errors
     ///
     /// Returns an error if the file cannot be read, or is a zip archive with a damaged directory.
-    fn read(kind: ArchiveKind, planned: &PlannedFile) -> Result<Self> {
+    pub(in crate::source) fn read(kind: ArchiveKind, planned: &PlannedFile) -> Result<Self> {
         match kind {
             ArchiveKind::Zip => zip::read_directory(planned),
             ArchiveKind::Tar => tar::read_directory(planned),

@@ -22,9 +22,9 @@ use crate::error::{Error, Result};
 use crate::format::flatbuffer_limits;
 use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
-use crate::source::broken::Broken;
-use crate::source::opened::FileBytes;
-use crate::source::stream::Stream;
+use crate::source::io::broken::Broken;
+use crate::source::io::opened::FileBytes;
+use crate::source::io::stream::Stream;
 
 /// First bytes of a file, padded to 8 bytes.
 const FILE_MAGIC: &[u8; 8] = b"ARROW1\0\0";
