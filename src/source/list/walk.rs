@@ -230,4 +230,32 @@ mod tests {
         std::os::unix::fs::symlink(dir.path(), dir.path().join("loop")).unwrap();
         assert!(list(&[spec(dir.path())], true, &|_| true).is_err());
     }
+
+    #[test]
+    fn keys_that_are_no_paths_are_a_warning() {
+        use crate::source::names::warning::Warning;
+        let warning = |keys: &[&str]| {
+            let unusable = keys.iter().map(|key| format!("s3://bucket/{key}")).collect();
+            let listing = Listing { unusable, ..Listing::default() };
+            Warning::of_keys(&listing.unusable)
+        };
+        assert_eq!(warning(&[]), None);
+        for (keys, message, json) in [
+            (
+                &["a//b"][..],
+                "1 object is left out because its key is not a valid path, such as s3://bucket/a//b",
+                r#"{"code":"keys-skipped","objects":1,"example":"s3://bucket/a//b"}"#,
+            ),
+            (
+                &["a\nb", "c/../d"],
+                "2 objects are left out because their keys are not valid paths, such as s3://bucket/a\\nb",
+                r#"{"code":"keys-skipped","objects":2,"example":"s3://bucket/a\nb"}"#,
+            ),
+        ] {
+            let warning = warning(keys).unwrap();
+            assert_eq!(warning.to_string(), message);
+            assert_eq!(serde_json::to_string(&warning).unwrap(), json);
+            assert!(warning.remedies().is_empty());
+        }
+    }
 }
