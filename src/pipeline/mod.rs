@@ -57,4 +57,4 @@ pub use crate::recipe::{
     MAX_PACK_TOKENS, Overflow, Sidecars, TextShape,
 };
 pub use crate::source::names::splits::SplitBy;
-pub use crate::source::names::warning::{Remedy, Warning};
+pub use crate::warning::{Remedy, Warning};

@@ -24,9 +24,9 @@ use crate::source::list::file_list::FileList;
 use crate::source::list::skipped::SkippedTypes;
 use crate::source::list::source_file::SourceFile;
 use crate::source::names::splits::SplitBy;
-use crate::source::names::warning::Warning;
 use crate::storage::{NewFile, hex};
 use crate::transform::image::BucketCounts;
+use crate::warning::Warning;
 
 /// Summary of a planned run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -33,7 +33,7 @@ const CASES: &[(&[&str], &str)] = &[
     (&["s/train_station/1.jpg", "s/bullet_train/1.jpg", "s/test_tube/3.jpg", "s/cat/1.jpg"], "images s"),
     (&["s/x/bullet_train/bullet_train_1.jpg", "s/x/test_tube/test_tube_1.jpg"], "images s"),
     (&["s/cooking/1.txt", "s/test_tube/2.txt"], "text s"),
-    (&["s/bullet_train/1.txt", "s/cooking/1.txt", "s/test_tube/2.txt"], "text s"),
+    (&["s/cooking/1.txt", "s/test_dish/1.txt", "s/test_tube/2.txt"], "text s"),
     (&["s/trainA/1.jpg", "s/testA/2.jpg"], "images s"),
     (&["s/train/train_1.jpg", "s/train/val_2.jpg"], "images s"),
     (&["DIV2K_valid_HR/1.jpg"], "images DIV2K_valid_HR"),
@@ -244,7 +244,9 @@ fn write(dir: &Path, file: &str) {
     };
     let tar = |members: &[(&str, &[u8])]| {
         let mut tar = Tar::default();
-        members.iter().for_each(|(name, bytes)| drop(tar.file(name, bytes)));
+        for (name, bytes) in members {
+            tar.file(name, bytes);
+        }
         tar.end()
     };
     let bytes = match (name.rsplit('/').next().unwrap(), content) {
@@ -338,7 +340,7 @@ fn shown(warning: &Warning) -> String {
     let values = serde_json::to_string(warning).unwrap();
     let json: serde_json::Value = serde_json::from_str(&values).unwrap();
     let mut text = format!("{}\n  {warning}\n", json["code"].as_str().unwrap());
-    for remedy in warning.remedies() {
+    for remedy in &warning.remedies {
         writeln!(text, "  `{} {}` {}", remedy.option, remedy.value, remedy.effect).unwrap();
     }
     text + "  " + &values + "\n"

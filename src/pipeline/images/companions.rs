@@ -10,6 +10,7 @@ use super::find::FoundImages;
 use super::image_field_names::MemberField;
 use super::sidecars::FileField;
 use crate::error::{Error, Result};
+use crate::numbers::plural;
 use crate::options::SourceSpec;
 use crate::printable::printable;
 use crate::recipe::Companion;
@@ -18,7 +19,7 @@ use crate::source::list::expand::is_image_name;
 use crate::source::list::file_list::{FileList, NearbyFiles};
 use crate::source::list::named_files::Detail;
 use crate::source::list::source_file::SourceFile;
-use crate::source::names::warning::Warning;
+use crate::warning::Warning;
 
 /// The images of a listing, apart from those that may be companions.
 pub(super) struct Divided {
@@ -119,7 +120,16 @@ impl Divided {
         let mut unused = self.companions.iter().zip(&used).filter(|(_, used)| !**used);
         if let Some(((_, first), _)) = unused.next() {
             let example = listing.get(*first as usize).map(|file| file.origin).unwrap_or_default();
-            made.warnings.push(Warning::CompanionsUnpaired { files: 1 + unused.count() as u64, example });
+            let files = 1 + unused.count() as u64;
+            let message = format!(
+                "{} that {} the pattern of a companion {} skipped, because no image has them, such as {:?}",
+                plural(files, "file"),
+                if files == 1 { "fits" } else { "fit" },
+                if files == 1 { "is" } else { "are" },
+                printable(&example)
+            );
+            let warning = Warning::new("companions-unpaired", message);
+            made.warnings.push(warning.with("files", files).with("example", example));
         }
     }
 

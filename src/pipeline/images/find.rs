@@ -15,9 +15,10 @@ use super::sidecars::{
 };
 use super::tar_fields::default_members;
 use crate::error::{Error, ErrorKind, Result};
+use crate::numbers::{listed, plural};
 use crate::options::SourceSpec;
 use crate::pipeline::source_checks::check_origins;
-use crate::printable::printable;
+use crate::printable::{printable, printable_path};
 use crate::recipe::Sidecars;
 use crate::sample::{RejectCode, Value};
 use crate::schema::{Field, FieldType};
@@ -26,7 +27,7 @@ use crate::source::io::name::portable_name;
 use crate::source::io::planned::begins_as_any_image;
 use crate::source::items::annotations::annotate;
 use crate::source::items::box_fields::{
-    BoxColumn, BoxForm, BoxScan, RowBoxesReader, is_box_column, source_side,
+    BoxColumn, BoxForm, BoxScan, RowBoxesReader, boxes_moved, boxes_not_moved, is_box_column, source_side,
 };
 use crate::source::items::image_table::{TableImages, is_image_table};
 use crate::source::items::metadata::{BESIDE_NAMES, Metadata, list_beside};
@@ -43,8 +44,8 @@ use crate::source::names::labels::Folders;
 use crate::source::names::layout::FolderLayout;
 use crate::source::names::split_levels::SplitNames;
 use crate::source::names::splits::Splits;
-use crate::source::names::warning::Warning;
 use crate::transform::image::has_image_extension;
+use crate::warning::{Warning, quoted};
 
 /// Maximum number of files per folder that are inspected if no file name in it identifies an image.
 const SNIFFED_FILES: usize = 16;
@@ -118,7 +119,16 @@ impl FoundImages {
         let would_be = folders.clone().with_classes(images, FolderLayout::Auto, None)?.class_names;
         if let Some(classes) = would_be.filter(|classes| classes.len() > 1) {
             let in_splits = folders.splits.are_folders();
-            folders.warnings.push(Warning::FolderClassesUnused { folders: classes, in_splits });
+            let message = format!(
+                "the folders {} are not classes, because metadata describes the images",
+                quoted(&classes)
+            );
+            let (layout, effect) = match in_splits {
+                false => ("labels", "makes the folders classes"),
+                true => ("splits", "makes the first-level folders splits and the folders in them classes"),
+            };
+            let warning = Warning::new("folder-classes-unused", message).with("folders", classes);
+            folders.warnings.push(warning.with("in_splits", in_splits).remedy("layout", layout, effect));
         }
         Ok(())
     }
@@ -138,7 +148,14 @@ impl FoundImages {
         }
         let without = names.iter().zip(images).zip(boxed).filter(|((_, images), boxed)| *images && !boxed);
         let splits: Vec<String> = without.map(|((name, _), _)| name.clone()).collect();
-        (!splits.is_empty()).then_some(Warning::SplitsWithoutBoxes { splits })
+        if splits.is_empty() {
+            return None;
+        }
+        let message = format!(
+            "no image in {} has a box, as if all were background; the annotations of these images may be elsewhere",
+            listed(splits.iter().cloned())
+        );
+        Some(Warning::new("splits-without-boxes", message).with("splits", splits))
     }
 
     /// Interprets the folders of the `items`. Labels in metadata replace classes from folders. Metadata found by the walk
@@ -213,8 +230,20 @@ impl FoundImages {
             && names.iter().all(|name| name.parse::<f64>().is_ok())
             && let Some(example) = names.iter().find(is_fraction)
         {
-            let (classes, example) = (names.len() as u64, example.clone());
-            folders.warnings.push(Warning::FractionClasses { classes, example });
+            let classes = match names.len() {
+                1 => "a class".to_owned(),
+                more => format!("{more} classes"),
+            };
+            let message = format!(
+                "the column \"label\" holds fractions, such as {example}, which become the names of {classes}"
+            );
+            let effect = "reads a table in which the column has another name, so that it becomes a field";
+            folders.warnings.push(
+                Warning::new("fraction-classes", message)
+                    .with("classes", names.len())
+                    .with("example", example)
+                    .remedy("metadata", "FILE", effect),
+            );
         }
         folders.warnings.extend(self.warnings.iter().cloned());
         Ok(folders)
@@ -343,7 +372,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let sources = &options.sources;
     let mut listing = list(sources, options.recipe.follow_symlinks, &|_| true)?;
     check_origins(&listing.files, sources)?;
-    let mut warnings: Vec<Warning> = Warning::of_keys(&listing.unusable).into_iter().collect();
+    let mut warnings: Vec<Warning> = listing.unusable_keys().into_iter().collect();
     let config = choose(&mut listing, sources, options.recipe.config.as_deref(), &mut warnings)?;
     Ok(FoundImages { config, ..find_in(listing, options, warnings)? })
 }
@@ -371,7 +400,13 @@ fn find_in(listing: Listing, options: &ImagesOptions, mut warnings: Vec<Warning>
     if options.input == ImageInput::WalkOnly {
         tables.clear();
     } else if tars || image_tables.is_some() {
-        let skipped = |table: SourceFile| Warning::MetadataSkipped { path: table.path(sources) };
+        let skipped = |table: SourceFile| {
+            let path = table.path(sources);
+            let name = printable_path(&path);
+            let message = format!("{name}: metadata next to WebDataset, Parquet or Arrow files is not used");
+            let warning = Warning::new("metadata-skipped", message).with("path", path);
+            warning.remedy("metadata", "none", "leaves it out without a warning")
+        };
         warnings.extend(tables.drain(..).map(skipped));
     }
     if let Some(option) = options.describing() {
@@ -450,7 +485,17 @@ fn find_in(listing: Listing, options: &ImagesOptions, mut warnings: Vec<Warning>
     let mut left_out = images.iter().filter(|f| in_no_row(f));
     if let Some(first) = left_out.next() {
         let (images, example) = (1 + left_out.count() as u64, first.origin.clone());
-        warnings.push(Warning::ImagesWithoutRow { images, example });
+        let message = format!(
+            "{images} image{} left out, such as {:?}",
+            match images {
+                1 => " has no row in the metadata and is",
+                _ => "s have no row in the metadata and are",
+            },
+            printable(&example)
+        );
+        let effect = "converts all images, without the fields of the metadata";
+        let warning = Warning::new("images-without-row", message).with("images", images);
+        warnings.push(warning.with("example", example).remedy("metadata", "none", effect));
     }
     let mut skipped = listing.skipped;
     listing.files.iter().filter(|f| in_no_row(f)).for_each(|f| skipped.add(&f.origin));
@@ -519,7 +564,14 @@ fn of_damaged_tables(
     if !listing.files.iter().any(|f| is_item(&f)) {
         return Some(FoundTables { others, ..FoundTables::default() });
     }
-    warnings.push(Warning::DamagedTables { files: damaged.len() as u64, path });
+    let name = printable_path(&path);
+    let (others, verb) = match damaged.len() as u64 - 1 {
+        0 => (String::new(), "is"),
+        more => (format!(" and {}", plural(more, "more such file")), "are"),
+    };
+    let message = format!("{name}{others} {verb} damaged and skipped, and not counted as rejected");
+    let warning = Warning::new("damaged-tables", message);
+    warnings.push(warning.with("files", damaged.len()).with("path", path));
     None
 }
 
@@ -542,7 +594,14 @@ fn of_tables(
         return Err(Error::usage(message).help("convert them separately"));
     }
     if !images.left_out.is_empty() {
-        warnings.push(Warning::ColumnsLeftOut { columns: images.left_out.clone() });
+        let message = format!(
+            "these columns are left out, because of their type, because `image_fields` does not list them, or because \
+             dsconvert has a field of that name: {}",
+            quoted(&images.left_out)
+        );
+        let effect = "lists the columns that become fields, and gives them other names";
+        let warning = Warning::new("columns-left-out", message).with("columns", &images.left_out);
+        warnings.push(warning.remedy("keep_fields", "NEW=NAME,…", effect));
     }
     let mut skipped = listing.skipped;
     let mut files = FileList::default();
@@ -586,7 +645,7 @@ impl FoundImages {
     fn with_boxes(mut self, options: &ImagesOptions) -> Result<Self> {
         let Some(column) = BoxColumn::find(&self.fields) else {
             let field = BoxColumn::sides_in(&self.fields);
-            self.warnings.extend(field.map(|field| Warning::BoxesNotMoved { field }));
+            self.warnings.extend(field.map(|field| boxes_not_moved(&field)));
             return Ok(self);
         };
         let mut scan = BoxScan::default();
@@ -626,8 +685,8 @@ impl FoundImages {
         let reader = RowBoxesReader::of(column, scan, declared, classes)
             .filter(|reader| has_room && (can_have_classes || reader.class_names().is_empty()));
         self.warnings.push(match &reader {
-            None => Warning::BoxesNotMoved { field },
-            Some(reader) => Warning::BoxesMoved { field, are_sizes: reader.form() == BoxForm::Sizes },
+            None => boxes_not_moved(&field),
+            Some(reader) => boxes_moved(&field, reader.form() == BoxForm::Sizes),
         });
         self.box_classes = reader.as_ref().map(|reader| reader.class_names().to_vec()).unwrap_or_default();
         reader

@@ -7,6 +7,7 @@ use super::image_fields::{ImageRoles, roles_of_samples};
 use super::options::{ImageInput, ImagesOptions};
 use super::tar_fields::{InspectedTars, OTHER_TARS};
 use crate::error::{Error, Result};
+use crate::printable::{printable, printable_path};
 use crate::recipe::ImageFields;
 use crate::schema::Kind;
 use crate::source::archive::ArchiveKind;
@@ -17,8 +18,8 @@ use crate::source::list::file_list::FileList;
 use crate::source::list::source_file::SourceFile;
 use crate::source::list::walk::Listing;
 use crate::source::names::layout::FolderLayout;
-use crate::source::names::warning::Warning;
 use crate::transform::image::has_image_extension;
+use crate::warning::Warning;
 
 /// Expands the archives of a listing into their images. Returns it with what the samples of tar files show, if there are tar
 /// files that are read as WebDataset.
@@ -44,9 +45,7 @@ pub(super) fn with_archives(
         expanded = Archives { with_tars: false, is_item: &is_item, ..archives }.expand(&listing)?;
     }
     let mut listing = expanded.unwrap_or(listing);
-    warnings.extend(
-        listing.left_out.take().map(|example| Warning::ArchivesSkipped { kind: Kind::Images, example }),
-    );
+    warnings.extend(listing.skipped_archives(Kind::Images));
     // With images outside tar files, labels come from their folders.
     if has_samples
         && tars.inspected.has_classes
@@ -54,7 +53,13 @@ pub(super) fn with_archives(
         && !listing.files.iter().any(|file| is_image(&file))
         && let Some(path) = tars.first_path.clone()
     {
-        warnings.push(Warning::TarClassesUnused { path });
+        let message = format!(
+            "{}: the class of each sample (.cls) becomes the field \"cls\", and records have no label",
+            printable_path(&path)
+        );
+        let effect = "makes it the label: a name or an ordinal in a list with one class per line";
+        let warning = Warning::new("tar-classes-unused", message).with("path", path);
+        warnings.push(warning.remedy("classes", "FILE", effect));
     }
     if !has_samples || tars.first_path.is_none() {
         return Ok((listing, None));
@@ -191,7 +196,17 @@ impl TarFiles {
                 "decompress it with gzip -d or zstd -d, or make a zip archive; with `layout flat`, images have no labels",
             ));
         }
-        warnings.extend(folder.cloned().map(|example| Warning::TarFoldersUnused { path, example }));
+        warnings.extend(folder.map(|example| {
+            let message = format!(
+                "{} is compressed and read as WebDataset: its folders, such as {:?}, are neither classes nor splits; to use \
+                 them, decompress it with gzip -d or zstd -d, or make a zip archive",
+                printable_path(&path),
+                printable(example)
+            );
+            let warning = Warning::new("tar-folders-unused", message).with("path", &path);
+            let effect = "puts everything into train without a warning";
+            warning.with("example", example).remedy("layout", "flat", effect)
+        }));
         Ok(false)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::find::FoundImages;
 use super::image_field_names::{MemberField, is_mask_name};
 use super::image_fields::{
-    ImageInspector, ImageLook, ImageRoles, begins_as_image, main_rank, type_in_column,
+    ImageInspector, ImageLook, ImageRoles, begins_as_image, main_image_chosen, main_rank, type_in_column,
 };
 use super::options::ImagesOptions;
 use crate::error::{Error, Result};
@@ -14,15 +14,15 @@ use crate::printable::printable_path;
 use crate::recipe::{ImageFields, ListedImage};
 use crate::schema::{FieldType, IMAGE};
 use crate::source::io::broken::Broken;
-use crate::source::items::box_fields::{BoxColumn, BoxScan, RowBoxesReader};
+use crate::source::items::box_fields::{BoxColumn, BoxScan, RowBoxesReader, boxes_not_moved};
 use crate::source::items::image_table::{
     ImageCell, ImageColumn, ImageColumns, TableFile, TableImages, is_image_table,
 };
 use crate::source::items::metadata::{Labels, is_built_in};
 use crate::source::list::file_list::FileList;
 use crate::source::list::source_file::SourceFile;
-use crate::source::names::warning::Warning;
 use crate::source::table::missing_field::{quoted, suggestion};
+use crate::warning::Warning;
 
 /// Names of columns of image bytes, after those of main images.
 const BYTES_NAMES: [&str; 8] =
@@ -81,7 +81,13 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
                 Choice::Images(chosen) => *chosen,
                 Choice::None { unsure } => {
                     if let (None, Some(column)) = (&warning, unsure) {
-                        warning = Some(Warning::ImageColumnUnsure { path, column });
+                        let message = format!(
+                            "{}: only some of the first values in the column {column:?} are images, so the file is skipped",
+                            printable_path(&path)
+                        );
+                        let unsure = Warning::new("image-column-unsure", message).with("path", path);
+                        let effect = "reads the images of that column";
+                        warning = Some(unsure.with("column", column).remedy("image_fields", "NAME", effect));
                     }
                     others.insert(ordinal);
                     continue;
@@ -148,7 +154,7 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
         ..FoundImages::default()
     };
     if let Some(field) = BoxColumn::sides_in(&columns.fields) {
-        images.warnings.push(Warning::BoxesNotMoved { field });
+        images.warnings.push(boxes_not_moved(&field));
     }
     if let Some(column) = BoxColumn::find(&columns.fields).filter(|column| scan.has_boxes(column)) {
         images.row_boxes = images.box_reader(column, &scan, declared, options);
@@ -329,10 +335,9 @@ impl ChosenColumns {
         };
         let further: Vec<ChosenColumn> = further.iter().map(chosen).collect();
         let is_main_described = !main.column.has_images;
-        let main_name = main.column.name.clone();
-        let warning = is_ambiguous.then(|| Warning::MainImageChosen {
-            main: main_name,
-            others: further.iter().map(|c| c.cell.column.clone()).chain(left_out.iter().cloned()).collect(),
+        let warning = is_ambiguous.then(|| {
+            let others = further.iter().map(|c| &c.cell.column).chain(&left_out).cloned();
+            main_image_chosen(&main.column.name, &others.collect::<Vec<_>>())
         });
         Self { main: chosen(&main), further, items, left_out, is_main_described, warning }
     }

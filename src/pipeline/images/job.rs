@@ -51,8 +51,8 @@ use crate::source::list::source_file::SourceFile;
 use crate::source::list::{braces, globs};
 use crate::source::names::labels::{Folders, class_ordinals};
 use crate::source::names::layout::FolderLayout;
-use crate::source::names::warning::Warning;
 use crate::transform::image::{BucketCounts, ImageTransform, has_image_extension};
+use crate::warning::Warning;
 
 /// Maximum number of files per unit. With [`UNIT_BYTES`], a unit takes seconds for thumbnails and minutes for camera
 /// files.
@@ -427,7 +427,16 @@ impl Repeats {
             return None;
         }
         let in_splits = folders.splits.are_folders();
-        folders.warnings.push(Warning::RepeatFolders { example, in_splits });
+        let message = format!(
+            "the class folders are named like {example:?}: their numbers become the field \"repeats\", and their names the \
+             field \"concept\""
+        );
+        let (layout, effect) = match in_splits {
+            true => ("splits", "keeps the folders in those of splits as classes only"),
+            false => ("labels", "keeps the folders as classes only"),
+        };
+        let warning = Warning::new("repeat-folders", message).with("example", example);
+        folders.warnings.push(warning.with("in_splits", in_splits).remedy("layout", layout, effect));
         let at = fields.len() - images;
         let added =
             [Field::nullable(CONCEPT, FieldType::String), Field::nullable(REPEATS, FieldType::UInt32)];

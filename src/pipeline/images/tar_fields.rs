@@ -17,10 +17,10 @@ use crate::source::io::encoding::small_text;
 use crate::source::io::name::portable_name;
 use crate::source::io::planned::PlannedFile;
 use crate::source::items::json_line;
-use crate::source::items::metadata::KeptField;
+use crate::source::items::metadata::{KeptField, field_not_seen};
 use crate::source::items::webdataset::{NextSample, Sample, Samples};
-use crate::source::names::warning::Warning;
 use crate::source::table::typed_values::from_text;
+use crate::warning::{Warning, quoted};
 
 /// Number of samples at the start of the first tar file that say whether it is an archive of image folders.
 const ARCHIVE_SAMPLES: usize = 16;
@@ -235,8 +235,15 @@ impl InspectedTars {
             }
         }
         if !left_out.is_empty() {
-            let kept = fields.iter().map(|field| field.member.clone());
-            warnings.push(Warning::MembersLeftOut { kept: kept.collect(), members: left_out });
+            let kept: Vec<String> = fields.iter().map(|field| field.member.clone()).collect();
+            let keep = kept.iter().chain(left_out.first()).cloned().collect::<Vec<_>>().join(",");
+            let message = format!(
+                "members of samples that are neither images nor text are left out: {}; list those that become fields, as in \
+                 `keep_fields {keep}:binary`",
+                quoted(&left_out)
+            );
+            let warning = Warning::new("members-left-out", message);
+            warnings.push(warning.with("members", left_out).with("kept", kept));
         }
         fields
     }
@@ -248,11 +255,8 @@ impl InspectedTars {
             let look = self.members.get(&member);
             let known = FIELDS.iter().find(|(known, _)| *known == member).map(|(_, ty)| *ty);
             if look.is_none() && known.is_none() && !self.images.is_empty() {
-                warnings.push(Warning::FieldNotSeen {
-                    field: member.clone(),
-                    examined: "the first samples".to_owned(),
-                    there: self.members.keys().cloned().collect(),
-                });
+                let there: Vec<String> = self.members.keys().cloned().collect();
+                warnings.push(field_not_seen(&member, "the first samples", &there));
             }
             let by_content = || look.map_or_else(|| by_name(&member), |look| look.ty(&member));
             let ty = ty.or(known).or_else(by_content).unwrap_or(FieldType::Binary);
@@ -330,7 +334,7 @@ mod tests {
              fr_txt=fr.txt:string key_string=key:string \
              meta_json=meta.json:json"
         );
-        let [Warning::MembersLeftOut { members, .. }] = &warnings[..] else { panic!("{warnings:?}") };
-        assert_eq!(members, &["mp3", "npy"]);
+        let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+        assert_eq!(warning.value("members"), &serde_json::json!(["mp3", "npy"]));
     }
 }

@@ -64,7 +64,6 @@ use crate::source::list::source_file::SourceFile;
 use crate::source::names::layout::FolderLayout;
 use crate::source::names::split_levels::SplitNames;
 use crate::source::names::splits::Splits;
-use crate::source::names::warning::Warning;
 use crate::transform::text::{Tokenizer, id_width, usage_error};
 
 /// Default of `--unit-bytes`: a minute for the slowest tokenizer on one core.
@@ -133,7 +132,7 @@ impl Conversion for TextConversion {
             (TextInput::Stdin, [detail]) => Some(detail.kind.stdin(options.recipe.encoding)?),
             _ => None,
         };
-        warnings.extend(Warning::of_keys(&found.listing.unusable));
+        warnings.extend(found.listing.unusable_keys());
         warnings.extend(found.warnings);
         warnings.extend(field_check::check(
             &options,

@@ -28,10 +28,10 @@ use crate::source::list::source_file::SourceFile;
 use crate::source::list::walk::{Listing, list};
 use crate::source::list::{braces, globs};
 use crate::source::names::hub_configs::{ConfigFiles, choose};
-use crate::source::names::warning::Warning;
 use crate::source::table::arrow::Batches;
 use crate::source::table::fits;
 use crate::source::table::parquet::ParquetFile;
+use crate::warning::Warning;
 
 /// Source bytes of the sections that `--shuffle` reorders.
 const SHUFFLE_SECTION_BYTES: u64 = 8 << 20;
@@ -223,9 +223,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
             };
             let mut listing = archives.expand(&listing)?.unwrap_or(listing);
             listing.skipped.extend(&matches.skipped);
-            let left_out = listing.left_out.take();
-            let left_out = left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Text, example });
-            warnings.extend(left_out);
+            warnings.extend(listing.skipped_archives(Kind::Text));
             Ok(ListedText { sources: matches.sources, listing, defects: Vec::new(), warnings, config })
         }
     }

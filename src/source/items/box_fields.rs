@@ -11,6 +11,7 @@ use super::metadata::Labels;
 use crate::sample::{Reject, Value};
 use crate::schema::{BOX_CROWDS, BOX_LABELS, BOXES, Field, FieldType, HEIGHT, WIDTH};
 use crate::source::table::typed_values::as_json;
+use crate::warning::Warning;
 
 /// Name of the field with the objects of an image.
 const OBJECTS: &str = "objects";
@@ -401,6 +402,25 @@ fn names_below(feature: &Json) -> Option<Vec<String>> {
         Json::Array(items) => names_below(items.first()?),
         _ => None,
     }
+}
+
+/// Returns the warning about boxes in a field of rows that do not follow the image, because their form is not known.
+pub(crate) fn boxes_not_moved(field: &str) -> Warning {
+    let message = format!(
+        "the boxes in {field:?} stay in pixels of the source, while images are turned, resized and cropped; give them with \
+         `annotations` to move them"
+    );
+    Warning::new("boxes-not-moved", message).with("field", field)
+}
+
+/// Returns the warning about boxes in a field of rows that follow the image. The last two numbers of a box may be its size.
+pub(crate) fn boxes_moved(field: &str, are_sizes: bool) -> Warning {
+    let message = format!(
+        "the boxes in {field:?} are read as {} and become the fields boxes and labels, which follow the image; {field:?} keeps \
+         the pixels of the source",
+        if are_sizes { "x, y, width, height" } else { "x1, y1, x2, y2" }
+    );
+    Warning::new("boxes-moved", message).with("field", field).with("are_sizes", are_sizes)
 }
 
 #[cfg(test)]

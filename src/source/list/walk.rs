@@ -20,9 +20,12 @@ use super::source_file::SourceFile;
 use crate::error::{Error, Result};
 use crate::foreign::hub_remedy;
 use crate::options::SourceSpec;
+use crate::printable::printable;
+use crate::schema::Kind;
 use crate::source::io::name::portable_name;
 use crate::source::io::planned::modified_ns;
 use crate::storage::{ObjectUrl, for_each_entry};
+use crate::warning::Warning;
 
 /// Maximum nesting depth of folders.
 const MAX_DEPTH: usize = 256;
@@ -38,6 +41,33 @@ pub struct Listing {
     pub unusable: Vec<String>,
     /// Origin of the first archive that was left out because of items beside archives.
     pub left_out: Option<String>,
+}
+
+impl Listing {
+    /// Returns the warning about objects whose keys are not valid paths, if there are any.
+    pub fn unusable_keys(&self) -> Option<Warning> {
+        let (objects, example) = (self.unusable.len(), self.unusable.first()?);
+        let what = match objects {
+            1 => "object is left out because its key is not a valid path",
+            _ => "objects are left out because their keys are not valid paths",
+        };
+        let message = format!("{objects} {what}, such as {}", printable(example));
+        Some(Warning::new("keys-skipped", message).with("objects", objects).with("example", example))
+    }
+
+    /// Returns the warning about archives that were left out because of files of this `kind` beside them, if there are any.
+    pub fn skipped_archives(&mut self, kind: Kind) -> Option<Warning> {
+        let example = self.left_out.take()?;
+        let what = match kind {
+            Kind::Images => "archives next to images",
+            Kind::Text => "zip archives next to text",
+        };
+        let message = format!(
+            "{what} are not read, such as {}; name one as a source to convert it",
+            printable(&example)
+        );
+        Some(Warning::new("archives-skipped", message).with("kind", kind).with("example", example))
+    }
 }
 
 /// Lists the files of all `sources` whose names pass `keep`. Names that start with a dot are skipped, except for a
@@ -233,11 +263,9 @@ mod tests {
 
     #[test]
     fn keys_that_are_no_paths_are_a_warning() {
-        use crate::source::names::warning::Warning;
         let warning = |keys: &[&str]| {
             let unusable = keys.iter().map(|key| format!("s3://bucket/{key}")).collect();
-            let listing = Listing { unusable, ..Listing::default() };
-            Warning::of_keys(&listing.unusable)
+            Listing { unusable, ..Listing::default() }.unusable_keys()
         };
         assert_eq!(warning(&[]), None);
         for (keys, message, json) in [
@@ -255,7 +283,7 @@ mod tests {
             let warning = warning(keys).unwrap();
             assert_eq!(warning.to_string(), message);
             assert_eq!(serde_json::to_string(&warning).unwrap(), json);
-            assert!(warning.remedies().is_empty());
+            assert!(warning.remedies.is_empty());
         }
     }
 }

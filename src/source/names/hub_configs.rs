@@ -8,7 +8,6 @@ use std::path::Path;
 use glob::{MatchOptions, Pattern};
 use serde::{Deserialize, Serialize};
 
-use super::warning::Warning;
 use super::yaml::Yaml;
 use crate::error::{Error, Result};
 use crate::numbers::listed;
@@ -18,6 +17,7 @@ use crate::source::list::file_list::FileList;
 use crate::source::list::source_file::SourceFile;
 use crate::source::list::walk::Listing;
 use crate::storage::{ObjectUrl, stat};
+use crate::warning::{Warning, quoted};
 
 /// Name of the option.
 const CONFIG: &str = "config";
@@ -174,10 +174,18 @@ fn pick<'c>(
     match (defaults.next(), defaults.next()) {
         (Some(default), None) => {
             let others = configs.iter().filter(|config| *config != default);
-            warnings.push(Warning::DefaultConfig {
-                chosen: default.name.clone(),
-                others: others.map(|config| config.name.clone()).collect(),
-            });
+            let others: Vec<String> = others.map(|config| config.name.clone()).collect();
+            let message = format!(
+                "of the configurations in README.md, the default, {:?}, is converted, and its others are not: {}",
+                default.name,
+                quoted(&others)
+            );
+            warnings.push(
+                Warning::new("default-config", message)
+                    .with("chosen", &default.name)
+                    .with("others", others)
+                    .remedy("config", "NAME", "chooses another one"),
+            );
             Ok(default)
         }
         _ => Err(Error::usage(format!(
@@ -339,8 +347,8 @@ mod tests {
             let found = configs(&card);
             let chosen = pick(&found, None, &source, &mut warnings).unwrap();
             assert!(chosen.is_default);
-            let Some(Warning::DefaultConfig { others, .. }) = warnings.pop() else { panic!("no warning") };
-            assert_eq!(others.len(), 2);
+            let warning = warnings.pop().unwrap();
+            assert_eq!(warning.value("others").as_array().unwrap().len(), 2);
         }
     }
 

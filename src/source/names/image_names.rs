@@ -8,14 +8,15 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use super::labels::{Folders, is_container, is_mask};
+use super::labels::{Folders, is_container, is_mask, or_no_labels};
 use super::split_levels::folders;
 use super::splits::SplitBy;
-use super::warning::Warning;
 use crate::options::{SourceSpec, SplitName};
+use crate::printable::printable;
 use crate::source::list::file_list::{ChosenFiles, FileList};
 use crate::source::list::source_file::SourceFile;
 use crate::storage::ObjectUrl;
+use crate::warning::{Warning, quoted};
 
 /// Last words of the names of masks, and of other images that belong to the image whose name is the rest.
 const MASK_ENDINGS: [&str; 16] = [
@@ -102,9 +103,17 @@ pub fn masks_beside(images: &ChosenFiles<'_>) -> Option<Warning> {
         let kind = if ending.is_control { ":image" } else { "" };
         format!("{word}={{dir}}/{{stem}}{text}{kind}")
     };
-    let endings = found.keys().map(|ending| ending.text.clone()).collect();
+    let endings: Vec<String> = found.keys().map(|ending| ending.text.clone()).collect();
     let companion = found.keys().map(pattern).collect::<Vec<_>>().join(",");
-    Some(Warning::MasksBesideImages { endings, image, companion })
+    let message = format!(
+        "images whose names end with {} are converted like all others, although they are beside images with the same names, \
+         such as {:?}; to make them fields, use `companion {companion}` (with ? at the end of a pattern if some images have \
+         no such file)",
+        quoted(&endings),
+        printable(&image)
+    );
+    let warning = Warning::new("masks-beside-images", message).with("endings", endings);
+    Some(warning.with("image", image).with("companion", companion))
 }
 
 /// Last words of the names of folders that are parts of one set, if a number or a letter follows.
@@ -151,17 +160,26 @@ impl Folders {
         let parts: BTreeSet<Option<String>> = classes.iter().map(|class| part_of(class)).collect();
         let are_parts = parts.len() == 1 && !parts.contains(&None);
         let are_dates = classes.iter().all(|class| is_date(class));
-        let is_known =
-            self.warnings.iter().any(|warning| matches!(warning, Warning::EqualClassFolders { .. }));
-        if is_known || !(are_parts || are_dates) {
+        if self.warns_of("equal-class-folders") || !(are_parts || are_dates) {
             return;
         }
-        let names = classes.clone();
         let hold_folders = images.iter().any(|file| {
             let path = folders(&file);
             path.len() > self.class_level(&path) + 1
         });
-        self.warnings.push(Warning::PartClasses { folders: names, are_dates, hold_folders });
+        let like = if are_dates { "dates" } else { "parts of one set" };
+        let other = match hold_folders {
+            true => "to make the folders in them classes, name them as sources",
+            false => "`metadata FILE` takes labels from the column \"label\" of a table",
+        };
+        let names = quoted(classes);
+        let message =
+            format!("the folders {names} are classes, although they are named like {like}; {other}");
+        let warning = Warning::new("part-classes", message)
+            .with("folders", classes)
+            .with("are_dates", are_dates)
+            .with("hold_folders", hold_folders);
+        self.warnings.push(or_no_labels(warning));
     }
 }
 
@@ -173,10 +191,7 @@ impl Folders {
     /// `a/airfield`, `a/alley`. These may be the classes.
     pub fn warn_of_nested(&mut self, images: &ChosenFiles<'_>) {
         let Some(classes) = self.class_names.as_ref().filter(|classes| classes.len() > 1) else { return };
-        let is_known = |warning: &Warning| {
-            matches!(warning, Warning::EqualClassFolders { .. } | Warning::PartClasses { .. })
-        };
-        if self.warnings.iter().any(is_known) {
+        if self.warns_of("equal-class-folders") || self.warns_of("part-classes") {
             return;
         }
         let mut inner: BTreeSet<(String, String)> = BTreeSet::new();
@@ -204,8 +219,14 @@ impl Folders {
             && names == inner.len()
             && let Some((class, folder)) = inner.pop_first()
         {
-            let (classes, example) = (classes.clone(), format!("{class}/{folder}"));
-            self.warnings.push(Warning::NestedClasses { classes, example });
+            let example = format!("{class}/{folder}");
+            let message = format!(
+                "the folders {} are the classes, although all images are in folders in them, such as {example:?}; to make \
+                 the latter classes, name the former as sources",
+                quoted(classes)
+            );
+            let warning = Warning::new("nested-classes", message);
+            self.warnings.push(or_no_labels(warning.with("classes", classes).with("example", example)));
         }
     }
 }
@@ -252,7 +273,17 @@ pub fn unused_lists(
     }
     let named = lists.into_iter().zip(found).filter(|(_, found)| *found);
     let lists: Vec<String> = named.map(|((list, _), _)| list).collect();
-    (!lists.is_empty()).then_some(Warning::ListsUnused { lists })
+    if lists.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = lists.iter().map(|list| printable(list).into_owned()).collect();
+    let names = quoted(&names);
+    let message = format!("everything is in one split, and lists of images such as {names} are not read");
+    Some(Warning::new("lists-unused", message).with("lists", lists).remedy(
+        "files_from",
+        "FILE",
+        "converts only the images in a list",
+    ))
 }
 
 /// Returns whether the name of a file is that of a list of a split.
@@ -298,10 +329,8 @@ mod tests {
     #[test]
     fn masks_are_recognized_beside_their_images() {
         let found = |paths: &[&str]| masks_beside(&ChosenFiles::all(&files(paths)));
-        let companion = |paths: &[&str]| match found(paths) {
-            Some(Warning::MasksBesideImages { companion, .. }) => companion,
-            other => panic!("{other:?}"),
-        };
+        let companion =
+            |paths: &[&str]| found(paths).unwrap().value("companion").as_str().unwrap().to_owned();
         assert_eq!(
             companion(&["cat1-condlabel.png", "cat1-masklabel.png", "cat1.jpg"]),
             "condlabel={dir}/{stem}-condlabel.png:image,masklabel={dir}/{stem}-masklabel.png"
@@ -319,10 +348,8 @@ mod tests {
         let folders = Folders::of(&images, FolderLayout::Auto, SplitNames::OfImages).unwrap();
         let mut folders = folders.with_classes(&images, FolderLayout::Auto, None).unwrap();
         folders.warn_of_parts(&images);
-        folders.warnings.iter().find_map(|warning| match warning {
-            Warning::PartClasses { are_dates, hold_folders, .. } => Some((*are_dates, *hold_folders)),
-            _ => None,
-        })
+        let warning = folders.warnings.iter().find(|warning| warning.code == "part-classes")?;
+        Some((warning.value("are_dates").as_bool()?, warning.value("hold_folders").as_bool()?))
     }
 
     #[test]
@@ -356,10 +383,8 @@ mod tests {
             let folders = Folders::of(&images, FolderLayout::Auto, SplitNames::OfImages).unwrap();
             let mut folders = folders.with_classes(&images, FolderLayout::Auto, None).unwrap();
             folders.warn_of_nested(&images);
-            folders.warnings.iter().find_map(|warning| match warning {
-                Warning::NestedClasses { example, .. } => Some(example.clone()),
-                _ => None,
-            })
+            let warning = folders.warnings.iter().find(|warning| warning.code == "nested-classes")?;
+            Some(warning.value("example").as_str()?.to_owned())
         };
         let example = nested(&["a/airfield/1.jpg", "a/alley/1.jpg", "b/bar/out/1.jpg", "b/beach/1.jpg"]);
         assert_eq!(example.as_deref(), Some("a/airfield"));

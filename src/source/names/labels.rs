@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::layout::FolderLayout;
 use super::split_levels::{SplitNames, folders};
 use super::splits::{SplitBy, Splits, named_archive};
-use super::warning::Warning;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
 use crate::options::{SplitName, split_affixes};
 use crate::sample::{Reject, RejectCode};
 use crate::source::list::file_list::ChosenFiles;
 use crate::source::list::source_file::SourceFile;
+use crate::warning::{Warning, quoted};
 
 /// Splits and classes from the paths of the listed files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,9 +138,12 @@ impl Folders {
             };
         }
         self.classes_by = (!is_container).then_some(classes_by);
-        for warning in &mut self.warnings {
-            if let Warning::SplitNamedFolders { folders, others, are_classes, .. } = warning {
-                *are_classes = folders.iter().chain(&*others).all(|folder| found.contains_key(folder));
+        if let Some(unused) = &self.splits.unused
+            && unused.folders.iter().chain(&unused.others).all(|folder| found.contains_key(folder))
+        {
+            let of_classes = unused.warning(true);
+            for warning in self.warnings.iter_mut().filter(|warning| warning.code == of_classes.code) {
+                *warning = of_classes.clone();
             }
         }
         if found.is_empty() && self.splits.by == SplitBy::NestedFolder {
@@ -159,6 +162,11 @@ impl Folders {
         };
         self.by_name = class_ordinals(self.class_names.as_deref().unwrap_or_default())?;
         Ok(self)
+    }
+
+    /// Returns whether there is a warning with this code.
+    pub(super) fn warns_of(&self, code: &str) -> bool {
+        self.warnings.iter().any(|warning| warning.code == code)
     }
 
     /// Returns the classes of `files`, each with the ordinal of its split; `None` if it occurs in several.
@@ -180,7 +188,7 @@ impl Folders {
             let folders: Vec<String> = containers().cloned().collect();
             let are_beside_masks = classes.keys().any(|class| is_mask(class, true));
             if !folders.is_empty() && !are_beside_masks {
-                self.warnings.push(Warning::ContainerClasses { folders });
+                self.warnings.push(container_classes(&folders));
             }
         }
         let is_number = |class: &&String| class.bytes().all(|byte| byte.is_ascii_digit());
@@ -190,8 +198,16 @@ impl Folders {
         if let Some([(first, _), (second, _)]) =
             numbers.array_windows().find(|[(_, first), (_, second)]| first > second)
         {
-            let (first, second) = ((*first).clone(), (*second).clone());
-            self.warnings.push(Warning::NumbersSortedAsText { first, second });
+            let message = format!(
+                "class names are sorted as text, so {first:?} comes before {second:?}, and the label of a class is not its \
+                 number"
+            );
+            self.warnings.push(
+                Warning::new("numbers-sorted-as-text", message)
+                    .with("first", first)
+                    .with("second", second)
+                    .remedy("classes", "FILE", "sets the order: a list with one class per line"),
+            );
         }
     }
 
@@ -241,8 +257,7 @@ impl Folders {
         all.append(&mut inner);
         let common: Vec<String> = common.into_iter().flatten().collect();
         if classes.len() > 1 && common.len() * 2 > all.len() && !all.iter().all(|name| is_mask(name, true)) {
-            let classes = classes.keys().cloned().collect();
-            self.warnings.push(Warning::EqualClassFolders { classes, folders: common });
+            self.warnings.push(equal_folders(&classes.keys().cloned().collect::<Vec<_>>(), &common));
         }
     }
 
@@ -258,7 +273,15 @@ impl Folders {
         }
         let is_class = |name: &&String| !is_mask(name, true) && !is_container(name);
         if above.iter().filter(is_class).count() > 1 {
-            self.warnings.push(Warning::FoldersAboveSplits { folders: above.into_iter().collect() });
+            let folders: Vec<String> = above.into_iter().collect();
+            let names = quoted(&folders);
+            let message = format!("the folders {names} are not classes, because they contain split folders");
+            let effect = "makes the first-level folders classes, and puts everything into train";
+            self.warnings.push(
+                Warning::new("folders-above-splits", message)
+                    .with("folders", folders)
+                    .remedy("layout", "labels", effect),
+            );
         }
     }
 
@@ -296,7 +319,7 @@ impl Folders {
             masks.append(&mut perhaps);
         }
         if !masks.is_empty() {
-            self.warnings.push(Warning::MaskFolders { folders: masks.into_iter().collect() });
+            self.warnings.push(mask_folders(&masks.into_iter().collect::<Vec<_>>()));
         }
     }
 
@@ -418,7 +441,67 @@ fn of_one_split(
     let named = |(split, classes)| Some((names.get(split).cloned()?, classes));
     let mut classes: Vec<(String, Vec<String>)> = by_split.into_iter().filter_map(named).collect();
     classes.sort_by_key(|(_, classes)| classes.len());
-    Some(Warning::ClassesOfOneSplit { classes, by_folder })
+    let of_split = |(split, classes): &(String, Vec<String>)| {
+        let (noun, verb) = if classes.len() == 1 { ("class", "occurs") } else { ("classes", "occur") };
+        format!("the {noun} {} {verb} only in {split}", quoted(classes))
+    };
+    let message = classes.iter().map(of_split).collect::<Vec<_>>().join(", ");
+    let warning = Warning::new("classes-of-one-split", message)
+        .with("classes", classes)
+        .with("by_folder", by_folder)
+        .remedy("classes", "FILE", OTHER_CLASSES);
+    Some(match by_folder {
+        true => or_no_labels(warning),
+        false => warning.remedy("layout", "flat", "ignores all folders: everything in train"),
+    })
+}
+
+/// Effect of a list of classes.
+const OTHER_CLASSES: &str = "rejects images of other classes than those in a list";
+
+/// Adds the option with which folders are no classes.
+pub(super) fn or_no_labels(warning: Warning) -> Warning {
+    warning.remedy("layout", "flat", "ignores all folders: no labels, everything in train")
+}
+
+/// Returns the warning about classes that have the names of folders for images of any class.
+fn container_classes(folders: &[String]) -> Warning {
+    let (noun, verb) = if folders.len() == 1 { ("", "is a class") } else { ("s", "are classes") };
+    let names = quoted(folders);
+    let message = format!("the folder{noun} {names} {verb}, although named like a folder of any images");
+    let warning = Warning::new("container-classes", message).with("folders", folders);
+    or_no_labels(warning.remedy("classes", "FILE", OTHER_CLASSES))
+}
+
+/// Returns the warning about `classes` that all hold the `folders`, which may be the classes.
+fn equal_folders(classes: &[String], folders: &[String]) -> Warning {
+    let (are, them) = if folders.len() == 1 { (" is", "a class") } else { ("s are", "classes") };
+    let message = format!(
+        "the folders {} are the classes, although the same folder{are} in all of them: {}; to make the latter {them}, name \
+         the former as sources",
+        quoted(classes),
+        quoted(folders)
+    );
+    let warning = Warning::new("equal-class-folders", message);
+    or_no_labels(warning.with("classes", classes).with("folders", folders))
+}
+
+/// Returns the warning about images that are items although they may be masks.
+fn mask_folders(folders: &[String]) -> Warning {
+    let message = format!(
+        "the images in the folder{} {} are converted like all others, although named like masks or annotations; to leave \
+         them out, name the other folders as sources",
+        if folders.len() == 1 { "" } else { "s" },
+        quoted(folders)
+    );
+    Warning::new("mask-folders", message)
+        .with("folders", folders)
+        .remedy(
+            "companion",
+            "NAME=PATTERN,…",
+            "makes them fields of the images that they belong to, as in mask=masks/{stem}.png",
+        )
+        .remedy("files_from", "FILE", "converts only the images in a list")
 }
 
 /// Returns a warning about classes of which a dataset has records in only one of several splits, unless records are
@@ -552,9 +635,10 @@ mod tests {
         let files = files(&["aeroplane/a.jpg", "train/b.jpg"]);
         let folders = folders_of(&files, FolderLayout::Auto, None).unwrap();
         assert_eq!(folders.class_names.as_deref().unwrap(), ["aeroplane", "train"]);
-        assert!(
-            matches!(&folders.warnings[..], [Warning::SplitNamedFolders { folders, are_classes: true, .. }] if folders == &["train"])
-        );
+        let [warning] = &folders.warnings[..] else { panic!("{:?}", folders.warnings) };
+        assert_eq!(warning.code, "split-named-folders");
+        assert_eq!(warning.value("folders"), &serde_json::json!(["train"]));
+        assert_eq!(warning.value("are_classes"), true);
     }
 
     #[test]
@@ -585,8 +669,6 @@ mod tests {
 
     #[test]
     fn doubtful_classes_cause_warnings() {
-        let code =
-            |warning: &Warning| serde_json::to_value(warning).unwrap()["code"].as_str().unwrap().to_owned();
         for (paths, codes) in [
             (&["train/n01440764/1", "val/n01440764/1", "test/1"][..], &[][..]),
             (&["train/cat/1", "train/dog/1", "val/images/1"], &["classes-of-one-split", "container-classes"]),
@@ -619,7 +701,11 @@ mod tests {
             let files = files(paths);
             let mut folders = folders_of(&files, FolderLayout::Auto, None).unwrap();
             folders.warn_of_masks(&ChosenFiles::all(&list(&files)));
-            assert_eq!(folders.warnings.iter().map(code).collect::<Vec<_>>(), codes, "{paths:?}");
+            assert_eq!(
+                folders.warnings.iter().map(|warning| warning.code).collect::<Vec<_>>(),
+                codes,
+                "{paths:?}"
+            );
         }
     }
 

@@ -6,5 +6,4 @@ pub mod labels;
 pub mod layout;
 pub mod split_levels;
 pub mod splits;
-pub mod warning;
 mod yaml;

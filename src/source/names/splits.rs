@@ -15,14 +15,16 @@ use serde::{Deserialize, Serialize};
 use super::hub_configs::ConfigFiles;
 use super::layout::FolderLayout;
 use super::split_levels::{LevelNames, SeenNames, SplitNames, file_name, folders, path_of};
-use super::warning::Warning;
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
+use crate::numbers::listed;
 use crate::options::SplitName;
 pub use crate::options::split_named;
+use crate::printable::printable;
 use crate::source::archive;
 use crate::source::list::file_list::ChosenFiles;
 use crate::source::list::source_file::SourceFile;
+use crate::warning::{Warning, quoted};
 
 /// Split of items that belong to no other split.
 pub const DEFAULT_SPLIT: &str = "train";
@@ -83,6 +85,56 @@ pub struct Splits {
     /// The files of splits, if a card lists them.
     #[serde(default, skip_serializing_if = "ConfigFiles::is_empty")]
     config: ConfigFiles,
+    /// Folders that are no splits, although their names contain words of splits.
+    #[serde(skip)]
+    pub(super) unused: Option<UnusedFolders>,
+}
+
+/// Folders whose names contain words of splits, and that are no splits because of the folders next to them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct UnusedFolders {
+    pub(super) folders: Vec<String>,
+    /// Some of the other folders at the same level.
+    pub(super) others: Vec<String>,
+    /// Level of the folders, from 0.
+    level: usize,
+}
+
+impl UnusedFolders {
+    /// Returns the warning about these folders, which may be classes.
+    pub(super) fn warning(&self, are_classes: bool) -> Warning {
+        let Self { folders, others, level } = self;
+        let (ending, verb, splits) = match (folders.len(), are_classes) {
+            (1, true) => ("", "is a class, not a split", "it is"),
+            (1, false) => ("", "is not a split", "it is"),
+            (_, true) => ("s", "are classes, not splits", "they are"),
+            (_, false) => ("s", "are not splits", "they are"),
+        };
+        let why = match others.is_empty() {
+            true => "the names differ in more than the split".to_owned(),
+            false => format!("{splits} next to {}", quoted(others)),
+        };
+        let message = format!(
+            "the folder{ending} {} {verb}, because {why}; sources that are labeled as splits, such as train=DIR, always are",
+            quoted(folders)
+        );
+        let warning = Warning::new("split-named-folders", message)
+            .with("folders", folders)
+            .with("others", others)
+            .with("level", level)
+            .with("are_classes", are_classes);
+        if *level == 0 { or_splits(warning) } else { warning }
+    }
+}
+
+/// Adds the option that makes folders splits.
+fn or_splits(warning: Warning) -> Warning {
+    warning.remedy("layout", "splits", "makes the folders splits")
+}
+
+/// Adds the option with which there are no splits.
+fn or_flat(warning: Warning) -> Warning {
+    warning.remedy("layout", "flat", "puts everything into train")
 }
 
 /// Folders beside split folders that are splits of their own.
@@ -107,6 +159,7 @@ impl Splits {
             strays: Strays::None,
             of: SplitNames::OfImages,
             config: ConfigFiles::default(),
+            unused: None,
         }
     }
 
@@ -252,12 +305,17 @@ impl Splits {
                 return Err(Error::usage(format!("{example:?} is not in a split folder"))
                     .help("move it into train, validation or test, or use another layout"));
             }
-            warnings.push(Warning::UnassignedFiles {
-                by: self.by,
-                files: unassigned,
-                example: example.clone(),
-                split: self.default.clone(),
-            });
+            let (by, split) = (self.by, &self.default);
+            let message = format!(
+                "splits are determined {by}, but {unassigned} of the files name none, such as {:?}: they are in {split}",
+                printable(example)
+            );
+            let warning = Warning::new("unassigned-files", message)
+                .with("by", by)
+                .with("files", unassigned)
+                .with("example", example)
+                .with("split", split);
+            warnings.push(or_flat(warning));
         }
         if example.is_some() || named.is_empty() {
             named.insert(self.default.clone());
@@ -273,22 +331,21 @@ impl Splits {
     }
 
     fn warn(
-        &self,
+        &mut self,
         files: &ChosenFiles<'_>,
         seen: &SeenNames,
         labels: &BTreeMap<String, Option<&'static str>>,
         warnings: &mut Vec<Warning>,
     ) {
         if self.by != SplitBy::SourceLabel && labels.len() > 1 && labels.values().any(Option::is_some) {
-            let labeled = |is_split: bool| {
-                let of_kind = labels.iter().filter(|(_, split)| split.is_some() == is_split);
-                of_kind.map(|(label, _)| label.clone()).collect()
-            };
-            warnings.push(Warning::MixedSourceLabels { splits: labeled(true), others: labeled(false) });
+            warnings.push(mixed_labels(labels));
         }
         let unusual = self.unusual_names(files, seen);
         if !unusual.is_empty() {
-            warnings.push(Warning::UnusualSplitNames { names: unusual.into_iter().collect() });
+            let names: Vec<(String, String)> = unusual.into_iter().collect();
+            let pairs = names.iter().map(|(name, split)| format!("{name:?} is read as the split {split}"));
+            let warning = Warning::new("unusual-split-names", listed(pairs)).with("names", names);
+            warnings.push(or_flat(warning));
         }
         let is_stray = |folder: &&String| SplitName::of(folder).is_none();
         let mut strays: Vec<String> = self.folders.iter().filter(is_stray).cloned().collect();
@@ -296,7 +353,10 @@ impl Splits {
             strays.extend(labels.iter().filter(|(_, split)| split.is_none()).map(|(label, _)| label.clone()));
         }
         if !strays.is_empty() {
-            warnings.push(Warning::StrayFolders { folders: strays });
+            let names = quoted(&strays);
+            let message =
+                format!("folders or sources next to those of splits become splits of their own: {names}");
+            warnings.push(or_flat(Warning::new("stray-folders", message).with("folders", strays)));
         }
         match self.by {
             SplitBy::Folder | SplitBy::NestedFolder => self.warn_of_file_names(seen, warnings),
@@ -358,39 +418,57 @@ impl Splits {
                 .files
                 .named()
                 .filter(|name| SplitName::of_file(name).is_some_and(|name| name.split != split));
-            let examples = others.take(2).cloned().collect();
-            warnings.push(Warning::FileNamesUnused { examples, split: split.to_owned() });
+            let examples: Vec<String> = others.take(2).cloned().collect();
+            let message = format!(
+                "folders determine splits, so all files are in {split}, although the names of files such as {} denote other \
+                 splits",
+                quoted(&examples)
+            );
+            let warning = Warning::new("file-names-unused", message);
+            warnings.push(or_flat(warning.with("examples", examples).with("split", split)));
         }
     }
 
     /// Warns about names of splits where nothing determines splits.
     fn warn_of_unused_names(
-        &self,
+        &mut self,
         seen: &SeenNames,
         labels: &BTreeMap<String, Option<&'static str>>,
         warnings: &mut Vec<Warning>,
     ) {
         let label = labels.keys().next().cloned().unwrap_or_default();
         if self.default != DEFAULT_SPLIT {
-            warnings.push(Warning::SplitOfSource { label, split: self.default.clone() });
+            let split = &self.default;
+            let message =
+                format!("everything is in the split {split}, because the source is called {label:?}");
+            let warning = Warning::new("split-of-source", message);
+            warnings.push(or_flat(warning.with("label", label).with("split", split)));
         } else if labels.len() == 1
             && let Some(split) = labels.values().flatten().find(|split| **split != DEFAULT_SPLIT)
         {
-            warnings.push(Warning::SplitNamedSource { label, split: (*split).to_owned() });
+            let message = format!(
+                "everything is in train, although the source is called {label:?}; label it as {split}=PATH to make it the \
+                 split {split}"
+            );
+            warnings
+                .push(Warning::new("split-named-source", message).with("label", label).with("split", split));
         }
         let named = seen.levels.iter().enumerate().find(|(_, names)| names.named().next().is_some());
-        if let Some((level, names)) = named {
-            warnings.push(Warning::SplitNamedFolders {
-                folders: names.named().cloned().collect(),
-                others: names.others.iter().cloned().collect(),
-                level,
-                are_classes: false,
-            });
-        }
+        self.unused = named.map(|(level, names)| UnusedFolders {
+            folders: names.named().cloned().collect(),
+            others: names.others.iter().cloned().collect(),
+            level,
+        });
+        warnings.extend(self.unused.as_ref().map(|unused| unused.warning(false)));
         let mut of_files = Some(&seen.files).filter(|_| self.of == SplitNames::OfContainers);
         let folders = seen.levels.iter().find_map(LevelNames::nearly_named);
         if let Some(names) = folders.or_else(|| of_files.take()?.nearly_named()) {
-            warnings.push(Warning::NearSplitNames { names });
+            let message = format!(
+                "{} are not splits, because the words train, test and so on are not separated from the rest; sources that are \
+                 labeled as splits, such as train=DIR, always are",
+                quoted(&names)
+            );
+            warnings.push(or_splits(Warning::new("near-split-names", message).with("names", names)));
         }
     }
 
@@ -468,6 +546,22 @@ impl Splits {
     }
 }
 
+/// Returns the warning about sources of which not all are named like splits, so that none is one.
+fn mixed_labels(labels: &BTreeMap<String, Option<&'static str>>) -> Warning {
+    let labeled = |is_split: bool| -> Vec<String> {
+        let of_kind = labels.iter().filter(|(_, split)| split.is_some() == is_split);
+        of_kind.map(|(label, _)| label.clone()).collect()
+    };
+    let (splits, others) = (labeled(true), labeled(false));
+    let names = quoted(&splits);
+    let why = match others.is_empty() {
+        true => format!("the names {names} differ in more than the split"),
+        false => format!("only {names} has the name of one, {} has not", quoted(&others)),
+    };
+    let message = format!("the sources are not splits, because {why}; label them as train=PATH");
+    Warning::new("mixed-source-labels", message).with("splits", splits).with("others", others)
+}
+
 /// Returns the split that the label of the source of `file` denotes.
 fn split_of_label(file: &SourceFile) -> Option<&'static str> {
     match file.is_named() {
@@ -510,6 +604,8 @@ fn shard_split(file: &SourceFile) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::source::list::file_list::FileList;
 
@@ -531,6 +627,10 @@ mod tests {
         let (splits, warnings) = Splits::find(&ChosenFiles::all(&files), layout, SplitNames::OfContainers)?;
         let of = files.iter().map(|f| splits.names[splits.of(&f)].clone()).collect();
         Ok((splits.by, of, warnings))
+    }
+
+    fn codes(warnings: &[Warning]) -> Vec<&'static str> {
+        warnings.iter().map(|warning| warning.code).collect()
     }
 
     fn auto(paths: &[&str]) -> (SplitBy, Vec<String>, Vec<Warning>) {
@@ -564,28 +664,31 @@ mod tests {
     fn unintended_splits_cause_warnings() {
         let (by, of, warnings) = auto(&["s|Train/a.txt", "s|testing/b.txt"]);
         assert_eq!((by, of), (SplitBy::Folder, vec!["train".to_owned(), "test".to_owned()]));
-        assert!(matches!(&warnings[..], [Warning::UnusualSplitNames { names }] if names.len() == 2));
+        assert_eq!(codes(&warnings), ["unusual-split-names"]);
+        assert_eq!(warnings[0].value("names").as_array().unwrap().len(), 2);
         let (by, of, warnings) = auto(&["s|train/a.txt", "s|val/b.txt", "s|extra/c.txt", "s|d.txt"]);
         assert_eq!(
             (by, of),
             (SplitBy::Folder, ["train", "validation", "extra", "train"].map(String::from).into())
         );
-        assert!(matches!(
-            &warnings[..],
-            [Warning::UnassignedFiles { files: 1, .. }, Warning::StrayFolders { folders }] if folders == &["extra"]
-        ));
+        assert_eq!(codes(&warnings), ["unassigned-files", "stray-folders"]);
+        assert_eq!(
+            (warnings[0].value("files"), warnings[1].value("folders")),
+            (&json!(1), &json!(["extra"]))
+        );
         let (_, of, warnings) = auto(&["s|a.txt", "s|TEST.txt"]);
         assert_eq!(of, ["train", "test"]);
         assert_eq!(warnings.len(), 2, "{warnings:?}");
         let (_, of, warnings) = auto(&["test|a.txt"]);
         assert_eq!(of, ["test"]);
-        assert!(matches!(&warnings[..], [Warning::SplitOfSource { .. }]));
+        assert_eq!(codes(&warnings), ["split-of-source"]);
         let (_, of, warnings) = auto(&["train|a.txt", "test|a.txt", "other|a.txt"]);
         assert_eq!(of, ["train", "test", "other"]);
-        assert!(matches!(&warnings[..], [Warning::StrayFolders { folders }] if folders == &["other"]));
+        assert_eq!(codes(&warnings), ["stray-folders"]);
+        assert_eq!(warnings[0].value("folders"), &json!(["other"]));
         let (_, of, warnings) = auto(&["test|a.txt", "other|a.txt"]);
         assert_eq!(of, ["train", "train"]);
-        assert!(matches!(&warnings[..], [Warning::MixedSourceLabels { .. }]));
+        assert_eq!(codes(&warnings), ["mixed-source-labels"]);
     }
 
     fn images(paths: &[&str]) -> (SplitBy, Vec<String>, Vec<Warning>) {
@@ -628,7 +731,7 @@ mod tests {
         ] {
             let (found_by, of, warnings) = images(paths);
             assert_eq!((found_by, &of.iter().map(String::as_str).collect::<Vec<_>>()[..]), (by, splits));
-            let is_named = |warning: &Warning| matches!(warning, Warning::SplitNamedFolders { .. });
+            let is_named = |warning: &Warning| warning.code == "split-named-folders";
             assert!(warnings.iter().all(is_named), "{paths:?}: {warnings:?}");
         }
     }
@@ -645,7 +748,7 @@ mod tests {
             let (by, of, warnings) = images(paths);
             assert_eq!(by, SplitBy::Nothing, "{paths:?}");
             assert!(of.iter().all(|split| split == "train"));
-            assert!(matches!(&warnings[..], [Warning::SplitNamedFolders { .. }]), "{warnings:?}");
+            assert_eq!(codes(&warnings), ["split-named-folders"], "{paths:?}");
         }
         // Of text, folders are never classes.
         assert_eq!(auto(&["s|en/1", "s|test/2"]).1, ["train", "test"]);
@@ -654,9 +757,7 @@ mod tests {
 
     #[test]
     fn doubtful_decisions_cause_warnings() {
-        let code =
-            |warning: &Warning| serde_json::to_value(warning).unwrap()["code"].as_str().unwrap().to_owned();
-        for (paths, codes) in [
+        for (paths, expected) in [
             (&["s|trainA/1", "s|testA/2"][..], &["near-split-names"][..]),
             (&["s|DIV2K_valid_HR/1"], &["unusual-split-names"]),
             (&["s|train_val2018/1", "s|test2018/2"], &["unusual-split-names"]),
@@ -668,8 +769,7 @@ mod tests {
             (&["s|x/train/1", "s|x/val/2", "s|x/my stuff/3"], &["unassigned-files"]),
             (&["s|ILSVRC2012_val_1.jpg", "s|ILSVRC2012_val_2.jpg"], &["unusual-split-names"]),
         ] {
-            let found: Vec<String> = images(paths).2.iter().map(code).collect();
-            assert_eq!(found, codes, "{paths:?}");
+            assert_eq!(codes(&images(paths).2), expected, "{paths:?}");
         }
     }
 

@@ -7,9 +7,10 @@ use super::boxes::{BoxExtras, BoxList, ImageBoxes};
 use super::coco::{CocoBox, CocoCategory, CocoFile, CocoId};
 use super::{NamedClasses, OPTION, contradiction, shown};
 use crate::error::{Error, Result};
-use crate::printable::printable;
+use crate::numbers::plural;
+use crate::printable::{printable, printable_path};
 use crate::sample::{Reject, RejectCode};
-use crate::source::names::warning::Warning;
+use crate::warning::Warning;
 
 /// Returns the names of the categories of all files, or `classes` if given: in the order of their ids if the files agree about
 /// these, otherwise in the order of the files. Returns `None` if no file has boxes.
@@ -38,8 +39,14 @@ pub(super) fn coco_classes(
     let names: Vec<String> = match renumbered {
         None => by_id.values().map(|name| (*name).to_owned()).collect(),
         Some((path, name)) => {
-            let (path, category) = (path.to_owned(), name.to_owned());
-            warnings.push(Warning::CategoriesRenumbered { path, category });
+            let message = format!(
+                "{}: the ids of its categories differ from those of the files before it, such as that of {:?}: categories \
+                 are joined by name",
+                printable_path(path),
+                printable(name)
+            );
+            let warning = Warning::new("categories-renumbered", message);
+            warnings.push(warning.with("path", path).with("category", name));
             in_order.into_iter().map(str::to_owned).collect()
         }
     };
@@ -178,7 +185,15 @@ pub(super) fn coco_entries(
         list.labels.shrink_to_fit();
     }
     if let Some((annotations, example)) = orphans {
-        warnings.push(Warning::AnnotationsWithoutImage { path: path.to_owned(), annotations, example });
+        let message = format!(
+            "{}: {} of images that it does not list {} left out, such as the image with the id {}",
+            printable_path(path),
+            plural(annotations, "annotation"),
+            if annotations == 1 { "is" } else { "are" },
+            printable(&example)
+        );
+        let warning = Warning::new("annotations-without-image", message).with("path", path);
+        warnings.push(warning.with("annotations", annotations).with("example", example));
     }
     Ok(entries)
 }

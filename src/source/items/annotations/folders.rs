@@ -11,6 +11,7 @@ use super::yolo::{self, PolygonLines};
 use super::yolo_configuration::{class_names, keypoint_shape};
 use super::{FoundAnnotations, NamedClasses, OPTION, add_boxes, contradiction, shown, voc};
 use crate::error::{Error, Result};
+use crate::numbers::plural;
 use crate::options::SourceSpec;
 use crate::printable::{printable, printable_path};
 use crate::sample::Reject;
@@ -18,8 +19,8 @@ use crate::source::io::planned::read_file;
 use crate::source::list::file_list::FileList;
 use crate::source::list::source_file::SourceFile;
 use crate::source::list::walk::list;
-use crate::source::names::warning::Warning;
 use crate::storage::stat;
+use crate::warning::Warning;
 
 /// Extensions of the files.
 const TEXT: &str = "txt";
@@ -244,8 +245,16 @@ impl<'a> AnnotationFolder<'a> {
                 ));
         }
         if polygons.are_like_keypoints() {
-            let (path, lines) = (self.path.to_owned(), polygons.lines);
-            results.warnings.push(Warning::PolygonsLikeKeypoints { path, lines });
+            let lines = polygons.lines;
+            let message = format!(
+                "{}: {} of labels {} read as polygons, but could be boxes with keypoints; if they are, put kpt_shape into \
+                 data.yaml",
+                printable_path(self.path),
+                plural(lines, "line"),
+                if lines == 1 { "is" } else { "are" }
+            );
+            let warning = Warning::new("polygons-like-keypoints", message);
+            results.warnings.push(warning.with("path", self.path).with("lines", lines));
         }
         Ok(hash.digest128())
     }
@@ -328,10 +337,16 @@ fn without_image(
             without.get_or_insert_with(|| (0, path.clone())).0 += 1;
         }
     }
-    Ok(without.map(|(files, example)| Warning::LabelsWithoutImage {
-        path: folder.to_owned(),
-        files,
-        example,
+    Ok(without.map(|(files, example)| {
+        let message = format!(
+            "{}: {} of annotations {} to no image, such as {}; they are paired by path and name",
+            printable_path(folder),
+            plural(files, "file"),
+            if files == 1 { "belongs" } else { "belong" },
+            printable_path(&example)
+        );
+        let warning = Warning::new("labels-without-image", message).with("path", folder);
+        warning.with("files", files).with("example", example)
     }))
 }
 

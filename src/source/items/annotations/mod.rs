@@ -23,6 +23,7 @@ use self::coco_images::{CocoEntry, coco_classes, coco_entries};
 use self::folders::{AnnotationFolder, FolderResults};
 use self::names::images_named;
 use crate::error::{Error, Result};
+use crate::numbers::plural;
 use crate::options::{SourceSpec, check_local};
 use crate::printable::{printable, printable_path};
 use crate::sample::{Reject, RejectCode, Value};
@@ -32,8 +33,8 @@ use crate::source::list::file_list::FileList;
 use crate::source::list::named_files::Detail;
 use crate::source::list::source_file::SourceFile;
 use crate::source::names::labels::class_ordinals;
-use crate::source::names::warning::Warning;
 use crate::storage::stat;
+use crate::warning::Warning;
 
 /// Name of the field with the captions of an image.
 const CAPTIONS: &str = "captions";
@@ -110,7 +111,15 @@ pub fn annotate(
         let names = entries.iter().map(|entry| entry.name.as_str());
         let (matches, by_last) = images_named(names, path, images, sources)?;
         if let Some((images, example)) = by_last {
-            warnings.push(Warning::NamesMatchedByLast { path: path.to_owned(), images, example });
+            let message = format!(
+                "{}: {} named by a path that leads elsewhere, such as {:?}, {} matched by the last part of the name",
+                printable_path(path),
+                plural(images, "image"),
+                printable(&example),
+                if images == 1 { "is" } else { "are" }
+            );
+            let warning = Warning::new("names-matched-by-last", message).with("path", path);
+            warnings.push(warning.with("images", images).with("example", example));
         }
         let mut missing = None;
         for (entry, image) in entries.into_iter().zip(matches) {
@@ -123,7 +132,15 @@ pub fn annotate(
             }
         }
         if let Some((images, example)) = missing {
-            warnings.push(Warning::AnnotatedImagesMissing { path: path.to_owned(), images, example });
+            let message = format!(
+                "{}: {} that it lists {} not among the sources, such as {:?}",
+                printable_path(path),
+                plural(images, "image"),
+                if images == 1 { "is" } else { "are" },
+                printable(&example)
+            );
+            let warning = Warning::new("annotated-images-missing", message).with("path", path);
+            warnings.push(warning.with("images", images).with("example", example));
         }
     }
     if let (true, true, Some(path)) = (has_crowds, has_difficult, paths.first()) {
@@ -165,7 +182,13 @@ pub fn annotate(
     let mut unknown = images.iter().zip(&found).filter(is_unknown);
     if let Some((first, _)) = unknown.next() {
         let (images, example) = (1 + unknown.count() as u64, first.origin);
-        warnings.push(Warning::ImagesNotAnnotated { images, example });
+        let message = format!(
+            "{} without annotations, such as {:?}: the fields of annotations are null there",
+            plural(images, "image"),
+            printable(&example)
+        );
+        let warning = Warning::new("images-not-annotated", message);
+        warnings.push(warning.with("images", images).with("example", example));
     }
     let detail = |found: FoundAnnotations| {
         let mut values = vec![Value::Null; per_box];

@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 use super::placed::PlacedTable;
 use crate::decode::has_image_extension;
 use crate::error::Result;
+use crate::numbers::plural;
+use crate::printable::{printable, printable_path};
 use crate::sample::{Reject, RejectCode};
 use crate::source::io::name::portable_name;
 use crate::source::list::named_files::relative_path;
 use crate::source::list::source_file::SourceFile;
 use crate::source::list::walk::list;
-use crate::source::names::warning::Warning;
 use crate::storage::ObjectUrl;
+use crate::warning::Warning;
 
 /// The names of rows that lead to no file.
 #[derive(Debug, Default)]
@@ -87,7 +89,18 @@ impl MissingNames {
                 _ => {}
             }
         }
-        let path = place.path.clone();
-        Ok(example.map(|(name, origin)| Warning::NamesBelow { path, rows, name, origin }))
+        let warning = |(name, origin): (String, String)| {
+            let message = format!(
+                "{}: {} {} no file in the folder of the paths, but a unique one below it, such as {:?}: {:?}",
+                printable_path(&place.path),
+                plural(rows, "row"),
+                if rows == 1 { "names" } else { "name" },
+                printable(&name),
+                printable(&origin)
+            );
+            let warning = Warning::new("names-below", message).with("path", &place.path);
+            warning.with("rows", rows).with("name", name).with("origin", origin)
+        };
+        Ok(example.map(warning))
     }
 }

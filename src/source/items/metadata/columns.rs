@@ -8,6 +8,7 @@ use super::DEFAULT_PATH_FIELD;
 use crate::error::{Error, Result};
 use crate::schema::{FieldType, LABEL};
 use crate::source::table::columns::ColumnNames;
+use crate::warning::{Warning, quoted};
 
 /// Types that can be declared for a column.
 const DECLARED: [FieldType; 9] = [
@@ -254,6 +255,13 @@ pub(super) fn list_of_paths(name: &str) -> Option<&str> {
         "file_names" => Some("images"),
         _ => name.strip_suffix("_file_names").filter(|field| !field.is_empty()),
     }
+}
+
+/// Returns the warning about a field that should be kept, but that none of the examined rows or samples has.
+pub(crate) fn field_not_seen(field: &str, examined: &str, there: &[String]) -> Warning {
+    let message = format!("none of {examined} has the field {field:?}; they have {}", quoted(there));
+    let warning = Warning::new("field-not-seen", message).with("field", field);
+    warning.with("examined", examined).with("there", there)
 }
 
 #[cfg(test)]

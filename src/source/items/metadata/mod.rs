@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::columns::field_not_seen;
 pub use self::columns::{Keep, KeptField, parse_keep, parse_kept};
 use self::columns::{PathColumn, WantedMetadata};
 pub use self::labels::Labels;
@@ -32,9 +33,9 @@ use crate::source::io::encoding::without_bom;
 use crate::source::list::listed_names::ListedNames;
 use crate::source::list::named_files::Detail;
 use crate::source::list::source_file::SourceFile;
-use crate::source::names::warning::Warning;
 use crate::source::table::delimited::Dialect;
 use crate::storage::folder_of;
+use crate::warning::Warning;
 
 /// Default of `--path-field`.
 pub const DEFAULT_PATH_FIELD: &str = "file_name";
