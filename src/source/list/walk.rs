@@ -12,33 +12,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::file_list::FileList;
-use super::named_files::{names_nothing, nothing};
+use super::listing::Listing;
 use super::remote;
-use super::skipped::SkippedTypes;
 use super::source_file::SourceFile;
 use crate::error::{Error, Result};
 use crate::foreign::hub_remedy;
 use crate::options::SourceSpec;
 use crate::source::io::name::portable_name;
-use crate::source::io::planned::modified_ns;
+use crate::source::io::planned::{modified_ns, names_nothing};
 use crate::storage::{ObjectUrl, for_each_entry};
 
 /// Maximum nesting depth of folders.
 const MAX_DEPTH: usize = 256;
-
-/// Files found in sources.
-#[derive(Debug, Default)]
-pub struct Listing {
-    /// Files that pass the filter, in order: sources as given, files by path.
-    pub files: FileList,
-    /// Skipped files: excluded by the filter, hidden, links that are not followed, sockets and devices.
-    pub skipped: SkippedTypes,
-    /// URLs of objects that are skipped because their keys are not valid paths. They are also counted in `skipped`.
-    pub unusable: Vec<String>,
-    /// Origin of the first archive that was left out because of items beside archives.
-    pub left_out: Option<String>,
-}
 
 /// Lists the files of all `sources` whose names pass `keep`. Names that start with a dot are skipped, except for a
 /// source itself.
@@ -153,7 +138,7 @@ impl TreeWalk<'_> {
     }
 
     fn file(&mut self, relative: PathBuf, origin: String, bytes: u64, modified_ns: i128) {
-        let file = nothing(relative, origin);
+        let file = SourceFile::nothing(relative, origin);
         self.listing.files.push(&SourceFile { source: self.source, bytes, modified_ns, ..file });
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::splits::SplitBy;
+use super::layout::SplitBy;
 use crate::numbers::{listed, plural};
 use crate::printable::{printable, printable_path};
 use crate::schema::Kind;

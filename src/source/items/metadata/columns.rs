@@ -4,11 +4,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::DEFAULT_PATH_FIELD;
 use crate::error::{Error, Result};
-use crate::schema::{FieldType, LABEL};
+use crate::schema::{FieldType, HEIGHT, IMAGE, KEY, LABEL, ORIGIN, WIDTH};
 use crate::source::table::columns::ColumnNames;
 
+/// Default of `--path-field`.
+pub const DEFAULT_PATH_FIELD: &str = "file_name";
 /// Types that can be declared for a column.
 const DECLARED: [FieldType; 9] = [
     FieldType::String,
@@ -21,6 +22,11 @@ const DECLARED: [FieldType; 9] = [
     FieldType::Float32,
     FieldType::Float64,
 ];
+
+/// Returns whether `name` is that of a field of every image dataset.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN].contains(&name)
+}
 
 /// A column that is kept in the records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
