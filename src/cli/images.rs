@@ -13,10 +13,10 @@ use crate::pipeline::{ImageInput, ImagesJob, ImagesOptions, Stop};
 use crate::printable::printable_path;
 use crate::recipe::{ImagesRecipe, Recorded, RecordedInput, Sidecars};
 use crate::schema::Schema;
-use crate::source::io::encoding::to_utf8;
-use crate::source::io::encoding::without_bom;
+use crate::source::io::encoding::{to_utf8, without_bom};
 use crate::source::io::planned::read_file;
-use crate::source::items::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
+use crate::source::items::metadata::columns::{DEFAULT_PATH_FIELD, parse_keep};
+use crate::source::items::metadata::placed::MetadataFile;
 use crate::transform::image::{Color, Resize};
 
 /// Value of `--metadata` that disables metadata files.

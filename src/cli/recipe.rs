@@ -15,7 +15,7 @@ use crate::printable::{printable_path, shell_word};
 use crate::reader::{Dataset, OpenOptions};
 use crate::recipe::{ImagesRecipe, Recipe, Recorded, RecordedInput, TextRecipe};
 use crate::schema::Kind;
-use crate::source::items::metadata::Keep;
+use crate::source::items::metadata::columns::Keep;
 use crate::storage::ObjectUrl;
 
 /// Name of the option that names a dataset whose options are used.

@@ -23,7 +23,7 @@ use crate::printable::printable;
 use crate::source::list::file_list::FileList;
 use crate::source::list::skipped::SkippedTypes;
 use crate::source::list::source_file::SourceFile;
-use crate::source::names::splits::SplitBy;
+use crate::source::names::layout::SplitBy;
 use crate::storage::{NewFile, hex};
 use crate::transform::image::BucketCounts;
 use crate::warning::Warning;

@@ -10,7 +10,7 @@ use super::{Companion, Recipe, RecordedInput, unexpected_value};
 use crate::error::{Error, Result};
 use crate::options::{Input, OptionValue, OutputOptions, is_default, option_values, options, word_choice};
 use crate::schema::{FieldType, IMAGE, Kind};
-use crate::source::items::metadata::{Keep, KeptField, is_built_in, parse_kept};
+use crate::source::items::metadata::columns::{Keep, KeptField, is_built_in, parse_kept};
 use crate::source::list::expand::is_image_name;
 use crate::source::names::layout::FolderLayout;
 use crate::transform::image::ImageOptions;

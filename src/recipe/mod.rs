@@ -19,13 +19,15 @@ pub(crate) use self::chat::{DEFAULT_TEMPLATE, TOOL_TEMPLATE};
 pub use self::companion::{Companion, PathPattern};
 pub(crate) use self::images::{ANNOTATIONS, is_reserved};
 pub use self::images::{AutoList, Dedup, ImageFields, ImagesRecipe, ListItem, ListedImage, Sidecars};
-pub use self::text::{DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD};
-pub use self::text::{InvalidUtf8, LengthRange, MAX_PACK_TOKENS, Overflow, TextDedup, TextRecipe, TextShape};
+pub use self::text::{
+    DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, InvalidUtf8, LengthRange, MAX_PACK_TOKENS, Overflow,
+    TextDedup, TextRecipe, TextShape,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::Manifest;
 use crate::options::Defined;
 use crate::schema::Kind;
-use crate::source::items::metadata::Keep;
+use crate::source::items::metadata::columns::Keep;
 
 /// Fact: the fingerprints of the datasets whose items were left out. Also the name of the option that names them.
 pub(crate) const EXCLUDE: &str = "exclude";

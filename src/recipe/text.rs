@@ -15,7 +15,7 @@ use crate::options::{
 use crate::packing::Packing;
 use crate::schema::Kind;
 use crate::source::io::encoding::TextEncoding;
-use crate::source::items::metadata::{Keep, parse_keep};
+use crate::source::items::metadata::columns::{Keep, parse_keep};
 use crate::source::items::text::fields::TextFields;
 use crate::source::items::text::kind::{Documents, FileKind};
 use crate::source::names::layout::FolderLayout;

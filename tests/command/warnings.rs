@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, BinaryArray, Int32Array, RecordBatch, StringArray};
 use dsconvert::options::{Defined, OutputOptions, SourceSpec};
 use dsconvert::pipeline::{ImageInput, ImagesJob, ImagesOptions, TextInput, TextJob, TextOptions, Warning};
 use dsconvert::recipe::{ImagesRecipe, TextRecipe};
-use dsconvert::source::items::metadata::MetadataFile;
+use dsconvert::source::items::metadata::placed::MetadataFile;
 use dsconvert::source::list::files_from::FilesFrom;
 use dsconvert::transform::text::{Tokenizer, TokenizerOptions};
 

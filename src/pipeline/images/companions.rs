@@ -15,9 +15,9 @@ use crate::options::SourceSpec;
 use crate::printable::printable;
 use crate::recipe::Companion;
 use crate::sample::{Reject, RejectCode};
+use crate::source::list::detail::Detail;
 use crate::source::list::expand::is_image_name;
 use crate::source::list::file_list::{FileList, NearbyFiles};
-use crate::source::list::named_files::Detail;
 use crate::source::list::source_file::SourceFile;
 use crate::warning::Warning;
 

@@ -27,10 +27,10 @@ use crate::sample::{Record, Reject, RejectCode, Value, pack_box_numbers, pack_bo
 use crate::schema::{FieldType, LABEL};
 use crate::source::io::broken::Broken;
 use crate::source::io::opened::OpenedFile;
-use crate::source::items::annotations::ImageBoxes;
 use crate::source::items::image_table::{ImageColumns, ImageRow};
 use crate::source::items::webdataset::{NextSample, Sample};
-use crate::source::list::named_files::Detail;
+use crate::source::list::boxes::ImageBoxes;
+use crate::source::list::detail::Detail;
 use crate::source::list::skipped::{self, SkippedTypes};
 use crate::source::list::source_file::SourceFile;
 use crate::source::names::labels::unknown_class;

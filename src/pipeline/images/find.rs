@@ -30,14 +30,16 @@ use crate::source::items::box_fields::{
     BoxColumn, BoxForm, BoxScan, RowBoxesReader, boxes_moved, boxes_not_moved, is_box_column, source_side,
 };
 use crate::source::items::image_table::{TableImages, is_image_table};
-use crate::source::items::metadata::{BESIDE_NAMES, Metadata, list_beside};
+use crate::source::items::metadata::placed::{BESIDE_NAMES, list_beside};
+use crate::source::items::metadata::rows::Metadata;
+use crate::source::list::detail::Detail;
 use crate::source::list::expand::is_image_name;
 use crate::source::list::file_list::{ChosenFiles, FileList};
 use crate::source::list::listed_names::ListedNames;
-use crate::source::list::named_files::Detail;
+use crate::source::list::listing::Listing;
 use crate::source::list::skipped::SkippedTypes;
 use crate::source::list::source_file::SourceFile;
-use crate::source::list::walk::{Listing, list};
+use crate::source::list::walk::list;
 use crate::source::names::hub_configs::{ConfigFiles, choose};
 use crate::source::names::image_names::{masks_beside, unused_lists};
 use crate::source::names::labels::Folders;

@@ -18,7 +18,8 @@ use crate::source::items::box_fields::{BoxColumn, BoxScan, RowBoxesReader, boxes
 use crate::source::items::image_table::{
     ImageCell, ImageColumn, ImageColumns, TableFile, TableImages, is_image_table,
 };
-use crate::source::items::metadata::{Labels, is_built_in};
+use crate::source::items::metadata::columns::is_built_in;
+use crate::source::items::metadata::labels::Labels;
 use crate::source::list::file_list::FileList;
 use crate::source::list::source_file::SourceFile;
 use crate::source::table::missing_field::{quoted, suggestion};

@@ -17,7 +17,7 @@ use crate::source::io::encoding::small_text;
 use crate::source::io::name::portable_name;
 use crate::source::io::planned::PlannedFile;
 use crate::source::items::json_line;
-use crate::source::items::metadata::{KeptField, field_not_seen};
+use crate::source::items::metadata::columns::{KeptField, field_not_seen};
 use crate::source::items::webdataset::{NextSample, Sample, Samples};
 use crate::source::table::typed_values::from_text;
 use crate::warning::{Warning, quoted};

@@ -21,7 +21,7 @@ use crate::sampling;
 use crate::source::io::encoding::without_bom;
 use crate::source::io::stream::Stream;
 use crate::source::items::json_line::{MemberPath, parse};
-use crate::source::items::metadata::field_not_seen;
+use crate::source::items::metadata::columns::field_not_seen;
 use crate::source::items::text::columns::TextColumns;
 use crate::source::items::text::kind::TextFormat;
 use crate::source::items::text::rows;

@@ -23,9 +23,9 @@ use crate::source::items::text::columns::{TextColumns, WantedColumns};
 use crate::source::items::text::kind::{Documents, FileKind, TextFormat};
 use crate::source::list::expand::Archives;
 use crate::source::list::file_list::NearbyFiles;
-use crate::source::list::named_files::nothing;
+use crate::source::list::listing::Listing;
 use crate::source::list::source_file::SourceFile;
-use crate::source::list::walk::{Listing, list};
+use crate::source::list::walk::list;
 use crate::source::list::{braces, globs};
 use crate::source::names::hub_configs::{ConfigFiles, choose};
 use crate::source::table::arrow::Batches;
@@ -169,7 +169,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
                 return Err(Error::usage("there is no source"));
             };
             let (relative, origin) = (std::path::PathBuf::new(), source.label.clone());
-            let files = std::iter::once(nothing(relative, origin)).collect();
+            let files = std::iter::once(SourceFile::nothing(relative, origin)).collect();
             let listing = Listing { files, ..Listing::default() };
             Ok(ListedText { sources: options.sources.clone(), listing, ..ListedText::default() })
         }

@@ -1,5 +1,7 @@
 //! Why bytes of a source could not be read.
 
+use std::{fmt, io};
+
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 
@@ -30,5 +32,30 @@ impl Broken {
             Self::Failed(error) => Err(error),
             Self::Damaged(reject) => Ok(reject),
         }
+    }
+}
+
+/// Damage to the bytes of a file, as the cause of an [`io::Error`] of their reader. Any other cause is a failure to read
+/// the file.
+#[derive(Debug, Clone)]
+pub(in crate::source) struct DamagedInput(Reject);
+
+impl fmt::Display for DamagedInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for DamagedInput {}
+
+impl DamagedInput {
+    /// Returns the damage that `error` contains.
+    pub(in crate::source) fn of(error: &io::Error) -> Option<&Reject> {
+        error.get_ref()?.downcast_ref::<Self>().map(|damage| &damage.0)
+    }
+
+    /// Returns damage with this `code` and `message` as an error.
+    pub(in crate::source) fn error(code: RejectCode, message: impl Into<String>) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, Self(Reject::new(code, message)))
     }
 }

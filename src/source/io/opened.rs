@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::planned::{CHANGED_HELP, PlannedFile, changed};
 use super::retry::retried;
 use crate::error::{Error, Result};
-use crate::source::list::remote::OpenedObject;
+use crate::storage::objects::ObjectReader;
 
 /// An open source file.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ enum FileContent {
         identity: (u64, u64),
     },
     /// An object, whose every response is checked against the plan.
-    Object(OpenedObject),
+    Object(ObjectReader),
 }
 
 impl OpenedFile {
@@ -40,7 +40,7 @@ impl OpenedFile {
         Self { content, planned: planned.clone() }
     }
 
-    pub(in crate::source) fn object(planned: &PlannedFile, object: OpenedObject) -> Self {
+    pub(in crate::source) fn object(planned: &PlannedFile, object: ObjectReader) -> Self {
         Self { content: FileContent::Object(object), planned: planned.clone() }
     }
 

@@ -20,7 +20,7 @@ use super::retry::retried;
 use crate::decode::{has_signature, is_unreadable_photo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::numbers::{count, plural};
-use crate::source::list::remote;
+use crate::storage::objects::{Bucket, Object, ObjectReader};
 use crate::storage::{ObjectUrl, open_file};
 
 /// Buffer size for reading a file in pieces, in bytes.
@@ -71,6 +71,29 @@ impl PlannedFile {
         Self { path: path.to_owned(), bytes: meta.len(), modified_ns, etag: None, follow_symlinks: true }
     }
 
+    /// Returns the current state of the object at `url`; `None` if there is none.
+    pub(in crate::source) fn of_url(url: &ObjectUrl) -> Result<Option<Self>> {
+        Ok(Bucket::of(url)?.head(url)?.map(|object| Self::of_object(&object)))
+    }
+
+    /// Returns an object as it was listed.
+    pub(in crate::source) fn of_object(object: &Object) -> Self {
+        Self {
+            path: object.url.as_path().to_owned(),
+            bytes: object.bytes,
+            modified_ns: object.modified_ns,
+            etag: object.etag.clone(),
+            follow_symlinks: true,
+        }
+    }
+
+    /// Opens the object at `url`. Sends no request.
+    fn object(&self, url: ObjectUrl) -> Result<ObjectReader> {
+        let object =
+            Object { bytes: self.bytes, modified_ns: self.modified_ns, etag: self.etag.clone(), url };
+        ObjectReader::open(&Bucket::of(&object.url)?, object)
+    }
+
     /// Opens the file.
     ///
     /// # Errors
@@ -79,7 +102,7 @@ impl PlannedFile {
     /// planned.
     pub fn open(&self) -> Result<OpenedFile> {
         if let Some(url) = ObjectUrl::parse(&self.path)? {
-            return Ok(OpenedFile::object(self, remote::open(self, url)?));
+            return Ok(OpenedFile::object(self, self.object(url)?));
         }
         let file = open(&self.path, self.follow_symlinks)?;
         let meta = file.metadata().map_err(|e| Error::io("examine the file", &self.path, e))?;
@@ -206,7 +229,7 @@ pub(in crate::source) fn changed(path: &Path, what: impl Into<String>) -> Error 
 /// Returns [`ErrorKind::Io`] if the file cannot be read, is not a regular file, or changes while it is read.
 pub fn read_file(path: &Path) -> Result<Vec<u8>> {
     if let Some(url) = ObjectUrl::parse(path)? {
-        return match remote::stat(&url)? {
+        return match PlannedFile::of_url(&url)? {
             Some(planned) => planned.read(),
             None => Err(Error::usage("there is no such object").at_path(path)),
         };
@@ -220,6 +243,17 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>> {
     check_regular(path, &meta)?;
     drop(file);
     PlannedFile::of(path, &meta).read()
+}
+
+/// Returns whether the error means that the name leads to no file.
+pub(crate) fn names_nothing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidFilename
+    ) || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
 fn with_help(error: Error) -> Error {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-pub use super::broken::Broken;
+use super::broken::Broken;
 use super::compressed_members::{Bzip2Stream, JoinedMembers, MemberStarts, XZ_MEMORY_BYTES, XzMember};
 use super::compression::Compression;
 use super::encoding::{TextEncoding, Utf8Reader};
@@ -23,8 +23,7 @@ use super::retry::retried;
 use super::zstd_frames::Frames;
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
-use crate::source::archive::ArchiveMember;
-use crate::source::archive::zip::ZipDamage;
+use crate::source::io::broken::DamagedInput;
 
 /// Size of the read buffer, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -147,27 +146,26 @@ impl Stream {
         Ok(Self { file: Some(file), produced: start, defect, ..stream })
     }
 
-    /// Creates a stream of a file in the archive `opened`.
+    /// Creates a stream of a part of `file`, which `input` reads, or whose `input` is damaged.
     ///
     /// # Errors
     ///
-    /// Returns an error if the archive cannot be read. Damage to the file in it is reported when it is read.
-    pub fn of_member(
-        opened: OpenedFile,
-        member: &ArchiveMember,
+    /// Returns an error if the file cannot be read. Damage is reported when the stream is read.
+    pub(in crate::source) fn of_part(
+        file: &Arc<OpenedFile>,
+        input: Result<Box<dyn Read + Send>, Broken>,
         compression: Option<Compression>,
     ) -> Result<Self> {
-        let file = Arc::new(opened);
-        let (input, damage): (Box<dyn Read + Send>, _) = match member.open(&file) {
+        let (input, damage) = match input {
             Ok(input) => (input, None),
-            Err(broken) => (Box::new(io::empty()), Some(broken.damage()?)),
+            Err(broken) => (Box::new(io::empty()) as Box<dyn Read + Send>, Some(broken.damage()?)),
         };
         let stream = Self::over(file.path(), input, BUFFER_BYTES, compression, None)?;
         if compression.is_none() {
             stream.members.add(0);
         }
         let defect = damage.or(stream.defect);
-        Ok(Self { file: Some(Arc::clone(&file)), compressed: true, defect, ..stream })
+        Ok(Self { file: Some(Arc::clone(file)), compressed: true, defect, ..stream })
     }
 
     /// Checks, after the last byte, that the file has not changed since it was planned. Standard input always passes.
@@ -218,7 +216,7 @@ impl Stream {
             Ok(head) => misnamed(head, compression, format),
             Err(e) => {
                 let failure = status.take().unwrap_or(e);
-                let damage = ZipDamage::of(&failure).cloned();
+                let damage = DamagedInput::of(&failure).cloned();
                 Some(damage.ok_or_else(|| Error::io("read", path, failure))?)
             }
         };
@@ -358,7 +356,7 @@ impl Stream {
 
     fn broken(&self, error: &io::Error) -> Broken {
         if let Some(failure) = self.status.take() {
-            if let Some(damage) = ZipDamage::of(&failure) {
+            if let Some(damage) = DamagedInput::of(&failure) {
                 return Broken::Damaged(damage.clone());
             }
             return Broken::Failed(Error::io("read", &self.path, failure));

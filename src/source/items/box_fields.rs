@@ -6,10 +6,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::annotations::{BoxExtras, BoxList, ImageBoxes};
-use super::metadata::Labels;
+use super::metadata::labels::Labels;
 use crate::sample::{Reject, Value};
 use crate::schema::{BOX_CROWDS, BOX_LABELS, BOXES, Field, FieldType, HEIGHT, WIDTH};
+use crate::source::list::boxes::{BoxExtras, BoxList, ImageBoxes};
 use crate::source::table::typed_values::as_json;
 use crate::warning::Warning;
 

@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 use crate::decode::has_image_extension;
 use crate::error::Result;
 use crate::options::SourceSpec;
+use crate::source::archive::directory::{ArchiveDirectory, ArchiveEntry};
+use crate::source::archive::member::{ArchiveMember, MemberData};
 use crate::source::archive::member_path::{path_of, portable, root_parts};
-use crate::source::archive::tar::has_samples;
-use crate::source::archive::{ArchiveDirectory, ArchiveEntry, ArchiveKind, stem};
-use crate::source::archive::{ArchiveMember, MemberData};
+use crate::source::archive::tar::directory::has_samples;
+use crate::source::archive::{ArchiveKind, read_directory, stem};
 use crate::source::io::name::portable_name;
 use crate::source::io::planned::PlannedFile;
+use crate::source::list::listing::Listing;
 use crate::source::list::skipped::SkippedTypes;
 use crate::source::list::source_file::SourceFile;
-use crate::source::list::walk::Listing;
 
 /// Extensions of images that cannot be decoded. They are listed so that they are rejected, not skipped.
 const UNREADABLE: [&str; 3] = ["avif", "heic", "heif"];
@@ -43,7 +44,7 @@ pub fn expand(
     wanted: &dyn Fn(&str) -> bool,
     beside: &dyn Fn(&str) -> bool,
 ) -> Result<Option<ExpandedArchive>> {
-    let ArchiveDirectory { entries, damage } = ArchiveDirectory::read(kind, planned)?;
+    let ArchiveDirectory { entries, damage } = read_directory(kind, planned)?;
     if kind == ArchiveKind::Tar && has_samples(&entries, wanted) {
         return Ok(None);
     }

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::named_files::{Detail, Resolver, check_named_once};
+use super::detail::Detail;
+use super::named_files::{Resolver, check_named_once};
 use super::source_file::SourceFile;
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};
-use crate::source::io::encoding::to_utf8;
-use crate::source::io::encoding::without_bom;
+use crate::source::io::encoding::{to_utf8, without_bom};
 use crate::source::io::planned::read_file;
 use crate::storage::folder_of;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::file_list::{FileList, NearbyFiles};
-use super::named_files::{IMAGE_ENDINGS, nothing, relative_path, with_ending};
+use super::named_files::{IMAGE_ENDINGS, relative_path, with_ending};
 use super::source_file::SourceFile;
 use crate::decode::has_image_extension;
 use crate::sample::{Reject, RejectCode};
@@ -56,7 +56,7 @@ impl<'a> ListedNames<'a> {
     ) -> (SourceFile, Option<Reject>) {
         let missing = |relative: PathBuf, code, message: String| {
             let origin = format!("{label}/{}", portable_name(name.as_os_str()));
-            let file = SourceFile { source, ..nothing(relative, origin) };
+            let file = SourceFile { source, ..SourceFile::nothing(relative, origin) };
             (file, Some(Reject::new(code, message)))
         };
         let Some(relative) = relative_path(name) else {

@@ -9,19 +9,15 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
-
 use super::remote::Lookup;
 use super::source_file::SourceFile;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::printable::printable;
-use crate::sample::{Reject, RejectCode, Value};
+use crate::sample::{Reject, RejectCode};
 use crate::source::io::name::portable_name;
-use crate::source::io::planned::{PlannedFile, modified_ns};
+use crate::source::io::planned::{PlannedFile, modified_ns, names_nothing};
 use crate::source::io::retry::retried;
-use crate::source::items::annotations::ImageBoxes;
 use crate::storage::{ObjectUrl, for_each_entry, stat};
 
 /// Separator between the origin of a file and the number of a further row that names it.
@@ -32,21 +28,6 @@ pub(super) const IMAGE_ENDINGS: [&str; 16] = [
     ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".JPG", ".JPEG", ".PNG", ".WEBP",
     ".GIF", ".BMP", ".TIF", ".TIFF",
 ];
-
-/// Properties of a named file that come from the list or table.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Detail {
-    /// Why the file cannot become a record, if already known.
-    pub defect: Option<Box<Reject>>,
-    /// Label, as an index into the class names.
-    pub label: Option<u32>,
-    /// One value per kept field.
-    #[serde(with = "super::stored_values")]
-    pub values: Box<[Value]>,
-    /// Boxes whose place in the converted image is not yet known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub boxes: Option<Box<ImageBoxes>>,
-}
 
 /// Resolves names to files of one source.
 pub struct Resolver<'a> {
@@ -91,7 +72,10 @@ impl<'a> Resolver<'a> {
         let Some(relative) = self.relative(name) else {
             let origin = format!("{}/{}", self.source.label, portable_name(name.as_os_str()));
             let message = "the path leads out of the folder it is relative to";
-            return Ok((nothing(PathBuf::new(), origin), Some(Reject::new(RejectCode::UnsafePath, message))));
+            return Ok((
+                SourceFile::nothing(PathBuf::new(), origin),
+                Some(Reject::new(RejectCode::UnsafePath, message)),
+            ));
         };
         let mut origin = self.source.label.clone();
         for part in &relative {
@@ -100,12 +84,13 @@ impl<'a> Resolver<'a> {
         }
         if let Some(lookup) = &mut self.lookup {
             return match lookup.resolve(&relative, ObjectUrl::is_url(name))? {
-                Some((relative, PlannedFile { bytes, modified_ns, etag, .. })) => {
-                    Ok((SourceFile { bytes, modified_ns, etag, ..nothing(relative, origin) }, None))
-                }
+                Some((relative, PlannedFile { bytes, modified_ns, etag, .. })) => Ok((
+                    SourceFile { bytes, modified_ns, etag, ..SourceFile::nothing(relative, origin) },
+                    None,
+                )),
                 None => {
                     let defect = Reject::new(RejectCode::MissingFile, "there is no such file");
-                    Ok((nothing(relative, origin), Some(defect)))
+                    Ok((SourceFile::nothing(relative, origin), Some(defect)))
                 }
             };
         }
@@ -114,14 +99,20 @@ impl<'a> Resolver<'a> {
             retried(|| std::fs::metadata(&path))
         } else if self.is_through_link(&relative)? {
             let message = "the path goes through a symbolic link, which only `follow_symlinks` allows";
-            return Ok((nothing(relative, origin), Some(Reject::new(RejectCode::UnsafePath, message))));
+            return Ok((
+                SourceFile::nothing(relative, origin),
+                Some(Reject::new(RejectCode::UnsafePath, message)),
+            ));
         } else {
             retried(|| std::fs::symlink_metadata(&path))
         };
         let defect = match meta {
             Ok(meta) if meta.is_file() => {
                 let (bytes, modified_ns) = (meta.len(), modified_ns(&meta));
-                return Ok((SourceFile { bytes, modified_ns, ..nothing(relative, origin) }, None));
+                return Ok((
+                    SourceFile { bytes, modified_ns, ..SourceFile::nothing(relative, origin) },
+                    None,
+                ));
             }
             Ok(meta) if meta.file_type().is_symlink() => Reject::new(
                 RejectCode::UnsafePath,
@@ -132,7 +123,7 @@ impl<'a> Resolver<'a> {
             Err(e) if names_nothing(&e) => Reject::new(RejectCode::MissingFile, "there is no such file"),
             Err(e) => return Err(Error::io("examine the file", &path, e)),
         };
-        Ok((nothing(relative, origin), Some(defect)))
+        Ok((SourceFile::nothing(relative, origin), Some(defect)))
     }
 
     /// As [`Self::resolve`]. If the name leads to no file, it may be that of an image without its extension, such as an
@@ -272,28 +263,6 @@ fn check_no_query(name: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Returns the entry of an item without a file.
-pub fn nothing(relative: PathBuf, origin: String) -> SourceFile {
-    SourceFile {
-        source: 0,
-        relative,
-        origin,
-        bytes: 0,
-        modified_ns: 0,
-        etag: None,
-        member: None,
-        of_field: None,
-    }
-}
-
-/// Returns whether the error means that the name leads to no file.
-pub(crate) fn names_nothing(error: &std::io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput | ErrorKind::InvalidFilename
-    ) || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
 /// Numbers the entries of files that several rows of a table name, so that each has its own origin: `a.jpg`, `a.jpg#2`,

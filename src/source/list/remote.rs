@@ -2,38 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::named_files::nothing;
+use super::listing::Listing;
 use super::skipped::SkippedTypes;
 use super::source_file::SourceFile;
-use super::walk::Listing;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::source::io::planned::PlannedFile;
 use crate::storage::ObjectUrl;
-pub(in crate::source) use crate::storage::objects::ObjectReader as OpenedObject;
 use crate::storage::objects::{Bucket, FileListing, Object};
-
-/// Opens the object `planned` at `url`. Sends no request.
-pub(in crate::source) fn open(planned: &PlannedFile, url: ObjectUrl) -> Result<OpenedObject> {
-    let object =
-        Object { bytes: planned.bytes, modified_ns: planned.modified_ns, etag: planned.etag.clone(), url };
-    OpenedObject::open(&Bucket::of(&object.url)?, object)
-}
-
-/// Returns the current state of the object at `url`; `None` if there is none.
-pub(in crate::source) fn stat(url: &ObjectUrl) -> Result<Option<PlannedFile>> {
-    Ok(Bucket::of(url)?.head(url)?.map(|object| planned(&object)))
-}
-
-fn planned(object: &Object) -> PlannedFile {
-    PlannedFile {
-        path: object.url.as_path().to_owned(),
-        bytes: object.bytes,
-        modified_ns: object.modified_ns,
-        etag: object.etag.clone(),
-        follow_symlinks: true,
-    }
-}
 
 /// Lists the objects of the source `spec` at `url`, with the ordinal `source`, as a walk lists the files of a folder.
 pub(in crate::source) fn list(
@@ -87,7 +63,7 @@ fn is_wanted(relative: &str, keep: &dyn Fn(&str) -> bool, skipped: &mut SkippedT
 
 fn file(source: u32, relative: &Path, origin: String, object: Object) -> SourceFile {
     let Object { bytes, modified_ns, etag, .. } = object;
-    SourceFile { source, bytes, modified_ns, etag, ..nothing(relative.to_owned(), origin) }
+    SourceFile { source, bytes, modified_ns, etag, ..SourceFile::nothing(relative.to_owned(), origin) }
 }
 
 /// Finds objects below a URL by name. The first [`MAX_LOOKUPS`] names are looked up with one request each; after that,
@@ -136,12 +112,16 @@ impl Lookup {
         };
         if self.all.is_none() && (self.requests < MAX_LOOKUPS || self.url.is_server()) {
             self.requests += 1;
-            return stat(&url);
+            return PlannedFile::of_url(&url);
         }
         if self.all.is_none() {
             let FileListing { objects, .. } = Bucket::of(&self.url)?.list_files(&self.url)?;
-            self.all =
-                Some(objects.iter().map(|object| (object.url.key().to_owned(), planned(object))).collect());
+            self.all = Some(
+                objects
+                    .iter()
+                    .map(|object| (object.url.key().to_owned(), PlannedFile::of_object(object)))
+                    .collect(),
+            );
         }
         Ok(self.all.as_ref().and_then(|all| all.get(url.key())).cloned())
     }

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use crate::error::Result;
 use crate::options::SourceSpec;
+use crate::source::archive::ArchiveKind;
+use crate::source::archive::member::ArchiveMember;
 use crate::source::archive::tar::is_tar;
-use crate::source::archive::{ArchiveKind, ArchiveMember};
 use crate::source::io::broken::Broken;
 use crate::source::io::compression::Compression;
 use crate::source::io::name::portable_name;
@@ -36,6 +37,20 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
+    /// Returns the entry of an item without a file.
+    pub fn nothing(relative: PathBuf, origin: String) -> Self {
+        Self {
+            source: 0,
+            relative,
+            origin,
+            bytes: 0,
+            modified_ns: 0,
+            etag: None,
+            member: None,
+            of_field: None,
+        }
+    }
+
     /// Returns the path of the file, or of the archive that contains it.
     pub fn path(&self, sources: &[SourceSpec]) -> PathBuf {
         let root = &sources[self.source as usize].path;
@@ -106,7 +121,7 @@ impl SourceFile {
         let opened = opened.map_or_else(|| self.planned(sources, follow_symlinks).open(), Ok)?;
         match &self.member {
             None => Stream::of(opened, compression),
-            Some(member) => Stream::of_member(opened, member, compression),
+            Some(member) => member.stream(opened, compression),
         }
     }
 

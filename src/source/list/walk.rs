@@ -12,63 +12,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::file_list::FileList;
-use super::named_files::{names_nothing, nothing};
+use super::listing::Listing;
 use super::remote;
-use super::skipped::SkippedTypes;
 use super::source_file::SourceFile;
 use crate::error::{Error, Result};
 use crate::foreign::hub_remedy;
 use crate::options::SourceSpec;
-use crate::printable::printable;
-use crate::schema::Kind;
 use crate::source::io::name::portable_name;
-use crate::source::io::planned::modified_ns;
+use crate::source::io::planned::{modified_ns, names_nothing};
 use crate::storage::{ObjectUrl, for_each_entry};
-use crate::warning::Warning;
 
 /// Maximum nesting depth of folders.
 const MAX_DEPTH: usize = 256;
-
-/// Files found in sources.
-#[derive(Debug, Default)]
-pub struct Listing {
-    /// Files that pass the filter, in order: sources as given, files by path.
-    pub files: FileList,
-    /// Skipped files: excluded by the filter, hidden, links that are not followed, sockets and devices.
-    pub skipped: SkippedTypes,
-    /// URLs of objects that are skipped because their keys are not valid paths. They are also counted in `skipped`.
-    pub unusable: Vec<String>,
-    /// Origin of the first archive that was left out because of items beside archives.
-    pub left_out: Option<String>,
-}
-
-impl Listing {
-    /// Returns the warning about objects whose keys are not valid paths, if there are any.
-    pub fn unusable_keys(&self) -> Option<Warning> {
-        let (objects, example) = (self.unusable.len(), self.unusable.first()?);
-        let what = match objects {
-            1 => "object is left out because its key is not a valid path",
-            _ => "objects are left out because their keys are not valid paths",
-        };
-        let message = format!("{objects} {what}, such as {}", printable(example));
-        Some(Warning::new("keys-skipped", message).with("objects", objects).with("example", example))
-    }
-
-    /// Returns the warning about archives that were left out because of files of this `kind` beside them, if there are any.
-    pub fn skipped_archives(&mut self, kind: Kind) -> Option<Warning> {
-        let example = self.left_out.take()?;
-        let what = match kind {
-            Kind::Images => "archives next to images",
-            Kind::Text => "zip archives next to text",
-        };
-        let message = format!(
-            "{what} are not read, such as {}; name one as a source to convert it",
-            printable(&example)
-        );
-        Some(Warning::new("archives-skipped", message).with("kind", kind).with("example", example))
-    }
-}
 
 /// Lists the files of all `sources` whose names pass `keep`. Names that start with a dot are skipped, except for a
 /// source itself.
@@ -183,7 +138,7 @@ impl TreeWalk<'_> {
     }
 
     fn file(&mut self, relative: PathBuf, origin: String, bytes: u64, modified_ns: i128) {
-        let file = nothing(relative, origin);
+        let file = SourceFile::nothing(relative, origin);
         self.listing.files.push(&SourceFile { source: self.source, bytes, modified_ns, ..file });
     }
 }
@@ -259,31 +214,5 @@ mod tests {
         assert_eq!(origins(dir.path(), true), ["src/link/x.jpg"]);
         std::os::unix::fs::symlink(dir.path(), dir.path().join("loop")).unwrap();
         assert!(list(&[spec(dir.path())], true, &|_| true).is_err());
-    }
-
-    #[test]
-    fn keys_that_are_no_paths_are_a_warning() {
-        let warning = |keys: &[&str]| {
-            let unusable = keys.iter().map(|key| format!("s3://bucket/{key}")).collect();
-            Listing { unusable, ..Listing::default() }.unusable_keys()
-        };
-        assert_eq!(warning(&[]), None);
-        for (keys, message, json) in [
-            (
-                &["a//b"][..],
-                "1 object is left out because its key is not a valid path, such as s3://bucket/a//b",
-                r#"{"code":"keys-skipped","objects":1,"example":"s3://bucket/a//b"}"#,
-            ),
-            (
-                &["a\nb", "c/../d"],
-                "2 objects are left out because their keys are not valid paths, such as s3://bucket/a\\nb",
-                r#"{"code":"keys-skipped","objects":2,"example":"s3://bucket/a\nb"}"#,
-            ),
-        ] {
-            let warning = warning(keys).unwrap();
-            assert_eq!(warning.to_string(), message);
-            assert_eq!(serde_json::to_string(&warning).unwrap(), json);
-            assert!(warning.remedies.is_empty());
-        }
     }
 }

@@ -14,8 +14,8 @@ use crate::numbers::listed;
 use crate::options::SourceSpec;
 use crate::source::io::planned::PlannedFile;
 use crate::source::list::file_list::FileList;
+use crate::source::list::listing::Listing;
 use crate::source::list::source_file::SourceFile;
-use crate::source::list::walk::Listing;
 use crate::storage::{ObjectUrl, stat};
 use crate::warning::{Warning, quoted};
 

@@ -9,8 +9,8 @@ use std::path::Path;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::labels::{Folders, is_container, is_mask, or_no_labels};
+use super::layout::SplitBy;
 use super::split_levels::folders;
-use super::splits::SplitBy;
 use crate::options::{SourceSpec, SplitName};
 use crate::printable::printable;
 use crate::source::list::file_list::{ChosenFiles, FileList};
@@ -195,14 +195,7 @@ impl Folders {
             return;
         }
         let mut inner: BTreeSet<(String, String)> = BTreeSet::new();
-        let mut last = String::new();
-        for file in images.iter() {
-            let parent = file.origin.rsplit_once('/').map_or("", |(parent, _)| parent);
-            // Files in one folder follow each other.
-            if parent == last {
-                continue;
-            }
-            parent.clone_into(&mut last);
+        for file in images.first_in_folders() {
             let path = folders(&file);
             let level = self.class_level(&path);
             // An image in no class folder is not in one of several either.

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::layout::FolderLayout;
+use super::layout::{FolderLayout, SplitBy};
 use super::split_levels::{SplitNames, folders};
-use super::splits::{SplitBy, Splits, named_archive};
+use super::splits::{Splits, named_archive};
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
 use crate::options::{SplitName, split_affixes};
@@ -229,14 +229,7 @@ impl Folders {
             None => *common = Some(inner.clone()),
         };
         let mut current: Option<Vec<String>> = None;
-        let mut last = String::new();
-        for file in files.iter() {
-            let parent = file.origin.rsplit_once('/').map_or("", |(parent, _)| parent);
-            // Files in one folder follow each other, and so do folders in one class folder.
-            if parent == last {
-                continue;
-            }
-            parent.clone_into(&mut last);
+        for file in files.first_in_folders() {
             let mut folders = folders(&file);
             let at = self.class_level(&folders);
             if folders.len() <= at {
@@ -244,6 +237,7 @@ impl Folders {
             }
             // `amazon/images/bike`, `webcam/images/bike`.
             let Some(name) = folders.drain(at + 1..).find(|name| !is_container(name)) else { return };
+            // Folders in one class folder follow each other.
             if current.as_ref() != Some(&folders) && current.replace(folders).is_some() {
                 keep(&mut common, &inner);
                 all.append(&mut inner);

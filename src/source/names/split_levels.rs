@@ -7,7 +7,7 @@ use std::path::Component;
 use serde::{Deserialize, Serialize};
 
 use crate::options::{Affix, SplitName, split_affixes};
-use crate::source::archive;
+use crate::source::archive::stem;
 use crate::source::io::name::portable_name;
 use crate::source::list::file_list::ChosenFiles;
 use crate::source::list::source_file::SourceFile;
@@ -260,7 +260,7 @@ pub(in crate::source) fn folders(file: &SourceFile) -> Vec<String> {
         names.drain(inside..root_end);
         // `train.zip` has the same meaning as a folder `train`.
         if let Some(archive) = names[..inside].last_mut() {
-            archive.truncate(archive::stem(archive).len());
+            archive.truncate(stem(archive).len());
         }
     }
     names

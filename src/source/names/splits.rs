@@ -8,12 +8,11 @@
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::hub_configs::ConfigFiles;
-use super::layout::FolderLayout;
+use super::layout::{FolderLayout, SplitBy};
 use super::split_levels::{LevelNames, SeenNames, SplitNames, file_name, folders, path_of};
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
@@ -21,7 +20,7 @@ use crate::numbers::listed;
 use crate::options::SplitName;
 pub use crate::options::split_named;
 use crate::printable::printable;
-use crate::source::archive;
+use crate::source::archive::stem;
 use crate::source::list::file_list::ChosenFiles;
 use crate::source::list::source_file::SourceFile;
 use crate::warning::{Warning, quoted};
@@ -31,40 +30,6 @@ pub const DEFAULT_SPLIT: &str = "train";
 
 /// Folder names that almost certainly denote splits.
 const USUAL: [&str; 5] = ["train", "val", "valid", "validation", "test"];
-
-/// The criterion that determines the split of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SplitBy {
-    /// Nothing: all files are in one split.
-    Nothing,
-    /// The labels of the sources.
-    SourceLabel,
-    /// The first-level folders.
-    Folder,
-    /// Names of shards: `data/SPLIT-00000-of-00001.parquet`.
-    ShardName,
-    /// Folders below the first level.
-    NestedFolder,
-    /// Words in file names.
-    FileName,
-    /// The card of a repository of the Hugging Face Hub.
-    Configuration,
-}
-
-impl fmt::Display for SplitBy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nothing => "by nothing",
-            Self::SourceLabel => "by the labels of the sources",
-            Self::Folder => "by first-level folders",
-            Self::ShardName => "by the names of shards",
-            Self::NestedFolder => "by the names of folders",
-            Self::FileName => "by the names of files",
-            Self::Configuration => "by the configuration in README.md",
-        })
-    }
-}
 
 /// The splits of the files of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -576,7 +541,7 @@ fn split_of_label(file: &SourceFile) -> Option<&'static str> {
 fn label(file: &SourceFile) -> &str {
     let label = file.origin.split('/').next().unwrap_or_default();
     match &file.member {
-        Some(member) if member.archive_parts == 0 => archive::stem(label),
+        Some(member) if member.archive_parts == 0 => stem(label),
         _ => label,
     }
 }
@@ -586,7 +551,7 @@ pub(super) fn named_archive(file: &SourceFile) -> Option<String> {
     file.member.as_ref().filter(|member| member.archive_parts == 0)?;
     let inside = file.relative.components().count();
     let name = file.origin.rsplit('/').nth(inside)?;
-    Some(archive::stem(name).to_owned())
+    Some(stem(name).to_owned())
 }
 
 /// Returns `SPLIT` for `data/SPLIT-00000-of-00001.parquet`.

@@ -15,7 +15,7 @@ use crate::schema::{Field, FieldType};
 use crate::source::io::broken::Broken;
 use crate::source::io::planned::PlannedFile;
 use crate::source::io::stream::Stream;
-use crate::source::items::metadata::Keep;
+use crate::source::items::metadata::columns::Keep;
 use crate::source::items::text::columns::{TextColumns, WantedColumns};
 use crate::source::items::text::fields::TextFields;
 

@@ -8,11 +8,13 @@ use super::EXTENSION;
 use super::headers::{NoMember, TarDamage, TarHeader, TarInput, next_header, skip_member};
 use super::member::TarMember;
 use crate::error::{Error, Result};
-use crate::source::archive::{ArchiveDirectory, ArchiveEntry, ArchiveKind, MemberData, stem};
+use crate::source::archive::directory::{ArchiveDirectory, ArchiveEntry};
+use crate::source::archive::member::MemberData;
+use crate::source::archive::member_path::{divide, safe_path};
 use crate::source::io::broken::Broken;
+use crate::source::io::name::strip_extension;
 use crate::source::io::opened::OpenedFile;
 use crate::source::io::planned::PlannedFile;
-use crate::source::items::webdataset::{divide, safe_path};
 
 /// Bytes read at a time: a page, because the content of a member usually follows its header.
 const BUFFER_BYTES: usize = 4096;
@@ -55,13 +57,13 @@ pub fn first_nested(planned: &PlannedFile) -> Result<Option<String>> {
     }
     let name =
         entries.first().filter(|entry| nested(entry).is_some()).and_then(|entry| safe_path(&entry.name));
-    Ok(name.map(|name| stem(&name).to_owned()))
+    Ok(name.map(|name| strip_extension(&name, EXTENSION).unwrap_or(&name).to_owned()))
 }
 
 /// Returns the range of a tar file in a tar file.
 fn nested(entry: &ArchiveEntry) -> Option<Range<u64>> {
     let is_tar =
-        |name| std::str::from_utf8(name).ok().and_then(ArchiveKind::of_name) == Some(ArchiveKind::Tar);
+        |name| std::str::from_utf8(name).is_ok_and(|name| strip_extension(name, EXTENSION).is_some());
     match &entry.data {
         Some(MemberData::Tar(TarMember { offset, size })) if is_tar(&entry.name) => {
             Some(*offset..offset.checked_add(*size)?)

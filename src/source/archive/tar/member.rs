@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::sample::RejectCode;
-use crate::source::archive::MAX_MEMBER_BYTES;
-use crate::source::archive::zip::MemberReader;
+use crate::source::archive::member_reader::{MAX_MEMBER_BYTES, MemberReader};
 use crate::source::io::broken::Broken;
 use crate::source::io::opened::OpenedFile;
 

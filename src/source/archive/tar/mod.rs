@@ -1,22 +1,15 @@
 //! Tar files: their headers, and the files in them by offset.
 
-mod directory;
-mod headers;
-mod member;
+pub mod directory;
+pub(in crate::source) mod headers;
+pub mod member;
 #[cfg(test)]
 mod tests;
 
-pub use self::directory::first_nested;
-pub(in crate::source) use self::directory::{has_samples, read_directory};
-pub(in crate::source) use self::headers::{
-    BLOCK, MAX_TRAILER_BYTES, NoMember, TarDamage, TarHeader, TarInput, cut_off, is_header, next_header,
-    skip_member, skip_padding,
-};
-pub use self::member::TarMember;
 use crate::source::io::name::strip_extension;
 
 /// The extension of tar files without compression.
-pub(super) const EXTENSION: &str = ".tar";
+pub(in crate::source) const EXTENSION: &str = ".tar";
 /// Extensions of tar files.
 const EXTENSIONS: [&str; 4] = [EXTENSION, ".tar.gz", ".tgz", ".tar.zst"];
 

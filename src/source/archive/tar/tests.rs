@@ -6,11 +6,12 @@ use std::path::Path;
 use ::tar::{Archive, Builder, EntryType, Header};
 use proptest::prelude::*;
 
-use super::*;
+use super::directory::{first_nested, read_directory};
 use crate::options::SourceSpec;
 use crate::sample::RejectCode;
+use crate::source::archive::ArchiveKind;
+use crate::source::archive::member::MemberData;
 use crate::source::archive::testing::{origins, source};
-use crate::source::archive::{ArchiveKind, MemberData};
 use crate::source::io::broken::Broken;
 use crate::source::list::expand::{ExpandedArchive, expand, is_image_name};
 use crate::source::list::source_file::SourceFile;

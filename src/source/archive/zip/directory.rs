@@ -5,7 +5,8 @@ use std::io::{self, BufReader, Read};
 
 use super::member::{LOCAL_HEADER_BYTES, ZipMember};
 use crate::error::{Error, Result};
-use crate::source::archive::{ArchiveDirectory, ArchiveEntry, MemberData};
+use crate::source::archive::directory::{ArchiveDirectory, ArchiveEntry};
+use crate::source::archive::member::MemberData;
 use crate::source::io::opened::OpenedFile;
 use crate::source::io::planned::PlannedFile;
 

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use flate2::Crc;
 use flate2::read::DeflateDecoder;
 
-use super::reader::MemberReader;
 use crate::error::Error;
 use crate::sample::RejectCode;
-use crate::source::archive::MAX_MEMBER_BYTES;
+use crate::source::archive::member_reader::{MAX_MEMBER_BYTES, MemberReader};
 use crate::source::io::broken::Broken;
 use crate::source::io::opened::OpenedFile;
 
@@ -198,7 +197,7 @@ mod tests {
     use flate2::write::DeflateEncoder;
 
     use super::*;
-    use crate::source::archive::{ArchiveMember, MemberData};
+    use crate::source::archive::member::{ArchiveMember, MemberData};
     use crate::source::io::planned::PlannedFile;
 
     fn deflated(content: &[u8]) -> Vec<u8> {

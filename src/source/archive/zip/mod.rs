@@ -1,11 +1,6 @@
 //! Zip archives: their central directory, and the files in them.
 
-mod directory;
-mod member;
-mod reader;
+pub(in crate::source) mod directory;
+pub mod member;
 #[cfg(test)]
 mod tests;
-
-pub(in crate::source) use self::directory::read_directory;
-pub use self::member::ZipMember;
-pub(in crate::source) use self::reader::{MemberReader, ZipDamage};

@@ -6,9 +6,9 @@ use std::path::Path;
 use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::boxes::BoxExtras;
 use crate::error::{Error, Result};
 use crate::source::io::encoding::without_bom;
+use crate::source::list::boxes::BoxExtras;
 
 /// A COCO file. Members that are not used are skipped.
 #[derive(Debug, Deserialize)]

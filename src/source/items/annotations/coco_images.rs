@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
-use super::boxes::{BoxExtras, BoxList, ImageBoxes};
 use super::coco::{CocoBox, CocoCategory, CocoFile, CocoId};
-use super::{NamedClasses, OPTION, contradiction, shown};
+use super::found::{NamedClasses, OPTION, contradiction, shown};
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::printable::{printable, printable_path};
 use crate::sample::{Reject, RejectCode};
+use crate::source::list::boxes::{BoxExtras, BoxList, ImageBoxes};
 use crate::warning::Warning;
 
 /// Returns the names of the categories of all files, or `classes` if given: in the order of their ids if the files agree about

@@ -5,17 +5,18 @@ use std::path::{Component, Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::boxes::{BoxExtras, BoxList, ImageBoxes};
+use super::found::{FoundAnnotations, NamedClasses, OPTION, add_boxes, contradiction, shown};
+use super::voc;
 use super::voc::VocImage;
 use super::yolo::{self, PolygonLines};
 use super::yolo_configuration::{class_names, keypoint_shape};
-use super::{FoundAnnotations, NamedClasses, OPTION, add_boxes, contradiction, shown, voc};
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::options::SourceSpec;
 use crate::printable::{printable, printable_path};
 use crate::sample::Reject;
 use crate::source::io::planned::read_file;
+use crate::source::list::boxes::{BoxExtras, BoxList, ImageBoxes};
 use crate::source::list::file_list::FileList;
 use crate::source::list::source_file::SourceFile;
 use crate::source::list::walk::list;

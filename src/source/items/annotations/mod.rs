@@ -3,24 +3,24 @@
 //! They are read when the run is planned, because the classes depend on all of them. Damage that concerns one image rejects
 //! this image; everything else is an error of the option `annotations`.
 
-mod boxes;
 mod coco;
 mod coco_images;
 mod folders;
+mod found;
 mod names;
 mod voc;
 mod yolo;
 mod yolo_configuration;
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-pub use self::boxes::{BoxExtras, BoxList, ImageBoxes};
 use self::coco::CocoFile;
 use self::coco_images::{CocoEntry, coco_classes, coco_entries};
 use self::folders::{AnnotationFolder, FolderResults};
+use self::found::{FoundAnnotations, OPTION, add_boxes, contradiction};
 use self::names::images_named;
 use crate::error::{Error, Result};
 use crate::numbers::plural;
@@ -29,8 +29,8 @@ use crate::printable::{printable, printable_path};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{BOX_CROWDS, BOX_LABELS, BOXES, Field, FieldType};
 use crate::source::io::planned::read_file;
+use crate::source::list::detail::Detail;
 use crate::source::list::file_list::FileList;
-use crate::source::list::named_files::Detail;
 use crate::source::list::source_file::SourceFile;
 use crate::source::names::labels::class_ordinals;
 use crate::storage::stat;
@@ -40,7 +40,6 @@ use crate::warning::Warning;
 const CAPTIONS: &str = "captions";
 /// Name of the field of Pascal VOC that is 1 for boxes that are hard to see.
 const DIFFICULT: &str = "difficult";
-const OPTION: &str = "annotations";
 
 /// What annotations say about the images of a listing.
 #[derive(Debug)]
@@ -57,15 +56,6 @@ pub struct AnnotatedImages {
     pub files: HashSet<PathBuf>,
     /// Annotations and images that have no counterpart.
     pub warnings: Vec<Warning>,
-}
-
-/// What was found about one image.
-#[derive(Debug, Default)]
-struct FoundAnnotations {
-    /// The boxes, and the position of the path that they come from.
-    boxes: Option<(usize, ImageBoxes)>,
-    captions: Option<Vec<String>>,
-    defect: Option<Reject>,
 }
 
 /// Reads the annotations at `paths` of `images`. Their classes are `classes`, if given.
@@ -211,9 +201,6 @@ pub fn annotate(
     Ok(AnnotatedImages { details, fields, class_names, content, files, warnings })
 }
 
-/// The class names, and the path that they come from.
-type NamedClasses = Option<(Vec<String>, PathBuf)>;
-
 /// Adds what a COCO file, which is the path at position `at`, says about an image.
 fn add_entry(found: &mut FoundAnnotations, entry: CocoEntry, at: usize, paths: &[PathBuf]) -> Result<()> {
     let twice = |found: &FoundAnnotations| found.boxes.as_ref().is_some_and(|(other, _)| *other == at);
@@ -232,35 +219,4 @@ fn add_entry(found: &mut FoundAnnotations, entry: CocoEntry, at: usize, paths: &
         found.defect.get_or_insert(defect);
     }
     Ok(())
-}
-
-fn add_boxes(
-    found: &mut FoundAnnotations,
-    boxes: ImageBoxes,
-    at: usize,
-    paths: &[PathBuf],
-    name: &str,
-) -> Result<()> {
-    if let Some((other, _)) = &found.boxes {
-        let other = paths.get(*other).map(|path| printable_path(path)).unwrap_or_default();
-        let what = format!("the image {:?} has boxes here and in {other}", printable(name));
-        let path = paths.get(at).map_or(Path::new(""), PathBuf::as_path);
-        return Err(contradiction(what, path));
-    }
-    found.boxes = Some((at, boxes));
-    Ok(())
-}
-
-/// Returns the first names, for messages.
-fn shown(names: &[String]) -> String {
-    let more = if names.len() > 5 { format!(", … ({} in all)", names.len()) } else { String::new() };
-    let names: Vec<String> = names.iter().take(5).map(|name| format!("{:?}", printable(name))).collect();
-    format!("{}{more}", names.join(", "))
-}
-
-fn contradiction(what: String, path: &Path) -> Error {
-    Error::usage(what)
-        .of_option(OPTION)
-        .at_path(path)
-        .help("the annotations contradict each other: leave out or correct one of them")
 }

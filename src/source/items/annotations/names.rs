@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::OPTION;
+use super::found::OPTION;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::printable::printable;

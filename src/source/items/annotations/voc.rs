@@ -6,10 +6,9 @@ use quick_xml::Reader;
 use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::Event;
 
-use super::boxes::BoxExtras;
 use crate::sample::{PixelBox, Reject, RejectCode};
-use crate::source::io::encoding::to_utf8;
-use crate::source::io::encoding::without_bom;
+use crate::source::io::encoding::{to_utf8, without_bom};
+use crate::source::list::boxes::BoxExtras;
 
 /// Maximum nesting depth of elements. Those of VOC have four levels.
 const MAX_DEPTH: usize = 64;

@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use super::boxes::{BoxExtras, BoxList, ImageBoxes};
 use super::yolo_configuration::{KeypointShape, LISTS};
 use crate::sample::{Reject, RejectCode};
-use crate::source::io::encoding::to_utf8;
-use crate::source::io::encoding::without_bom;
+use crate::source::io::encoding::{to_utf8, without_bom};
+use crate::source::list::boxes::{BoxExtras, BoxList, ImageBoxes};
 
 /// Range of the numbers that are fractions, as Ultralytics tolerates them.
 const FRACTIONS: std::ops::RangeInclusive<f64> = -0.01..=1.01;

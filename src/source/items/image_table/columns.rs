@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use crate::error::{Error, Result};
 use crate::schema::{Field, LABEL};
 use crate::source::items::box_fields::{self, is_box_column, source_side};
-use crate::source::items::metadata::{KeptField, is_built_in};
+use crate::source::items::metadata::columns::{KeptField, is_built_in};
 use crate::source::table::columns::{ColumnNames, kept_type, position, read_columns};
 use crate::source::table::missing_field::no_column;
 use crate::source::table::{field_type, is_bytes, is_text};
@@ -343,7 +343,7 @@ mod tests {
             left_out: Vec::new(),
         };
         let find = |keep: Option<&str>| {
-            let keep = keep.map(|text| crate::source::items::metadata::parse_kept(text).unwrap());
+            let keep = keep.map(|text| crate::source::items::metadata::columns::parse_kept(text).unwrap());
             ImageColumns::find(&schema, Some(declared), &images, None, keep.as_deref())
         };
         let found = find(None).unwrap().unwrap();

@@ -14,14 +14,14 @@ use bytes::Bytes;
 use serde_json::Value as Json;
 
 pub use self::columns::{ImageCell, ImageColumn, ImageColumns, TableImages};
-use super::metadata::{BESIDE_NAMES, KeptField};
+use super::metadata::columns::KeptField;
+use super::metadata::placed::BESIDE_NAMES;
 use crate::error::Result;
 use crate::options::SourceSpec;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::source::io::broken::Broken;
 use crate::source::io::name::portable_name;
-use crate::source::io::planned::PlannedFile;
-use crate::source::io::planned::changed;
+use crate::source::io::planned::{PlannedFile, changed};
 use crate::source::io::stream::Stream;
 use crate::source::list::source_file::SourceFile;
 use crate::source::table::arrow::Batches;

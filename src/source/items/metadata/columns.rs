@@ -4,12 +4,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::DEFAULT_PATH_FIELD;
 use crate::error::{Error, Result};
-use crate::schema::{FieldType, LABEL};
+use crate::schema::{FieldType, HEIGHT, IMAGE, KEY, LABEL, ORIGIN, WIDTH};
 use crate::source::table::columns::ColumnNames;
 use crate::warning::{Warning, quoted};
 
+/// Default of `--path-field`.
+pub const DEFAULT_PATH_FIELD: &str = "file_name";
 /// Types that can be declared for a column.
 const DECLARED: [FieldType; 9] = [
     FieldType::String,
@@ -22,6 +23,11 @@ const DECLARED: [FieldType; 9] = [
     FieldType::Float32,
     FieldType::Float64,
 ];
+
+/// Returns whether `name` is that of a field of every image dataset.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN].contains(&name)
+}
 
 /// A column that is kept in the records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

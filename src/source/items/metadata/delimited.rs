@@ -1,7 +1,7 @@
 //! Metadata in tables of comma-separated or tab-separated values. An empty cell is a missing value.
 
 use super::columns::WantedMetadata;
-use super::{MetadataRow, MetadataTable};
+use super::rows::{MetadataRow, MetadataTable};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, Value};
 use crate::schema::{Field, FieldType};

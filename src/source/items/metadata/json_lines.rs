@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value as Json;
 
 use super::columns::WantedMetadata;
-use super::{MetadataRow, MetadataTable};
+use super::rows::{MetadataRow, MetadataTable};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
-use crate::source::list::named_files::Detail;
+use crate::source::list::detail::Detail;
 use crate::source::list::source_file::SourceFile;
 use crate::source::table::missing_field::no_column;
 use crate::source::table::typed_values::as_json;

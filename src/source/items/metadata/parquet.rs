@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::Value as Json;
 
 use super::columns::{MetadataColumns, WantedMetadata};
-use super::{MetadataRow, MetadataTable};
+use super::rows::{MetadataRow, MetadataTable};
 use crate::error::{Error, Result};
 use crate::schema::{Field, LABEL};
 use crate::source::io::broken::Broken;

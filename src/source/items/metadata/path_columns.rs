@@ -4,12 +4,12 @@
 //! `mask`. A column is treated so only if one of its paths leads to a file; otherwise, it stays a field of text. Lists
 //! become fields with numbers.
 
-use super::columns::{WantedMetadata, column_of_paths, list_of_paths};
-use super::{Metadata, MetadataRow, is_built_in};
+use super::columns::{WantedMetadata, column_of_paths, is_built_in, list_of_paths};
+use super::rows::{Metadata, MetadataRow};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
-use crate::source::list::named_files::Detail;
+use crate::source::list::detail::Detail;
 use crate::source::list::source_file::SourceFile;
 
 /// Maximum number of images in a list.

@@ -7,28 +7,79 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::below::MissingNames;
-use super::columns::{PathColumn, WantedMetadata};
+use super::columns::{Keep, PathColumn, WantedMetadata};
 use super::labels::Labels;
 use super::lists::ListFields;
 use super::path_columns::{FurtherPath, PathColumns};
-use super::{Metadata, MetadataRow, MetadataTable, extension, parse_table};
+use super::rows::{Metadata, MetadataRow};
+use super::{extension, parse_table};
 use crate::error::{Error, Result};
-use crate::options::SourceSpec;
+use crate::options::{SourceSpec, check_local};
 use crate::printable::printable_path;
 use crate::sample::{Reject, RejectCode};
-use crate::schema::LABEL;
 use crate::source::io::broken::Broken;
 use crate::source::io::name::portable_name;
 use crate::source::io::planned::read_file;
+use crate::source::list::detail::Detail;
 use crate::source::list::listed_names::ListedNames;
-use crate::source::list::named_files::{Detail, Resolver, check_named_once, nothing, number_repeats};
+use crate::source::list::named_files::{Resolver, check_named_once, number_repeats};
 use crate::source::list::source_file::SourceFile;
+use crate::storage::folder_of;
 
 /// Names of the tables next to images that describe them, as in Hugging Face `datasets` (`ImageFolder`).
 pub const BESIDE_NAMES: [&str; 3] = ["metadata.csv", "metadata.jsonl", "metadata.parquet"];
+
+/// A table that names files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MetadataFile {
+    /// A `.csv`, `.tsv`, `.jsonl` (or `.ndjson`), `.parquet` or `.arrow` (or `.feather`, `.ipc`) file.
+    #[serde(with = "crate::stored_path")]
+    pub path: PathBuf,
+    /// Name of the path column.
+    pub path_field: String,
+    /// Columns that become fields; `None`: all.
+    pub keep: Option<Vec<Keep>>,
+}
+
+impl MetadataFile {
+    /// Returns the default base folder of the paths.
+    pub fn folder(&self) -> PathBuf {
+        folder_of(&self.path).to_owned()
+    }
+
+    /// Reads the table and finds its files. `label` names the column with the classes, if it has another name than usual. If
+    /// `lists` names columns, rows that name the same file become one entry with lists in these columns.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the table cannot be read, lacks a requested column, or has two fields of one name.
+    pub fn list(
+        &self,
+        source: &SourceSpec,
+        follow_symlinks: bool,
+        classes: Option<&[String]>,
+        label: Option<&str>,
+        lists: &[String],
+        listed: Option<ListedNames<'_>>,
+    ) -> Result<Metadata> {
+        check_local("metadata", &self.path)?;
+        let path = PathColumn::Named(&self.path_field);
+        let wanted = WantedMetadata { path, label, keep: self.keep.as_deref(), lists };
+        let table = PlacedTable {
+            path: self.path.clone(),
+            bytes: None,
+            folder: source.clone(),
+            source: 0,
+            prefix: PathBuf::new(),
+        };
+        list_tables(vec![table], &wanted, follow_symlinks, classes, listed, true)
+    }
+}
 
 /// A table and the base folder of its paths.
 pub(super) struct PlacedTable {
@@ -48,7 +99,7 @@ pub(super) struct PlacedTable {
 ///
 /// # Errors
 ///
-/// As [`super::MetadataFile::list`]. Also returns an error if the columns of the tables differ.
+/// As [`super::placed::MetadataFile::list`]. Also returns an error if the columns of the tables differ.
 pub fn list_beside(
     tables: &[SourceFile],
     sources: &[SourceSpec],
@@ -234,7 +285,10 @@ impl PlacedTable {
         let name = self.path.file_name().map(portable_name).unwrap_or_default();
         let (mut file, defect) = match &row.name {
             Some(name) => self.resolve(name, resolver)?,
-            None => (nothing(PathBuf::new(), format!("{}/{name}#{}", self.folder.label, row.mark)), None),
+            None => (
+                SourceFile::nothing(PathBuf::new(), format!("{}/{name}#{}", self.folder.label, row.mark)),
+                None,
+            ),
         };
         file.source = self.source;
         if file.relative.as_os_str().is_empty() && !self.prefix.as_os_str().is_empty() {
@@ -262,35 +316,6 @@ impl PlacedTable {
             }
         };
         Ok((file, Detail { defect: defect.map(Box::new), label, values, boxes: None }))
-    }
-}
-
-impl MetadataTable {
-    /// Puts the fields in the order of `first`, which must have the same fields. The error describes the difference.
-    fn take_order(&mut self, first: &Self) -> std::result::Result<(), String> {
-        let in_one = |name: &str| format!("{name:?} is in only one of them");
-        if self.has_labels != first.has_labels {
-            return Err(in_one(LABEL));
-        }
-        let mut order = Vec::new();
-        for field in &first.fields {
-            let at = self.fields.iter().position(|own| own.name == field.name);
-            let at = at.ok_or_else(|| in_one(&field.name))?;
-            let (own, other) = (self.fields[at].ty.name(), field.ty.name());
-            if own != other {
-                return Err(format!("{:?} is {own} in one and {other} in the other", field.name));
-            }
-            order.push(at);
-        }
-        if let Some(more) = (0..self.fields.len()).find(|at| !order.contains(at)) {
-            return Err(in_one(&self.fields[more].name));
-        }
-        for row in &mut self.rows {
-            if let Ok(values) = &mut row.values {
-                *values = order.iter().map(|&at| values[at].clone()).collect();
-            }
-        }
-        Ok(())
     }
 }
 

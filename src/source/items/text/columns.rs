@@ -11,7 +11,7 @@ use super::fields::{SourceDocument, TextFields, object, unread};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
-use crate::source::items::metadata::Keep;
+use crate::source::items::metadata::columns::Keep;
 use crate::source::table::columns::{ColumnNames, kept_type, position, read_columns};
 use crate::source::table::{
     RowBatch, can_be_json, can_be_text, checked_cell, json, memory_bytes, text_or_bytes, utf8,

@@ -3,7 +3,7 @@
 use ::tar::EntryType;
 
 use crate::error::Result;
-use crate::source::archive::tar::{
+use crate::source::archive::tar::headers::{
     BLOCK, MAX_TRAILER_BYTES, NoMember, TarDamage, TarHeader, TarInput, cut_off, is_header, next_header,
     skip_member, skip_padding,
 };

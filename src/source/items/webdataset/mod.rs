@@ -17,7 +17,8 @@ use xxhash_rust::xxh3::xxh3_128;
 use self::members::{MemberBody, TarMember};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
-use crate::source::archive::tar::{BLOCK, NoMember, TarDamage};
+use crate::source::archive::member_path::{divide, safe_path};
+use crate::source::archive::tar::headers::{BLOCK, NoMember, TarDamage};
 use crate::source::io::compression::Compression;
 use crate::source::io::name::portable_name;
 use crate::source::io::planned::PlannedFile;
@@ -285,53 +286,5 @@ impl Samples {
         let path = safe_path(&member.name).filter(|_| is_file);
         let name = path.as_deref().map(|path| divide(path).0);
         self.pending.as_ref().is_some_and(|(_, pending)| Some(pending.name.as_str()) == name)
-    }
-}
-
-/// Returns the path of a member without `.` components; `None` if it leads out of the tar file.
-pub(in crate::source) fn safe_path(name: &[u8]) -> Option<String> {
-    if name.starts_with(b"/") {
-        return None;
-    }
-    let mut path = String::new();
-    for part in name.split(|&b| b == b'/').filter(|part| !part.is_empty() && *part != b".") {
-        if part == b".." {
-            return None;
-        }
-        if !path.is_empty() {
-            path.push('/');
-        }
-        path.push_str(&portable_name(OsStr::from_bytes(part)));
-    }
-    Some(path)
-}
-
-/// Divides a path into the name of the sample and the extension of the member.
-pub(in crate::source) fn divide(path: &str) -> (&str, String) {
-    let last = path.rfind('/').map_or(0, |slash| slash + 1);
-    // A leading dot hides a file and does not end its name.
-    match path[last..].char_indices().skip(1).find(|(_, c)| *c == '.') {
-        Some((dot, _)) => (&path[..last + dot], path[last + dot + 1..].to_ascii_lowercase()),
-        None => (path, String::new()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_safe_and_divided_at_the_first_dot() {
-        let parts = |name: &[u8]| safe_path(name).map(|p| (divide(&p).0.to_owned(), divide(&p).1));
-        let some = |name: &str, extension: &str| Some((name.to_owned(), extension.to_owned()));
-        assert_eq!(parts(b"./a.b/0001.left.JPG"), some("a.b/0001", "left.jpg"));
-        assert_eq!(parts(b"x"), some("x", ""));
-        assert_eq!(parts(b".hidden"), some(".hidden", ""));
-        assert_eq!(parts("ä.jpg".as_bytes()), some("ä", "jpg"));
-        assert_eq!(parts(b"caf\xe9.jpg"), some("caf%E9", "jpg"));
-        assert_eq!(parts(b""), some("", ""));
-        for name in [b"/a.jpg".as_slice(), b"../a.jpg", b"a/../b.jpg", b".."] {
-            assert_eq!(parts(name), None);
-        }
     }
 }

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 
 use zstd::bulk::Decompressor;
 
-use crate::source::archive::tar::TarMember;
-use crate::source::archive::zip::ZipMember;
-use crate::source::archive::{ArchiveMember, MemberData};
+use crate::source::archive::member::{ArchiveMember, MemberData};
+use crate::source::archive::tar::member::TarMember;
+use crate::source::archive::zip::member::ZipMember;
 use crate::source::list::source_file::SourceFile;
 
 /// Maximum size of each part of a block from another process, in bytes.

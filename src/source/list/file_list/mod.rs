@@ -307,6 +307,18 @@ impl<'a> ChosenFiles<'a> {
         Self::filtered(self.files, |file| known.next().copied().unwrap_or(true) && choose(file))
     }
 
+    /// Returns the first selected file in each folder: files in one folder follow each other. Files in no folder are left
+    /// out.
+    pub(in crate::source) fn first_in_folders(&self) -> impl Iterator<Item = SourceFile> {
+        let mut last = String::new();
+        self.iter().filter(move |file| {
+            let folder = file.origin.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let is_first = folder != last;
+            folder.clone_into(&mut last);
+            is_first
+        })
+    }
+
     /// Returns the selected files, in order.
     pub fn iter(&self) -> impl Iterator<Item = SourceFile> {
         let chosen = self.chosen.as_deref();

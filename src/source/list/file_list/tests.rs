@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::*;
-use crate::source::archive::tar::TarMember;
-use crate::source::archive::zip::ZipMember;
-use crate::source::archive::{ArchiveMember, MemberData};
+use crate::source::archive::member::{ArchiveMember, MemberData};
+use crate::source::archive::tar::member::TarMember;
+use crate::source::archive::zip::member::ZipMember;
 
 fn file(name: &str, at: u64) -> SourceFile {
     SourceFile {

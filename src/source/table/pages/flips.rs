@@ -21,7 +21,8 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use super::header::PageHeader;
 use crate::options::SourceSpec;
 use crate::source::io::planned::PlannedFile;
-use crate::source::items::metadata::{Keep, MetadataFile};
+use crate::source::items::metadata::columns::Keep;
+use crate::source::items::metadata::placed::MetadataFile;
 use crate::source::items::text::columns::WantedColumns;
 use crate::source::items::text::fields::TextFields;
 use crate::source::table::NextRows;
@@ -57,7 +58,7 @@ fn damaged_pages_in_delta_encodings_never_end_the_process() {
     for case in 0..cases().len() {
         let report = reports.path().join(case.to_string());
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "source::pages::flips::one_process", "--ignored", "--nocapture"]);
+        command.args(["--exact", "source::table::pages::flips::one_process", "--ignored", "--nocapture"]);
         command.env(CASE, case.to_string()).env(REPORT, &report).env("RUST_BACKTRACE", "0");
         let status =
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();

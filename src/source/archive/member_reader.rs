@@ -1,21 +1,23 @@
-//! Reader of one file in a zip archive, in pieces.
+//! Reader of one file in an archive, in pieces.
 
-use std::fmt;
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
 use flate2::Crc;
 
-use crate::sample::{Reject, RejectCode};
+use crate::sample::RejectCode;
+use crate::source::io::broken::DamagedInput;
 use crate::source::io::inflate::Inflate;
 use crate::source::io::opened::{OpenedFile, RangeReader};
 
+/// Maximum size of a file in an archive that is read as a whole, in bytes.
+pub(in crate::source) const MAX_MEMBER_BYTES: u64 = 256 << 20;
 /// Bytes read from the archive at a time.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Decompresses a file in an archive, and checks its size and checksum at its end. Errors caused by damage to the file
-/// contain a [`ZipDamage`]; others are failures to read the archive.
+/// contain a [`DamagedInput`]; others are failures to read the archive.
 pub(in crate::source) struct MemberReader {
     content: MemberContent,
     /// Bytes still to be read.
@@ -30,29 +32,6 @@ pub(in crate::source) struct MemberReader {
 enum MemberContent {
     Stored(RangeReader<Arc<OpenedFile>>),
     Deflated(Inflate<BufReader<RangeReader<Arc<OpenedFile>>>>),
-}
-
-/// Damage to a file in an archive, as the cause of an [`io::Error`].
-#[derive(Debug, Clone)]
-pub(in crate::source) struct ZipDamage(pub(in crate::source) Reject);
-
-impl fmt::Display for ZipDamage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
-    }
-}
-
-impl std::error::Error for ZipDamage {}
-
-impl ZipDamage {
-    /// Returns the damage that `error` contains.
-    pub(in crate::source) fn of(error: &io::Error) -> Option<&Reject> {
-        error.get_ref()?.downcast_ref::<Self>().map(|damage| &damage.0)
-    }
-
-    fn error(code: RejectCode, message: impl Into<String>) -> io::Error {
-        io::Error::new(ErrorKind::InvalidData, Self(Reject::new(code, message)))
-    }
 }
 
 impl MemberReader {
@@ -91,7 +70,7 @@ impl Read for MemberReader {
                 if e.raw_os_error().is_none() =>
             {
                 let message = format!("the compressed data in the zip archive is damaged ({e})");
-                ZipDamage::error(RejectCode::Corrupt, message)
+                DamagedInput::error(RejectCode::Corrupt, message)
             }
             _ => e,
         })?;
@@ -107,7 +86,7 @@ impl Read for MemberReader {
                     && !self.is_too_long
                     && self.expected_crc.is_some_and(|crc| crc != self.crc.sum()) =>
             {
-                Err(ZipDamage::error(
+                Err(DamagedInput::error(
                     RejectCode::Corrupt,
                     "the checksum of the file in the zip archive is wrong",
                 ))
@@ -116,7 +95,7 @@ impl Read for MemberReader {
                 self.left = left;
                 Ok(read)
             }
-            _ => Err(ZipDamage::error(
+            _ => Err(DamagedInput::error(
                 RejectCode::Corrupt,
                 "the file does not have the size that the zip archive declares",
             )),

@@ -83,7 +83,7 @@ impl BoxList {
 }
 
 impl ImageBoxes {
-    pub(super) fn fractions(list: BoxList, extras: BoxExtras) -> Self {
+    pub(in crate::source) fn fractions(list: BoxList, extras: BoxExtras) -> Self {
         Self { size: None, are_fractions: true, is_upright: true, list, extras }
     }
 }
