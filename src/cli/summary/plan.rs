@@ -9,7 +9,7 @@ use crate::cli::flags::with_flags;
 use crate::numbers::plural;
 use crate::pipeline::{PlanSummary, RunOutcome, Warning};
 use crate::printable::{printable, printable_path, shell_word};
-use crate::source::names::labels::converted_classes_of_one_split;
+use crate::source::names::doubtful_classes::converted_classes_of_one_split;
 use crate::transform::image::{BucketCount, BucketCounts};
 
 /// Formats the plan of a dry run.

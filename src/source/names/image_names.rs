@@ -8,7 +8,9 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use super::labels::{Folders, is_container, is_mask, or_no_labels};
+use super::doubtful_classes::or_no_labels;
+use super::folder_words::{is_container, is_mask};
+use super::labels::Folders;
 use super::layout::SplitBy;
 use super::split_levels::folders;
 use crate::options::{SourceSpec, SplitName};

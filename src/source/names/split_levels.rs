@@ -11,6 +11,7 @@ use crate::source::archive::stem;
 use crate::source::io::name::portable_name;
 use crate::source::list::file_list::ChosenFiles;
 use crate::source::list::source_file::SourceFile;
+use crate::warning::{Warning, quoted};
 
 /// Levels beyond this one are not examined.
 const MAX_LEVELS: usize = 32;
@@ -268,4 +269,46 @@ pub(in crate::source) fn folders(file: &SourceFile) -> Vec<String> {
 
 pub(in crate::source) fn file_name(file: &SourceFile) -> &str {
     file.origin.rsplit('/').next().unwrap_or_default()
+}
+
+/// Folders whose names contain words of splits, and that are no splits because of the folders next to them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct UnusedFolders {
+    pub(super) folders: Vec<String>,
+    /// Some of the other folders at the same level.
+    pub(super) others: Vec<String>,
+    /// Level of the folders, from 0.
+    pub(super) level: usize,
+}
+
+impl UnusedFolders {
+    /// Returns the warning about these folders, which may be classes.
+    pub(super) fn warning(&self, are_classes: bool) -> Warning {
+        let Self { folders, others, level } = self;
+        let (ending, verb, splits) = match (folders.len(), are_classes) {
+            (1, true) => ("", "is a class, not a split", "it is"),
+            (1, false) => ("", "is not a split", "it is"),
+            (_, true) => ("s", "are classes, not splits", "they are"),
+            (_, false) => ("s", "are not splits", "they are"),
+        };
+        let why = match others.is_empty() {
+            true => "the names differ in more than the split".to_owned(),
+            false => format!("{splits} next to {}", quoted(others)),
+        };
+        let message = format!(
+            "the folder{ending} {} {verb}, because {why}; sources that are labeled as splits, such as train=DIR, always are",
+            quoted(folders)
+        );
+        let warning = Warning::new("split-named-folders", message)
+            .with("folders", folders)
+            .with("others", others)
+            .with("level", level)
+            .with("are_classes", are_classes);
+        if *level == 0 { or_splits(warning) } else { warning }
+    }
+}
+
+/// Adds the option that makes folders splits.
+pub(super) fn or_splits(warning: Warning) -> Warning {
+    warning.remedy("layout", "splits", "makes the folders splits")
 }

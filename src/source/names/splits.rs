@@ -13,23 +13,19 @@ use serde::{Deserialize, Serialize};
 
 use super::hub_configs::ConfigFiles;
 use super::layout::{FolderLayout, SplitBy};
-use super::split_levels::{LevelNames, SeenNames, SplitNames, file_name, folders, path_of};
+use super::split_levels::{LevelNames, SeenNames, SplitNames, UnusedFolders, file_name, folders, path_of};
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
-use crate::numbers::listed;
 use crate::options::SplitName;
 pub use crate::options::split_named;
 use crate::printable::printable;
 use crate::source::archive::stem;
 use crate::source::list::file_list::ChosenFiles;
 use crate::source::list::source_file::SourceFile;
-use crate::warning::{Warning, quoted};
+use crate::warning::Warning;
 
 /// Split of items that belong to no other split.
 pub const DEFAULT_SPLIT: &str = "train";
-
-/// Folder names that almost certainly denote splits.
-const USUAL: [&str; 5] = ["train", "val", "valid", "validation", "test"];
 
 /// The splits of the files of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,65 +37,18 @@ pub struct Splits {
     /// Names of the folders that determine splits, sorted.
     pub folders: Vec<String>,
     /// Split of files that name none.
-    default: String,
+    pub(super) default: String,
     /// Levels of folders that determine splits, the most decisive first.
-    levels: Vec<usize>,
+    pub(super) levels: Vec<usize>,
     /// Folders beside split folders that are splits of their own.
     strays: Strays,
-    of: SplitNames,
+    pub(super) of: SplitNames,
     /// The files of splits, if a card lists them.
     #[serde(default, skip_serializing_if = "ConfigFiles::is_empty")]
     config: ConfigFiles,
     /// Folders that are no splits, although their names contain words of splits.
     #[serde(skip)]
     pub(super) unused: Option<UnusedFolders>,
-}
-
-/// Folders whose names contain words of splits, and that are no splits because of the folders next to them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct UnusedFolders {
-    pub(super) folders: Vec<String>,
-    /// Some of the other folders at the same level.
-    pub(super) others: Vec<String>,
-    /// Level of the folders, from 0.
-    level: usize,
-}
-
-impl UnusedFolders {
-    /// Returns the warning about these folders, which may be classes.
-    pub(super) fn warning(&self, are_classes: bool) -> Warning {
-        let Self { folders, others, level } = self;
-        let (ending, verb, splits) = match (folders.len(), are_classes) {
-            (1, true) => ("", "is a class, not a split", "it is"),
-            (1, false) => ("", "is not a split", "it is"),
-            (_, true) => ("s", "are classes, not splits", "they are"),
-            (_, false) => ("s", "are not splits", "they are"),
-        };
-        let why = match others.is_empty() {
-            true => "the names differ in more than the split".to_owned(),
-            false => format!("{splits} next to {}", quoted(others)),
-        };
-        let message = format!(
-            "the folder{ending} {} {verb}, because {why}; sources that are labeled as splits, such as train=DIR, always are",
-            quoted(folders)
-        );
-        let warning = Warning::new("split-named-folders", message)
-            .with("folders", folders)
-            .with("others", others)
-            .with("level", level)
-            .with("are_classes", are_classes);
-        if *level == 0 { or_splits(warning) } else { warning }
-    }
-}
-
-/// Adds the option that makes folders splits.
-fn or_splits(warning: Warning) -> Warning {
-    warning.remedy("layout", "splits", "makes the folders splits")
-}
-
-/// Adds the option with which there are no splits.
-fn or_flat(warning: Warning) -> Warning {
-    warning.remedy("layout", "flat", "puts everything into train")
 }
 
 /// Folders beside split folders that are splits of their own.
@@ -275,12 +224,14 @@ impl Splits {
                 "splits are determined {by}, but {unassigned} of the files name none, such as {:?}: they are in {split}",
                 printable(example)
             );
-            let warning = Warning::new("unassigned-files", message)
-                .with("by", by)
-                .with("files", unassigned)
-                .with("example", example)
-                .with("split", split);
-            warnings.push(or_flat(warning));
+            warnings.push(
+                Warning::new("unassigned-files", message)
+                    .with("by", by)
+                    .with("files", unassigned)
+                    .with("example", example)
+                    .with("split", split)
+                    .remedy("layout", "flat", "puts everything into train"),
+            );
         }
         if example.is_some() || named.is_empty() {
             named.insert(self.default.clone());
@@ -293,148 +244,6 @@ impl Splits {
             })?;
         }
         Ok(())
-    }
-
-    fn warn(
-        &mut self,
-        files: &ChosenFiles<'_>,
-        seen: &SeenNames,
-        labels: &BTreeMap<String, Option<&'static str>>,
-        warnings: &mut Vec<Warning>,
-    ) {
-        if self.by != SplitBy::SourceLabel && labels.len() > 1 && labels.values().any(Option::is_some) {
-            warnings.push(mixed_labels(labels));
-        }
-        let unusual = self.unusual_names(files, seen);
-        if !unusual.is_empty() {
-            let names: Vec<(String, String)> = unusual.into_iter().collect();
-            let pairs = names.iter().map(|(name, split)| format!("{name:?} is read as the split {split}"));
-            let warning = Warning::new("unusual-split-names", listed(pairs)).with("names", names);
-            warnings.push(or_flat(warning));
-        }
-        let is_stray = |folder: &&String| SplitName::of(folder).is_none();
-        let mut strays: Vec<String> = self.folders.iter().filter(is_stray).cloned().collect();
-        if self.by == SplitBy::SourceLabel {
-            strays.extend(labels.iter().filter(|(_, split)| split.is_none()).map(|(label, _)| label.clone()));
-        }
-        if !strays.is_empty() {
-            let names = quoted(&strays);
-            let message =
-                format!("folders or sources next to those of splits become splits of their own: {names}");
-            warnings.push(or_flat(Warning::new("stray-folders", message).with("folders", strays)));
-        }
-        match self.by {
-            SplitBy::Folder | SplitBy::NestedFolder => self.warn_of_file_names(seen, warnings),
-            SplitBy::Nothing => self.warn_of_unused_names(seen, labels, warnings),
-            SplitBy::SourceLabel | SplitBy::ShardName | SplitBy::FileName | SplitBy::Configuration => {}
-        }
-    }
-
-    /// Returns names that may not be meant as those of splits, with their splits.
-    fn unusual_names(&self, files: &ChosenFiles<'_>, seen: &SeenNames) -> BTreeMap<String, String> {
-        let mut unusual = BTreeMap::new();
-        let is_capitalized = |name: &SplitName<'_>| name.word.contains(char::is_uppercase);
-        let mut words: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-        let named = || self.folders.iter().filter_map(|folder| Some((folder, SplitName::of(folder)?)));
-        for (_, name) in named() {
-            words.entry(name.split).or_default().insert(name.word.to_ascii_lowercase());
-        }
-        let level = self.levels.first().and_then(|&level| seen.levels.get(level));
-        for (folder, name) in named() {
-            let is_merged = words.get(name.split).is_some_and(|words| words.len() > 1);
-            let is_noun = self.of == SplitNames::OfImages
-                && !name.is_plain()
-                && level.is_some_and(|names| {
-                    !names.is_coherent() || (names.splits().len() == 1 && name.split != DEFAULT_SPLIT)
-                });
-            let is_rare = name.word == *folder && !USUAL.contains(&name.word);
-            if is_merged || is_noun || is_rare || name.is_ambiguous() || is_capitalized(&name) {
-                unusual.insert(folder.clone(), name.split.to_owned());
-            }
-        }
-        if self.by == SplitBy::FileName {
-            for file in files.iter() {
-                // The Hub distinguishes case.
-                let name = SplitName::of_file(file_name(&file)).filter(is_capitalized);
-                if let Some(name) = name.filter(|name| !unusual.contains_key(name.word)) {
-                    unusual.insert(name.word.to_owned(), name.split.to_owned());
-                }
-            }
-            let splits = seen.files.splits();
-            let is_noun = |name: &&String| SplitName::of_file(name).is_some_and(|name| !name.is_plain());
-            if self.of == SplitNames::OfImages && splits.len() == 1 {
-                let nouns = seen.files.named().filter(is_noun).take(1);
-                unusual.extend(nouns.zip(splits).map(|(name, split)| (name.clone(), split.to_owned())));
-            }
-        }
-        unusual
-    }
-
-    /// Warns if folders denote only one split, but the names of files several.
-    fn warn_of_file_names(&self, seen: &SeenNames, warnings: &mut Vec<Warning>) {
-        let of_folders: BTreeSet<&str> =
-            self.folders.iter().filter_map(|folder| Some(SplitName::of(folder)?.split)).collect();
-        let splits = seen.files.splits();
-        if let [split] = of_folders.into_iter().collect::<Vec<_>>()[..]
-            && splits.len() > 1
-            && seen.files.decide_by_file(seen.total, self.of)
-        {
-            let others = seen
-                .files
-                .named()
-                .filter(|name| SplitName::of_file(name).is_some_and(|name| name.split != split));
-            let examples: Vec<String> = others.take(2).cloned().collect();
-            let message = format!(
-                "folders determine splits, so all files are in {split}, although the names of files such as {} denote other \
-                 splits",
-                quoted(&examples)
-            );
-            let warning = Warning::new("file-names-unused", message);
-            warnings.push(or_flat(warning.with("examples", examples).with("split", split)));
-        }
-    }
-
-    /// Warns about names of splits where nothing determines splits.
-    fn warn_of_unused_names(
-        &mut self,
-        seen: &SeenNames,
-        labels: &BTreeMap<String, Option<&'static str>>,
-        warnings: &mut Vec<Warning>,
-    ) {
-        let label = labels.keys().next().cloned().unwrap_or_default();
-        if self.default != DEFAULT_SPLIT {
-            let split = &self.default;
-            let message =
-                format!("everything is in the split {split}, because the source is called {label:?}");
-            let warning = Warning::new("split-of-source", message);
-            warnings.push(or_flat(warning.with("label", label).with("split", split)));
-        } else if labels.len() == 1
-            && let Some(split) = labels.values().flatten().find(|split| **split != DEFAULT_SPLIT)
-        {
-            let message = format!(
-                "everything is in train, although the source is called {label:?}; label it as {split}=PATH to make it the \
-                 split {split}"
-            );
-            warnings
-                .push(Warning::new("split-named-source", message).with("label", label).with("split", split));
-        }
-        let named = seen.levels.iter().enumerate().find(|(_, names)| names.named().next().is_some());
-        self.unused = named.map(|(level, names)| UnusedFolders {
-            folders: names.named().cloned().collect(),
-            others: names.others.iter().cloned().collect(),
-            level,
-        });
-        warnings.extend(self.unused.as_ref().map(|unused| unused.warning(false)));
-        let mut of_files = Some(&seen.files).filter(|_| self.of == SplitNames::OfContainers);
-        let folders = seen.levels.iter().find_map(LevelNames::nearly_named);
-        if let Some(names) = folders.or_else(|| of_files.take()?.nearly_named()) {
-            let message = format!(
-                "{} are not splits, because the words train, test and so on are not separated from the rest; sources that are \
-                 labeled as splits, such as train=DIR, always are",
-                quoted(&names)
-            );
-            warnings.push(or_splits(Warning::new("near-split-names", message).with("names", names)));
-        }
     }
 
     /// Returns the split that `file` names.
@@ -509,22 +318,6 @@ impl Splits {
     pub fn are_given(&self) -> bool {
         self.by != SplitBy::Nothing && self.names != [DEFAULT_SPLIT]
     }
-}
-
-/// Returns the warning about sources of which not all are named like splits, so that none is one.
-fn mixed_labels(labels: &BTreeMap<String, Option<&'static str>>) -> Warning {
-    let labeled = |is_split: bool| -> Vec<String> {
-        let of_kind = labels.iter().filter(|(_, split)| split.is_some() == is_split);
-        of_kind.map(|(label, _)| label.clone()).collect()
-    };
-    let (splits, others) = (labeled(true), labeled(false));
-    let names = quoted(&splits);
-    let why = match others.is_empty() {
-        true => format!("the names {names} differ in more than the split"),
-        false => format!("only {names} has the name of one, {} has not", quoted(&others)),
-    };
-    let message = format!("the sources are not splits, because {why}; label them as train=PATH");
-    Warning::new("mixed-source-labels", message).with("splits", splits).with("others", others)
 }
 
 /// Returns the split that the label of the source of `file` denotes.
