@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::image_field_names::MemberField;
-use super::image_fields::{ImageRoles, roles_of_samples};
-use super::options::{ImageInput, ImagesOptions};
-use super::tar_fields::{InspectedTars, OTHER_TARS};
+use super::fields::{InspectedTars, OTHER_TARS};
 use crate::error::{Error, Result};
+use crate::pipeline::images::image_field_names::MemberField;
+use crate::pipeline::images::image_fields::{ImageRoles, roles_of_samples};
+use crate::pipeline::images::options::{ImageInput, ImagesOptions};
 use crate::recipe::ImageFields;
 use crate::schema::Kind;
 use crate::source::archive::ArchiveKind;
@@ -22,7 +22,7 @@ use crate::transform::image::has_image_extension;
 
 /// Expands the archives of a listing into their images. Returns it with what the samples of tar files show, if there are tar
 /// files that are read as WebDataset.
-pub(super) fn with_archives(
+pub(in crate::pipeline::images) fn with_archives(
     listing: Listing,
     options: &ImagesOptions,
     warnings: &mut Vec<Warning>,
@@ -70,7 +70,10 @@ fn describes_images(name: &str, options: &ImagesOptions) -> bool {
 }
 
 /// Expands all archives of a listing, whatever is in them. Returns `None` if there are none.
-pub(super) fn expand_all(listing: &Listing, options: &ImagesOptions) -> Result<Option<Listing>> {
+pub(in crate::pipeline::images) fn expand_all(
+    listing: &Listing,
+    options: &ImagesOptions,
+) -> Result<Option<Listing>> {
     let archives = Archives {
         sources: &options.sources,
         follow_symlinks: options.recipe.follow_symlinks,
@@ -84,7 +87,7 @@ pub(super) fn expand_all(listing: &Listing, options: &ImagesOptions) -> Result<O
 
 /// The tar files of a listing, as far as some of them show.
 #[derive(Default)]
-pub(super) struct TarFiles {
+pub(in crate::pipeline::images) struct TarFiles {
     inspected: InspectedTars,
     /// Path of the first tar file.
     first_path: Option<PathBuf>,
@@ -130,7 +133,11 @@ impl TarFiles {
     /// # Errors
     ///
     /// Fails if the option names a member that is no image, or two additional images would have the same name.
-    pub(super) fn roles(&self, options: &ImagesOptions, warnings: &mut Vec<Warning>) -> Result<ImageRoles> {
+    pub(in crate::pipeline::images) fn roles(
+        &self,
+        options: &ImagesOptions,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<ImageRoles> {
         match &options.recipe.image_fields {
             ImageFields::Listed(listed) => ImageRoles::of_members(listed),
             ImageFields::None => Ok(ImageRoles::default()),
@@ -152,7 +159,7 @@ impl TarFiles {
     /// # Errors
     ///
     /// Fails if two fields would have the same name.
-    pub(super) fn members(
+    pub(in crate::pipeline::images) fn members(
         &self,
         options: &ImagesOptions,
         has_classes: bool,
