@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use super::find::FoundImages;
+use super::found::FoundImages;
 use super::image_field_names::MemberField;
 use super::sidecars::FileField;
 use crate::error::{Error, Result};

@@ -88,7 +88,7 @@ pub struct BoxScan {
 }
 
 /// The boxes of rows, which become fields of their own.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RowBoxesReader {
     column: BoxColumn,
     form: BoxForm,

@@ -373,25 +373,23 @@ impl ImageBatch {
         Self { rows, columns: Arc::clone(&self.columns), source_bytes }
     }
 
-    /// Returns the images with the other values of their rows, in order.
-    pub fn images(&self) -> impl Iterator<Item = ImageRow> {
+    /// Returns the image of a row with its other values. `row` counts from the first row of the batch.
+    pub fn row(&self, row: usize) -> ImageRow {
         let (columns, batch) = (&self.columns, self.rows.batch());
-        (0..self.rows.len()).map(move |row| {
-            let kept = columns.kept.iter().zip(&columns.fields);
-            let values: Result<Vec<Value>, Reject> =
-                kept.map(|(&at, field)| checked_cell(batch.column(at), row, field)).collect();
-            let (values, images) = match values {
-                Ok(values) => (values, columns.images_of(batch, row)),
-                Err(reject) => (Vec::new(), Err(reject)),
-            };
-            ImageRow {
-                number: self.rows.first() + row as u64,
-                images,
-                left_out: columns.left_out_of(batch, row),
-                label: columns.label.map_or(Json::Null, |at| json(batch.column(at), row)),
-                values,
-            }
-        })
+        let kept = columns.kept.iter().zip(&columns.fields);
+        let values: Result<Vec<Value>, Reject> =
+            kept.map(|(&at, field)| checked_cell(batch.column(at), row, field)).collect();
+        let (values, images) = match values {
+            Ok(values) => (values, columns.images_of(batch, row)),
+            Err(reject) => (Vec::new(), Err(reject)),
+        };
+        ImageRow {
+            number: self.rows.first() + row as u64,
+            images,
+            left_out: columns.left_out_of(batch, row),
+            label: columns.label.map_or(Json::Null, |at| json(batch.column(at), row)),
+            values,
+        }
     }
 }
 

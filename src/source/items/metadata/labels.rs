@@ -10,7 +10,7 @@ use crate::source::names::labels::{class_ordinals, unknown_class};
 const MAX_CLASSES: i64 = 1 << 20;
 
 /// The classes, and the mapping of labels to classes.
-#[derive(serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct Labels {
     names: Vec<String>,
     by_name: BTreeMap<String, u32>,

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::image_field_names::MemberField;
-use super::image_fields::{ImageInspector, Inspected, begins_as_image, is_image};
 use crate::error::{Error, Result};
+use crate::pipeline::images::image_field_names::MemberField;
+use crate::pipeline::images::image_fields::{ImageInspector, Inspected, begins_as_image, is_image};
 use crate::recipe::is_reserved;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
@@ -28,15 +28,15 @@ const ARCHIVE_SAMPLES: usize = 16;
 const FIRST_SAMPLES: usize = 4096;
 const FIRST_BYTES: u64 = 32 << 20;
 /// Number of samples that are inspected in each of the other inspected tar files, and number of these.
-pub(super) const OTHER_SAMPLES: usize = 16;
-pub(super) const OTHER_TARS: usize = 15;
+pub(in crate::pipeline::images) const OTHER_SAMPLES: usize = 16;
+pub(in crate::pipeline::images) const OTHER_TARS: usize = 15;
 
 /// Members that always become fields, by extension, with the types of the fields.
 const FIELDS: [(&str, FieldType); 3] =
     [(JSON, FieldType::Json), ("txt", FieldType::String), (CLASS, FieldType::Int64)];
 const JSON: &str = "json";
 /// The member with the class of a sample. It is a field, or the label if classes are given.
-pub(super) const CLASS: &str = "cls";
+pub(in crate::pipeline::images) const CLASS: &str = "cls";
 
 impl MemberField {
     /// Returns the value of a member.
@@ -44,7 +44,7 @@ impl MemberField {
     /// # Errors
     ///
     /// Returns a reject if the bytes do not fit the type.
-    pub(super) fn value(&self, bytes: &Bytes) -> Result<Value, Reject> {
+    pub(in crate::pipeline::images) fn value(&self, bytes: &Bytes) -> Result<Value, Reject> {
         let Self { member, ty, .. } = self;
         if *ty == FieldType::Binary {
             return Ok(Value::Bytes(bytes.clone()));
@@ -68,12 +68,15 @@ impl MemberField {
 }
 
 /// Returns the text of a member.
-pub(super) fn text_of<'a>(member: &str, bytes: &'a [u8]) -> Result<Cow<'a, str>, Reject> {
+pub(in crate::pipeline::images) fn text_of<'a>(
+    member: &str,
+    bytes: &'a [u8],
+) -> Result<Cow<'a, str>, Reject> {
     small_text(&format!("the {member} member"), bytes)
 }
 
 /// Returns the fields of samples with no other members than those of all tar files.
-pub(super) fn default_members(has_classes: bool) -> Vec<MemberField> {
+pub(in crate::pipeline::images) fn default_members(has_classes: bool) -> Vec<MemberField> {
     let fields = FIELDS.iter().filter(|(name, _)| !(has_classes && *name == CLASS));
     fields.map(|(name, ty)| member_field(name, *ty)).collect()
 }
@@ -87,25 +90,25 @@ fn member_field(member: &str, ty: FieldType) -> MemberField {
 
 impl MemberField {
     /// Returns the field of a column that the user keeps.
-    pub(super) fn of_column((kept, field): (&KeptField, &Field)) -> Self {
+    pub(in crate::pipeline::images) fn of_column((kept, field): (&KeptField, &Field)) -> Self {
         Self { name: field.name.clone(), member: kept.member.clone(), ty: field.ty }
     }
 }
 
 /// What the first samples of tar files show.
 #[derive(Default)]
-pub(super) struct InspectedTars {
+pub(in crate::pipeline::images) struct InspectedTars {
     /// The images of the samples that have any.
-    pub(super) images: Vec<Vec<Inspected>>,
+    pub(in crate::pipeline::images) images: Vec<Vec<Inspected>>,
     /// The other members of these samples.
     members: BTreeMap<String, MemberLook>,
     /// Whether there are images, and they have no class, text or additional image of their own. Of the first tar file only.
-    pub(super) has_bare_images: bool,
+    pub(in crate::pipeline::images) has_bare_images: bool,
     /// Folder of an image, if the first tar file looks like an archive of image folders rather than a WebDataset: bare
     /// images in folders.
-    pub(super) folder: Option<String>,
+    pub(in crate::pipeline::images) folder: Option<String>,
     /// Whether a sample with an image has a class.
-    pub(super) has_classes: bool,
+    pub(in crate::pipeline::images) has_classes: bool,
 }
 
 /// What the inspected members of one name have in common.
@@ -121,7 +124,7 @@ impl InspectedTars {
     /// # Errors
     ///
     /// Fails if the file cannot be read.
-    pub(super) fn first(&mut self, tar: &PlannedFile) -> Result<()> {
+    pub(in crate::pipeline::images) fn first(&mut self, tar: &PlannedFile) -> Result<()> {
         let root = tar.path.file_name().map(portable_name).unwrap_or_default();
         let root = tar_stem(&root);
         let (mut has_images, mut has_members) = (false, false);
@@ -148,7 +151,7 @@ impl InspectedTars {
     /// # Errors
     ///
     /// As [`Self::first`].
-    pub(super) fn other(&mut self, tar: &PlannedFile) -> Result<()> {
+    pub(in crate::pipeline::images) fn other(&mut self, tar: &PlannedFile) -> Result<()> {
         self.inspect(tar, OTHER_SAMPLES, FIRST_BYTES, |_, _, _| {})
     }
 
@@ -200,7 +203,7 @@ impl InspectedTars {
     /// # Errors
     ///
     /// Fails if two fields would have the same name.
-    pub(super) fn fields(
+    pub(in crate::pipeline::images) fn fields(
         &self,
         kept: Option<&[KeptField]>,
         has_classes: bool,

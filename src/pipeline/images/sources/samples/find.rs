@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::image_field_names::MemberField;
-use super::image_fields::{ImageRoles, roles_of_samples};
-use super::options::{ImageInput, ImagesOptions};
-use super::tar_fields::{InspectedTars, OTHER_TARS};
+use super::fields::{InspectedTars, OTHER_TARS};
 use crate::error::{Error, Result};
+use crate::pipeline::images::image_field_names::MemberField;
+use crate::pipeline::images::image_fields::{ImageRoles, roles_of_samples};
+use crate::pipeline::images::options::{ImageInput, ImagesOptions};
 use crate::printable::{printable, printable_path};
 use crate::recipe::ImageFields;
 use crate::schema::Kind;
@@ -23,7 +23,7 @@ use crate::warning::Warning;
 
 /// Expands the archives of a listing into their images. Returns it with what the samples of tar files show, if there are tar
 /// files that are read as WebDataset.
-pub(super) fn with_archives(
+pub(in crate::pipeline::images) fn with_archives(
     listing: Listing,
     options: &ImagesOptions,
     warnings: &mut Vec<Warning>,
@@ -75,7 +75,10 @@ fn describes_images(name: &str, options: &ImagesOptions) -> bool {
 }
 
 /// Expands all archives of a listing, whatever is in them. Returns `None` if there are none.
-pub(super) fn expand_all(listing: &Listing, options: &ImagesOptions) -> Result<Option<Listing>> {
+pub(in crate::pipeline::images) fn expand_all(
+    listing: &Listing,
+    options: &ImagesOptions,
+) -> Result<Option<Listing>> {
     let archives = Archives {
         sources: &options.sources,
         follow_symlinks: options.recipe.follow_symlinks,
@@ -89,7 +92,7 @@ pub(super) fn expand_all(listing: &Listing, options: &ImagesOptions) -> Result<O
 
 /// The tar files of a listing, as far as some of them show.
 #[derive(Default)]
-pub(super) struct TarFiles {
+pub(in crate::pipeline::images) struct TarFiles {
     inspected: InspectedTars,
     /// Path of the first tar file.
     first_path: Option<PathBuf>,
@@ -135,7 +138,11 @@ impl TarFiles {
     /// # Errors
     ///
     /// Fails if the option names a member that is no image, or two additional images would have the same name.
-    pub(super) fn roles(&self, options: &ImagesOptions, warnings: &mut Vec<Warning>) -> Result<ImageRoles> {
+    pub(in crate::pipeline::images) fn roles(
+        &self,
+        options: &ImagesOptions,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<ImageRoles> {
         match &options.recipe.image_fields {
             ImageFields::Listed(listed) => ImageRoles::of_members(listed),
             ImageFields::None => Ok(ImageRoles::default()),
@@ -157,7 +164,7 @@ impl TarFiles {
     /// # Errors
     ///
     /// Fails if two fields would have the same name.
-    pub(super) fn members(
+    pub(in crate::pipeline::images) fn members(
         &self,
         options: &ImagesOptions,
         has_classes: bool,

@@ -3,13 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::find::FoundImages;
-use super::image_field_names::{MemberField, is_mask_name};
-use super::image_fields::{
+use super::Tables;
+use crate::error::{Error, Result};
+use crate::pipeline::images::found::{FoundContainers, FoundImages};
+use crate::pipeline::images::image_field_names::{MemberField, is_mask_name};
+use crate::pipeline::images::image_fields::{
     ImageInspector, ImageLook, ImageRoles, begins_as_image, main_image_chosen, main_rank, type_in_column,
 };
-use super::options::ImagesOptions;
-use crate::error::{Error, Result};
+use crate::pipeline::images::options::ImagesOptions;
+use crate::pipeline::images::sources::Containers;
 use crate::printable::printable_path;
 use crate::recipe::{ImageFields, ListedImage};
 use crate::schema::{FieldType, IMAGE};
@@ -23,7 +25,7 @@ use crate::source::items::metadata::labels::Labels;
 use crate::source::list::file_list::FileList;
 use crate::source::list::source_file::SourceFile;
 use crate::source::table::missing_field::{quoted, suggestion};
-use crate::warning::Warning;
+use crate::warning::{self, Warning};
 
 /// Names of columns of image bytes, after those of main images.
 const BYTES_NAMES: [&str; 8] =
@@ -31,19 +33,10 @@ const BYTES_NAMES: [&str; 8] =
 /// Maximum number of fields that the lists of a column become.
 const MAX_ITEMS: usize = 256;
 
-/// The Parquet files with images in the sources.
-#[derive(Default)]
-pub(super) struct FoundTables {
-    /// What they contain, without the list of files. There are no images if all files are damaged.
-    pub(super) images: FoundImages,
-    /// Ordinals of Parquet files without images.
-    pub(super) others: BTreeSet<usize>,
-}
-
 /// Result of the search.
-pub(super) enum TableSearch {
+pub(in crate::pipeline::images) enum TableSearch {
     /// There are files with images. Damaged files are rejected with them.
-    Images(Box<FoundTables>),
+    Images(Box<FoundContainers>),
     /// No file is known to contain images. Lists the damaged ones.
     None {
         damaged: Vec<SourceFile>,
@@ -55,7 +48,10 @@ pub(super) enum TableSearch {
 }
 
 /// Inspects the Parquet files among `files`.
-pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<TableSearch> {
+pub(in crate::pipeline::images) fn find_tables(
+    files: &FileList,
+    options: &ImagesOptions,
+) -> Result<TableSearch> {
     let mut damaged = Vec::new();
     let mut first: Option<(SourceFile, ChosenColumns, Arc<ImageColumns>)> = None;
     let mut labels: BTreeMap<String, Vec<SourceFile>> = BTreeMap::new();
@@ -138,7 +134,7 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
     let files_of = |(label, files): (String, Vec<SourceFile>)| Some((ordinal(&label)?, files));
     let of_class = |(class, files): (u32, Vec<SourceFile>)| files.into_iter().map(move |file| (file, class));
     let labeled = labels.into_iter().filter_map(files_of).flat_map(of_class).collect();
-    let (images, roles) = chosen.all_images().map_err(|e| e.at_path(file.path(&options.sources)))?;
+    let (table_images, roles) = chosen.all_images().map_err(|e| e.at_path(file.path(&options.sources)))?;
     let mut left_out = columns.left_out.clone();
     left_out.extend(chosen.left_out.into_iter().filter(|name| !columns.left_out.contains(name)));
     let kept = keep.unwrap_or_default().iter().zip(&columns.fields);
@@ -148,7 +144,6 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
         labels_are_ordinals: classes.as_ref().is_some_and(Labels::by_ordinal),
         labeled,
         class_names: classes.map(Labels::into_names),
-        table_images: Some(images),
         roles,
         left_out,
         warnings: chosen.warning.into_iter().collect(),
@@ -157,12 +152,24 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<T
     if let Some(field) = BoxColumn::sides_in(&columns.fields) {
         images.warnings.push(boxes_not_moved(&field));
     }
+    let mut boxes = None;
     if let Some(column) = BoxColumn::find(&columns.fields).filter(|column| scan.has_boxes(column)) {
-        images.row_boxes = images.box_reader(column, &scan, declared, options);
-        let fields = images.row_boxes.iter().flat_map(RowBoxesReader::fields);
+        boxes = images.box_reader(column, &scan, declared, options);
+        let fields = boxes.iter().flat_map(RowBoxesReader::fields);
         images.fields.splice(..0, fields.collect::<Vec<_>>());
     }
-    Ok(TableSearch::Images(Box::new(FoundTables { images, others })))
+    images.containers = Containers::Tables(Tables { images: Some(table_images), boxes });
+    if !images.left_out.is_empty() {
+        let message = format!(
+            "these columns are left out, because of their type, because `image_fields` does not list them, or because \
+             dsconvert has a field of that name: {}",
+            warning::quoted(&images.left_out)
+        );
+        let effect = "lists the columns that become fields, and gives them other names";
+        let warning = Warning::new("columns-left-out", message).with("columns", &images.left_out);
+        images.warnings.push(warning.remedy("keep_fields", "NEW=NAME,…", effect));
+    }
+    Ok(TableSearch::Images(Box::new(FoundContainers { images, others })))
 }
 
 /// The columns of images in a table.
