@@ -78,7 +78,7 @@ fn find_any(path: &Path, options: &TargetOptions) -> Result<BenchTarget> {
                 format!("nothing in the folder can be read; skipped: {}", listing.skipped)
             }
             0 => "the folder is empty".to_owned(),
-            1 => "its only file is no image, .jsonl or .txt, and there is no manifest.json".to_owned(),
+            1 => "its only file is not an image, .jsonl or .txt, and there is no manifest.json".to_owned(),
             n => format!("none of its {n} files is an image, .jsonl or .txt, and there is no manifest.json"),
         };
         return Err(Error::usage(what).at_path(path).help(EXPECTED));

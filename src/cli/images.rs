@@ -246,7 +246,7 @@ fn check_effects(recipe: &ImagesRecipe, given: &Given<ImagesRecipe>) -> Result<(
     check_resize_options(is_resized, given.has("enlarge"), given.has("filter"))?;
     if given.has("background") && recipe.image.color == Color::Rgba {
         return Err(Error::usage("--background has no effect with --color rgba, which keeps transparency")
-            .help("leave it out; the color of the padding is that of `pad`"));
+            .help("leave it out; `pad` sets the color of the padding"));
     }
     check_seed(&recipe.output, given.has("seed"))
 }

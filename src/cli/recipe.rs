@@ -36,7 +36,7 @@ impl<R: Recipe> Given<R> {
         self.0.iter().any(|(option, _)| option.name == name)
     }
 
-    /// Returns the recipe: that of `like`, or the defaults, with the options of the command line. Says which options of
+    /// Returns the recipe: the one of `like`, or the defaults, with the options of the command line. Says which options of
     /// `like` are replaced, unless `is_quiet`.
     pub(super) fn recipe(&self, like: Option<&Like<'_, R>>, is_quiet: bool) -> Result<R> {
         let mut recipe = like.map_or_else(R::default, |like| like.recorded.recipe.clone());

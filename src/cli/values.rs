@@ -118,7 +118,7 @@ pub(super) fn source_of(option: &'static str, text: &Path) -> Result<SourceSpec>
     Ok(SourceSpec { label, path: text.to_owned() })
 }
 
-/// Returns whether there is a file with the name `text`, or one with that of its first component, which may be a pattern.
+/// Returns whether there is a file with the name `text`, or with the name of its first component, which may be a pattern.
 fn is_path(text: &Path) -> Result<bool> {
     let first = SourceSpec { label: String::new(), path: text.iter().take(1).collect() };
     // An invalid range is an error of the source, whatever its label.

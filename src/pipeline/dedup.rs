@@ -30,7 +30,7 @@ pub(super) struct DuplicateCandidate {
     pub(super) planned: PlannedFile,
     /// Position in record order.
     pub(super) ordinal: usize,
-    /// Whether the file has to begin like an image, because its name is not that of one. Otherwise, it is skipped.
+    /// Whether the file has to begin like an image, because it is not named like one. Otherwise, it is skipped.
     pub(super) must_begin_as_image: bool,
 }
 

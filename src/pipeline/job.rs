@@ -46,7 +46,7 @@ pub struct Job<C> {
 /// The split of the items of a file.
 #[derive(Clone, Copy)]
 pub(super) enum ItemSplit<'a> {
-    /// That of the file.
+    /// The one of the file.
     OfFile(u16),
     /// A hash of the key with the seed determines it.
     ByKey(&'a SplitSpec, u64),

@@ -47,7 +47,7 @@ pub struct PlanSummary {
     pub splits: Vec<String>,
     /// What determines the split of a file; `None`: the hash of each key.
     pub split_by: Option<SplitBy>,
-    /// Labels of the sources, if the split of a record is that of the hash of a key that starts with one.
+    /// Labels of the sources, if splits are drawn by the hashes of keys, which start with the labels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hashed_labels: Vec<String>,
     /// Names of the folders that determine splits, sorted.

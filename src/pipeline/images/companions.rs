@@ -28,7 +28,7 @@ pub(super) struct Divided {
     companions: Vec<(u128, u32)>,
 }
 
-/// Divides the files of `listing` that are images by name: those that fit the pattern of a companion are no images.
+/// Divides the files of `listing` that are images by name: those that fit the pattern of a companion are not images.
 ///
 /// # Errors
 ///

@@ -60,7 +60,7 @@ impl ImagesJob {
         self.split_of(file).of(file.file_origin())
     }
 
-    /// Returns whether a file is an item whatever its content: its name is that of an image, or a list or a row names it.
+    /// Returns whether a file is an item whatever its content: it is named like an image, or a list or a row names it.
     pub(super) fn is_item(&self, file: &SourceFile, detail: Option<&Detail>) -> bool {
         detail.is_some() || has_image_extension(&file.name(&self.header.sources))
     }

@@ -140,10 +140,10 @@ impl ImagesJob {
             return transform.convert_mask(bytes, like).map_err(|reject| {
                 let help = match reject.code {
                     RejectCode::InvalidValue | RejectCode::Unsupported if is_companion => {
-                        "; if it is no mask, write :image after its pattern".to_owned()
+                        "; if it is not a mask, write :image after its pattern".to_owned()
                     }
                     RejectCode::InvalidValue | RejectCode::Unsupported => {
-                        format!("; if it is no mask, name it with `image_fields {name}={member}:image`")
+                        format!("; if it is not a mask, name it with `image_fields {name}={member}:image`")
                     }
                     _ => String::new(),
                 };

@@ -244,7 +244,7 @@ impl FoundImages {
 }
 
 /// Returns the files that may be images or containers; other files do not affect splits and classes. In folders where no
-/// file name is that of an image, some files are inspected.
+/// file is named like an image, some files are inspected.
 pub(super) fn images_among<'a>(
     files: &'a FileList,
     options: &ImagesOptions,

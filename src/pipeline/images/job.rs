@@ -90,7 +90,7 @@ impl Conversion for ImageConversion {
         found.skipped.extend(&skipped);
         let items = found.items(&options);
         let mut folders = found.folders(&items, &options)?;
-        // Files whose name is not that of an image may still be items.
+        // Files that are not named like images may still be items.
         let probable = items.iter().count() + found.files.iter().filter(is_damage).count();
         let split_files = options.recipe.output.split.is_none().then(|| folders.splits.count(items.iter()));
         let repeats =
@@ -329,7 +329,7 @@ impl ImagesJob {
         Ok(())
     }
 
-    /// Returns whether the key of `file`, or of an item in it, may be that of an item in another file, whose origin is
+    /// Returns whether the key of `file`, or of an item in it, may be the key of an item in another file, whose origin is
     /// followed by `item` in the origin of `file`.
     fn may_share_key(&self, file: &SourceFile, item: &str) -> bool {
         if self.is_container(file) {

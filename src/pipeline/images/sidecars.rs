@@ -45,7 +45,7 @@ impl Sidecars {
         }
     }
 
-    /// Returns whether the name of a file is that of a sidecar.
+    /// Returns whether a file is named like a sidecar.
     pub(super) fn may_be(&self, name: &str) -> bool {
         self.extensions().iter().any(|extension| without_extension(name.as_bytes(), extension).is_some())
     }
@@ -385,7 +385,7 @@ pub(super) fn unread_beside_named(files: &FileList, sources: &[SourceSpec]) -> R
     Ok(None)
 }
 
-/// Returns the warning about sidecars that are not read, such as `example`. The extension is that of one beside listed images.
+/// Returns the warning about sidecars that are not read, such as `example`. The `extension` is given for sidecars beside listed images.
 fn unread(example: &str, extension: Option<&str>) -> Warning {
     let name = printable(example);
     let message = match extension {

@@ -386,7 +386,7 @@ impl DocumentConverter<'_> {
     }
 }
 
-/// Rejects text of which more than a hundredth is NUL. No text has so many: it is binary data, or UTF-16 without a mark.
+/// Rejects text if more than a hundredth of it is NUL: it is binary data, or UTF-16 without a mark.
 fn check_nul(text: &str) -> Result<(), Reject> {
     // A sum of bytes: the loop is then vectorized.
     let count = |part: &[u8]| part.iter().map(|byte| u8::from(*byte == 0)).sum::<u8>();

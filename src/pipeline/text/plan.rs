@@ -229,7 +229,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
     }
 }
 
-/// Returns the kind of a file: for explicitly named files, that of `--input-format` if given; otherwise by its name.
+/// Returns the kind of a file: for explicitly named files, the kind in `--input-format` if given; otherwise by its name.
 fn kind_of(options: &TextOptions, named: bool, path: &Path) -> Option<FileKind> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let of_name = if named { FileKind::of_named } else { FileKind::of_name };
@@ -371,7 +371,7 @@ pub(super) fn wanted_columns(recipe: &TextRecipe) -> WantedColumns {
     }
 }
 
-/// Refuses a column whose type differs from that of its field.
+/// Refuses a column whose type differs from the type of its field.
 pub(super) fn check_type(name: &str, found: FieldType, wanted: FieldType) -> Result<()> {
     if fits(found, wanted) {
         return Ok(());

@@ -22,7 +22,7 @@ const CATEGORY_NAMES: [&str; 6] =
     ["category", "categories", "category_id", "category_ids", "label", "labels"];
 /// How many times more boxes must show one form than the other one.
 const MAJORITY: u64 = 100;
-/// Largest difference of an area from that of the box, as a part of it.
+/// Largest relative difference between a stated area and the area of the box.
 const AREA_ERROR: f64 = 0.01;
 
 /// Returns the name of the field for a column of a table that is called like a built-in field of every record: the size of the
@@ -271,7 +271,7 @@ impl BoxScan {
 
 impl RowBoxesReader {
     /// Creates a reader of the boxes that `scan` found in `column`, whose categories are `declared` or in `classes`. Returns
-    /// `None` if their form is not known, or a category is no class.
+    /// `None` if their form is not known, or a category is not a class.
     pub fn of(
         column: BoxColumn,
         scan: &BoxScan,

@@ -135,11 +135,11 @@ pub struct Archives<'a> {
     pub follow_symlinks: bool,
     /// Whether tar files are archives, too.
     pub with_tars: bool,
-    /// Whether the name of a file outside archives is that of an item.
+    /// Returns whether a file outside archives is an item, by its name.
     pub is_item: &'a dyn Fn(&SourceFile) -> bool,
-    /// Whether the name of a file in an archive is that of an item.
+    /// Returns whether a file in an archive is an item, by its name.
     pub wanted: &'a dyn Fn(&str) -> bool,
-    /// Whether the name of a file in an archive is that of a file which may describe items.
+    /// Returns whether a file in an archive may describe items, by its name.
     pub beside: &'a dyn Fn(&str) -> bool,
 }
 
@@ -184,7 +184,7 @@ impl Archives<'_> {
     }
 }
 
-/// Returns whether the name of a file in an archive is that of an image, including images that cannot be decoded.
+/// Returns whether a file in an archive is named like an image, including images that cannot be decoded.
 pub fn is_image_name(name: &str) -> bool {
     let is_unreadable = name.rsplit_once('.').is_some_and(|(_, extension)| {
         UNREADABLE.iter().any(|unreadable| extension.eq_ignore_ascii_case(unreadable))

@@ -194,7 +194,7 @@ fn of_one_split(
 /// Effect of a list of classes.
 const OTHER_CLASSES: &str = "rejects images of other classes than those in a list";
 
-/// Adds the option with which folders are no classes.
+/// Adds the option that keeps folders from being classes.
 pub(super) fn or_no_labels(warning: Warning) -> Warning {
     warning.remedy("layout", "flat", "ignores all folders: no labels, everything in train")
 }
@@ -239,7 +239,7 @@ fn mask_folders(folders: &[String]) -> Warning {
         .remedy("files_from", "FILE", "converts only the images in a list")
 }
 
-/// Returns a warning about classes of which a dataset has records in only one of several splits, unless records are
+/// Returns a warning about classes with records in only one of several splits of a dataset, unless records are
 /// assigned to splits at random. Labels in containers, and declared classes, are not known before the conversion.
 pub fn converted_classes_of_one_split(manifest: &Manifest) -> Option<Warning> {
     let is_random = manifest.options.pointer("/output/split").is_some_and(|split| !split.is_null());

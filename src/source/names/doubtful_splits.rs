@@ -1,4 +1,4 @@
-//! Splits that may be unintended: unusual names that are splits, and names with words of splits that are none.
+//! Splits that may be unintended: unusual names that are splits, and names with words of splits that are not splits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -158,7 +158,7 @@ impl Splits {
     }
 }
 
-/// Returns the warning about sources of which not all are named like splits, so that none is one.
+/// Returns the warning about sources that are not splits, because only some are named like splits.
 fn mixed_labels(labels: &BTreeMap<String, Option<&'static str>>) -> Warning {
     let labeled = |is_split: bool| -> Vec<String> {
         let of_kind = labels.iter().filter(|(_, split)| split.is_some() == is_split);

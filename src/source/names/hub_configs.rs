@@ -92,7 +92,7 @@ fn matches(pattern: &Pattern, path: &Path) -> bool {
     pattern.matches_path_with(path, options)
 }
 
-/// Leaves in `listing` the files of one configuration of each source that has some. `name` is that of `--config`. Returns
+/// Leaves in `listing` the files of one configuration of each source that has some. `name` is the value of `--config`. Returns
 /// the files by split.
 ///
 /// # Errors

@@ -281,7 +281,7 @@ pub fn unused_lists(
     ))
 }
 
-/// Returns whether the name of a file is that of a list of a split.
+/// Returns whether a file is named like a list of a split.
 fn is_list(file: &SourceFile) -> bool {
     let name = file.origin.rsplit('/').next().unwrap_or_default();
     let stem = name.strip_suffix(".txt").or_else(|| name.strip_suffix(".lst"));

@@ -178,7 +178,7 @@ impl Folders {
     }
 
     /// Counts the folders that hold all class folders and nothing else, as for archives. Returns whether the images are in
-    /// one folder that is called like a folder of images or like the folder around it, and is no class.
+    /// one folder that is called like a folder of images or like the folder around it, and is not a class.
     fn find_wrappers(&mut self, files: &ChosenFiles<'_>) -> bool {
         for _ in 0..MAX_NESTED {
             let (mut only, mut holds_images, mut is_repeat) = (None, false, false);

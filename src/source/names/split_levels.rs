@@ -271,7 +271,7 @@ pub(in crate::source) fn file_name(file: &SourceFile) -> &str {
     file.origin.rsplit('/').next().unwrap_or_default()
 }
 
-/// Folders whose names contain words of splits, and that are no splits because of the folders next to them.
+/// Folders whose names contain words of splits, and that are not splits because of the folders next to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UnusedFolders {
     pub(super) folders: Vec<String>,

@@ -46,7 +46,7 @@ pub struct Splits {
     /// The files of splits, if a card lists them.
     #[serde(default, skip_serializing_if = "ConfigFiles::is_empty")]
     config: ConfigFiles,
-    /// Folders that are no splits, although their names contain words of splits.
+    /// Folders that are not splits, although their names contain words of splits.
     #[serde(skip)]
     pub(super) unused: Option<UnusedFolders>,
 }
@@ -77,7 +77,7 @@ impl Splits {
         }
     }
 
-    /// Returns the splits of `files` that `config` lists. Folders of splits are no classes.
+    /// Returns the splits of `files` that `config` lists. Folders of splits are not classes.
     ///
     /// # Errors
     ///
@@ -239,7 +239,7 @@ impl Splits {
         self.names = named.into_iter().collect();
         for name in &self.names {
             check_split_name(name).map_err(|e| {
-                Error::usage(format!("the name of a folder cannot be that of a split: {e}"))
+                Error::usage(format!("the name of a folder is not valid for a split: {e}"))
                     .help("rename the folder, or use another `layout`")
             })?;
         }

@@ -145,7 +145,7 @@ impl ParquetFile {
     }
 }
 
-/// Refuses a file with a codec that this build lacks: rows that it cannot read are no damage.
+/// Refuses a file with a codec that this build lacks: rows that it cannot read are not damaged.
 fn check_codecs(footer: &ParquetMetaData) -> Result<()> {
     let mut columns = footer.row_groups().iter().flat_map(RowGroupMetaData::columns);
     match columns.any(|column| matches!(column.compression(), Compression::BROTLI(_))) {

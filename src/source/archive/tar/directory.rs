@@ -128,7 +128,7 @@ fn read_entry(file: &mut TarFile<'_>, entries: &mut Vec<ArchiveEntry>) -> Result
         entries.push(ArchiveEntry { name, size, data });
     }
     match kind {
-        // The size in the header of a link is that of its target.
+        // The size in the header of a link is the size of its target.
         EntryType::Symlink | EntryType::Link => Ok(()),
         _ => skip_member(file, size),
     }

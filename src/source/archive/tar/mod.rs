@@ -13,7 +13,7 @@ pub(in crate::source) const EXTENSION: &str = ".tar";
 /// Extensions of tar files.
 const EXTENSIONS: [&str; 4] = [EXTENSION, ".tar.gz", ".tgz", ".tar.zst"];
 
-/// Returns whether `name` is that of a tar file, compressed or not.
+/// Returns whether `name` is the name of a tar file, compressed or not.
 pub fn is_tar(name: &str) -> bool {
     tar_stem(name) != name
 }

@@ -89,7 +89,7 @@ pub(super) enum CocoId {
     Text(Box<str>),
 }
 
-/// x, y, width and height; `None` if there is another number of values, or one is no number.
+/// x, y, width and height; `None` if there is another number of values, or one is not a number.
 #[derive(Debug)]
 pub(super) struct CocoBox(pub(super) Option<[f64; 4]>);
 

@@ -100,7 +100,7 @@ pub(super) fn images_named<'n>(
     Ok((found, matched))
 }
 
-/// Returns whether a name is that of a file elsewhere: it is absolute, starts with the letter of a drive, or goes up.
+/// Returns whether a name refers to a file elsewhere: it is absolute, starts with the letter of a drive, or goes up.
 fn leads_out(name: &str) -> bool {
     let is_drive = matches!(name.as_bytes(), [letter, b':', b'/', ..] if letter.is_ascii_alphabetic());
     is_drive || name.starts_with('/') || name.split('/').any(|part| part == "..")

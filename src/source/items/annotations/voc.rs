@@ -142,7 +142,7 @@ pub(super) fn parse(bytes: Vec<u8>) -> Result<VocImage, Reject> {
     Ok(image)
 }
 
-/// Returns whether `path` is that of these elements in the root.
+/// Returns whether `path` consists of these elements in the root.
 fn is(path: &[String], elements: &[&str]) -> bool {
     path.get(1..).is_some_and(|path| path == elements)
 }

@@ -53,7 +53,7 @@ impl PolygonLines {
     }
 }
 
-/// Parses the labels of an image, whose classes are numbers below `classes`. With `keypoints`, each line has so many after
+/// Parses the labels of an image, whose classes are numbers below `classes`. With `keypoints`, each line has this many after
 /// its box.
 pub(super) fn parse(
     bytes: Vec<u8>,
@@ -70,7 +70,7 @@ pub(super) fn parse(
         let Some((class, rest)) = words.split_first() else { continue };
         let value = |(at, word): (usize, &&str)| {
             let number = word.parse::<f64>().ok().filter(|number| number.is_finite());
-            // The visibility of a keypoint is no fraction.
+            // The visibility of a keypoint is not a fraction.
             let is_free = keypoints.is_some_and(|shape| shape.is_visibility(at));
             let number = number.filter(|number| is_free || FRACTIONS.contains(number));
             number.ok_or_else(|| {

@@ -105,7 +105,7 @@ pub(super) fn keypoint_shape(folder: &Path) -> Result<Option<KeypointShape>> {
             }
             let shape = shape_in(&text).ok_or_else(|| {
                 let help =
-                    "expected kpt_shape: [N, 2] or [N, 3], the number of keypoints and that of their values";
+                    "expected kpt_shape: [N, 2] or [N, 3], the number of keypoints and of their values";
                 Error::usage("the shape of keypoints in this file cannot be read")
                     .of_option("annotations")
                     .at_path(&path)

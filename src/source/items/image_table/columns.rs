@@ -48,7 +48,7 @@ impl ImageColumn {
             let may_be = is_bytes(ty) || has_bytes(ty);
             let kind = declared.kind(name, is_list);
             let is_declared = kind == Some("Image");
-            // Other declared kinds, such as `Audio`, are no images.
+            // Other declared kinds, such as `Audio`, are not images.
             let may_be = may_be && (is_declared || kind.is_none_or(|kind| kind == "Value"));
             let is_named = is_bytes(ty) && !is_list && IMAGE_NAMES.contains(&name.as_str());
             let has_images = is_declared || kind.is_none() && (has_bytes(ty) && name != AUDIO || is_named);
@@ -212,7 +212,7 @@ impl ImageColumns {
         // Boxes are in pixels of an image of this size.
         let has_boxes = all().any(|at| is_box_column(name(at)) && schema.field(at).data_type().is_nested());
         for at in all().filter(|&at| !is_image(at) && Some(at) != label) {
-            // A column of images that is no field is not a field of bytes either.
+            // A column of images that is left out does not become a field of bytes either.
             let new_name =
                 source_side(name(at)).filter(|new| has_boxes && names.all().iter().all(|name| name != new));
             let is_left_out = (is_built_in(name(at)) && new_name.is_none())

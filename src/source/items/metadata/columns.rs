@@ -24,7 +24,7 @@ const DECLARED: [FieldType; 9] = [
     FieldType::Float64,
 ];
 
-/// Returns whether `name` is that of a field of every image dataset.
+/// Returns whether every image dataset has a field called `name`.
 pub(crate) fn is_built_in(name: &str) -> bool {
     [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN].contains(&name)
 }

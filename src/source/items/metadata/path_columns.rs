@@ -18,7 +18,7 @@ const MAX_IMAGES: usize = 64;
 /// The columns that may hold the paths of further images.
 pub(super) struct PathColumns {
     columns: Vec<PathsColumn>,
-    /// The list whose first path is that of the image itself.
+    /// The list whose first path is the path of the image itself.
     first_of: Option<usize>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct FurtherPath {
 
 impl PathColumns {
     /// Finds the columns among `fields`. If the column `path_field` is one of them, it holds lists, and the first path of
-    /// each is that of the image itself.
+    /// each is the path of the image itself.
     pub(super) fn of(path_field: &str, fields: &[Field], wanted: &WantedMetadata<'_>) -> Result<Self> {
         let keep = wanted.keep.unwrap_or_default();
         let is_typed = |name: &str| keep.iter().any(|keep| keep.name == name && keep.ty.is_some());

@@ -215,7 +215,7 @@ mod tests {
             rule in any_rule(),
             step in 1usize..9,
         ) {
-            // A buffer that grows by a few bytes at a time, like that of a stream.
+            // A buffer that grows by a few bytes at a time, like the buffer of a stream.
             let mut scanner = Scanner::new(rule.clone());
             let (mut buffer, mut offset, mut found) = (Vec::new(), 0, Vec::new());
             for part in text.chunks(step) {

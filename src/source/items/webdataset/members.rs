@@ -89,7 +89,7 @@ fn body(stream: &mut Stream, kind: EntryType, size: u64, max_bytes: u64) -> Resu
             return Ok(MemberBody::File(read(stream, size)?));
         }
         EntryType::Regular | EntryType::Continuous => MemberBody::TooLarge(size),
-        // The size in the header of a link is that of its target.
+        // The size in the header of a link is the size of its target.
         EntryType::Symlink | EntryType::Link => return Ok(MemberBody::Link),
         EntryType::Directory => MemberBody::Folder,
         _ => MemberBody::Other,

@@ -68,7 +68,7 @@ pub(in crate::pipeline::images) fn with_archives(
     Ok((listing, Some(tars)))
 }
 
-/// Returns whether the name of a file in an archive is that of a table or a sidecar.
+/// Returns whether a file in an archive is named like a table or a sidecar.
 fn describes_images(name: &str, options: &ImagesOptions) -> bool {
     let is_table = options.input == ImageInput::Walk && BESIDE_NAMES.contains(&name);
     is_table || options.recipe.sidecar.may_be(name)
@@ -137,7 +137,7 @@ impl TarFiles {
     ///
     /// # Errors
     ///
-    /// Fails if the option names a member that is no image, or two additional images would have the same name.
+    /// Fails if the option names a member that is not an image, or two additional images would have the same name.
     pub(in crate::pipeline::images) fn roles(
         &self,
         options: &ImagesOptions,
