@@ -14,7 +14,7 @@ mod common;
 use bytes::Bytes;
 use common::{best, best_in_turns, convert_images, path_or_fixture, source};
 use dsconvert::format::Format;
-use dsconvert::source::walk::list;
+use dsconvert::source::list::walk::list;
 use dsconvert::transform::image::{ImageOptions, ImageScratch, ImageTransform};
 
 fn main() {

@@ -12,9 +12,9 @@ mod common;
 
 use common::{best, convert_text, path_or_fixture, source, tokenizer};
 use dsconvert::format::Format;
-use dsconvert::source::json_line::WantedFields;
-use dsconvert::source::text::fields::TextFields;
-use dsconvert::source::walk::list;
+use dsconvert::source::items::json_line::WantedFields;
+use dsconvert::source::items::text::fields::TextFields;
+use dsconvert::source::list::walk::list;
 
 fn main() {
     let path = path_or_fixture("DSCONVERT_BENCH_CORPUS", "corpus/stories.jsonl");

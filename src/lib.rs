@@ -41,6 +41,8 @@ mod stored_path;
 pub mod tokenizer_files;
 #[cfg(feature = "convert")]
 pub mod transform;
+#[cfg(feature = "convert")]
+mod warning;
 
 /// Compiles the code examples in the guides as doctests.
 #[cfg(doctest)]

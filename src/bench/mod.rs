@@ -16,8 +16,9 @@ use crate::error::{Error, Result};
 use crate::manifest::{MANIFEST_NAME, Manifest, TOKENIZER_NAME};
 use crate::options::SourceSpec;
 use crate::reader::Dataset;
-use crate::source::text::kind::{Documents, FileKind, TextFormat};
-use crate::source::{begins_as_image, read_file, walk};
+use crate::source::io::planned::{begins_as_image, read_file};
+use crate::source::items::text::kind::{Documents, FileKind, TextFormat};
+use crate::source::list::walk;
 use crate::storage::{Location, ObjectUrl, RemoteOptions, folder_of, stat};
 use crate::tokenizer_files::stored_tokenizer;
 use crate::transform::image::{Color, ImageOptions, ImageTransform, has_image_extension};
@@ -77,7 +78,7 @@ fn find_any(path: &Path, options: &TargetOptions) -> Result<BenchTarget> {
                 format!("nothing in the folder can be read; skipped: {}", listing.skipped)
             }
             0 => "the folder is empty".to_owned(),
-            1 => "its only file is no image, .jsonl or .txt, and there is no manifest.json".to_owned(),
+            1 => "its only file is not an image, .jsonl or .txt, and there is no manifest.json".to_owned(),
             n => format!("none of its {n} files is an image, .jsonl or .txt, and there is no manifest.json"),
         };
         return Err(Error::usage(what).at_path(path).help(EXPECTED));

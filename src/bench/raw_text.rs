@@ -15,15 +15,15 @@ use dsconvert_measure::{
 
 use crate::error::{Error, Result};
 use crate::sample::Reject;
-use crate::source::PlannedFile;
-use crate::source::broken::Broken;
-use crate::source::compression::Compression;
-use crate::source::json_line::WantedFields;
-use crate::source::lines::LinePiece;
-use crate::source::stream::Stream;
-use crate::source::text::cut::{DocumentCut, DocumentCutter, Rule, lines};
-use crate::source::text::fields::TextFields;
-use crate::source::text::kind::{Documents, FileKind, TextFormat};
+use crate::source::io::broken::Broken;
+use crate::source::io::compression::Compression;
+use crate::source::io::lines::LinePiece;
+use crate::source::io::planned::PlannedFile;
+use crate::source::io::stream::Stream;
+use crate::source::items::json_line::WantedFields;
+use crate::source::items::text::cut::{DocumentCut, DocumentCutter, Rule, lines};
+use crate::source::items::text::fields::TextFields;
+use crate::source::items::text::kind::{Documents, FileKind, TextFormat};
 use crate::storage::open_file;
 use crate::transform::text::{Scratch, Tokenizer};
 

@@ -14,7 +14,7 @@ use crate::options::{
     check_local, default_memory_bytes, word_values,
 };
 use crate::printable::printable_path;
-use crate::source::files_from::FilesFrom;
+use crate::source::list::files_from::FilesFrom;
 
 /// Source argument for standard input.
 pub(super) const STDIN: &str = "-";

@@ -13,9 +13,10 @@ use crate::pipeline::{ImageInput, ImagesJob, ImagesOptions, Stop};
 use crate::printable::printable_path;
 use crate::recipe::{ImagesRecipe, Recorded, RecordedInput, Sidecars};
 use crate::schema::Schema;
-use crate::source::encoding::to_utf8;
-use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
-use crate::source::{read_file, without_bom};
+use crate::source::io::encoding::{to_utf8, without_bom};
+use crate::source::io::planned::read_file;
+use crate::source::items::metadata::columns::{DEFAULT_PATH_FIELD, parse_keep};
+use crate::source::items::metadata::placed::MetadataFile;
 use crate::transform::image::{Color, Resize};
 
 /// Value of `--metadata` that disables metadata files.
@@ -245,7 +246,7 @@ fn check_effects(recipe: &ImagesRecipe, given: &Given<ImagesRecipe>) -> Result<(
     check_resize_options(is_resized, given.has("enlarge"), given.has("filter"))?;
     if given.has("background") && recipe.image.color == Color::Rgba {
         return Err(Error::usage("--background has no effect with --color rgba, which keeps transparency")
-            .help("leave it out; the color of the padding is that of `pad`"));
+            .help("leave it out; `pad` sets the color of the padding"));
     }
     check_seed(&recipe.output, given.has("seed"))
 }

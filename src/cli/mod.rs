@@ -237,7 +237,7 @@ where
 ///
 /// # Errors
 ///
-/// If the file exists and is no trace, or would be inside a dataset.
+/// If the file exists and is not a trace, or would be inside a dataset.
 pub fn check_trace_file(path: &Path) -> Result<()> {
     output_file::check_output("trace", path, None)
 }

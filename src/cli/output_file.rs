@@ -85,7 +85,7 @@ fn kind_of(option: &str) -> Option<OutputKind> {
         "contact_sheet" => ("a PNG image", ("PNG", &["png"]), &["\u{fffd}png"]),
         "plot" | "svg" => ("an SVG image", ("SVG", &["svg"]), &["<svg"]),
         "report" => ("a run report", any_name, &["{\n  \"run_report\"", "{\"run_report\""]),
-        // The second is that of traces from Python.
+        // Traces from Python start with the second.
         "trace" => {
             ("a trace of load times", any_name, &["# load times of", "# milliseconds to load each batch"])
         }

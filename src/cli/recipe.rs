@@ -15,7 +15,7 @@ use crate::printable::{printable_path, shell_word};
 use crate::reader::{Dataset, OpenOptions};
 use crate::recipe::{ImagesRecipe, Recipe, Recorded, RecordedInput, TextRecipe};
 use crate::schema::Kind;
-use crate::source::metadata::Keep;
+use crate::source::items::metadata::columns::Keep;
 use crate::storage::ObjectUrl;
 
 /// Name of the option that names a dataset whose options are used.
@@ -36,7 +36,7 @@ impl<R: Recipe> Given<R> {
         self.0.iter().any(|(option, _)| option.name == name)
     }
 
-    /// Returns the recipe: that of `like`, or the defaults, with the options of the command line. Says which options of
+    /// Returns the recipe: the one of `like`, or the defaults, with the options of the command line. Says which options of
     /// `like` are replaced, unless `is_quiet`.
     pub(super) fn recipe(&self, like: Option<&Like<'_, R>>, is_quiet: bool) -> Result<R> {
         let mut recipe = like.map_or_else(R::default, |like| like.recorded.recipe.clone());

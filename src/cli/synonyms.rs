@@ -103,7 +103,7 @@ pub(super) fn with_tip(mut error: clap::Error, argv: &[OsString]) -> clap::Error
             let words: Vec<&str> = argv.iter().filter_map(|word| word.to_str()).collect();
             tip(&words, &option)
         }
-        // Not that of `plan`.
+        // Not the subcommand of `plan`.
         ErrorKind::InvalidSubcommand
             if argv.get(1).is_some_and(|first| first.to_str() == Some(&*subcommand)) =>
         {
@@ -133,7 +133,7 @@ pub(super) fn with_tip(mut error: clap::Error, argv: &[OsString]) -> clap::Error
     error
 }
 
-/// Returns the tip for a word that is no command: the command that was meant, or those for the path that it names.
+/// Returns the tip for a word that is not a command: the command that was meant, or those for the path that it names.
 fn command_tip(word: &str) -> String {
     let lower = word.to_lowercase();
     let known = COMMANDS.lines().find_map(|line| {

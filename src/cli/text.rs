@@ -14,7 +14,7 @@ use crate::pipeline::{Stop, TextInput, TextJob, TextOptions};
 use crate::printable::printable_path;
 use crate::reader::batch::{BatchOptions, BatchSize, MAX_BATCH_RECORDS, MAX_BATCH_TOKENS};
 use crate::recipe::{Recorded, RecordedInput, TextRecipe};
-use crate::source::read_file;
+use crate::source::io::planned::read_file;
 use crate::storage::{ObjectUrl, stat};
 use crate::tokenizer_files::{self, chat_template};
 use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};

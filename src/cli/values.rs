@@ -7,7 +7,7 @@ use serde::de::{DeserializeOwned, IntoDeserializer};
 
 use crate::error::{Error, Result};
 use crate::options::{Input, MAX_THREADS, OptionValue, SourceSpec, default_threads};
-use crate::source::{braces, globs};
+use crate::source::list::{braces, globs};
 use crate::storage::{ObjectUrl, stat};
 
 /// Rejects a folder as the value of `option`, which takes a file.
@@ -114,11 +114,11 @@ pub(super) fn source_of(option: &'static str, text: &Path) -> Result<SourceSpec>
         None if stat(text)?.is_none() => PathBuf::new(),
         None => text.canonicalize().map_err(|e| Error::io("resolve the path", text, e))?,
     };
-    let label = named.file_name().map_or_else(|| "root".to_owned(), crate::source::portable_name);
+    let label = named.file_name().map_or_else(|| "root".to_owned(), crate::source::io::name::portable_name);
     Ok(SourceSpec { label, path: text.to_owned() })
 }
 
-/// Returns whether there is a file with the name `text`, or one with that of its first component, which may be a pattern.
+/// Returns whether there is a file with the name `text`, or with the name of its first component, which may be a pattern.
 fn is_path(text: &Path) -> Result<bool> {
     let first = SourceSpec { label: String::new(), path: text.iter().take(1).collect() };
     // An invalid range is an error of the source, whatever its label.

@@ -73,7 +73,7 @@ pub(super) fn divide(source: &dyn RecordSource, parts: u64) -> Result<Vec<(Range
 ///
 /// # Errors
 ///
-/// The first error in block order, or that of a stop request.
+/// The first error in block order, or the error of a stop request.
 pub(super) fn in_order<B: Send, E: Send>(
     threads: usize,
     stop: &Stop,

@@ -237,7 +237,7 @@ impl TokenizerFacts {
     }
 }
 
-/// Returns the id that a `tokenizer.json` pads with, or that of a special token with a name such as `<pad>`.
+/// Returns the id that a `tokenizer.json` pads with, or the id of a special token with a name such as `<pad>`.
 fn pad_id(json: &[u8]) -> Option<u32> {
     #[derive(Deserialize)]
     struct File {

@@ -58,7 +58,7 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Returns the start of the names of the files: that of the split and, if it has several parts, the number.
+    /// Returns the start of the names of the files: the name of the split and, if it has several parts, the number.
     fn stem(&self) -> String {
         match self.count {
             1 => self.split.name.clone(),

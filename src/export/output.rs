@@ -37,7 +37,7 @@ const MAX_DESCRIPTION_BYTES: u64 = 256 << 20;
 
 /// An output that this process may write to.
 pub(super) struct Output {
-    /// Directory that is written to: that of the output, or a scratch directory.
+    /// Directory that is written to: the output, or a scratch directory.
     local: PathBuf,
     remote: Option<Remote>,
     plan: Vec<u8>,
@@ -141,7 +141,7 @@ impl Output {
         Ok(OutputState::Unfinished(Self { local, remote, plan, staged, scratch, lock: None }))
     }
 
-    /// Marks the output as that of an unfinished export.
+    /// Marks the output as an unfinished export.
     pub(super) fn start(&mut self, stop: &Stop) -> Result<()> {
         let work = self.local.join(WORK_NAME);
         create_dir(&self.local)?;
@@ -293,7 +293,7 @@ fn parse(json: &[u8], out: &Path) -> Result<Value> {
 }
 
 fn damaged(out: &Path) -> Error {
-    Error::usage(format!("{EXPORT_NAME} in it is not that of an export"))
+    Error::usage(format!("{EXPORT_NAME} in it is not from an export"))
         .at_path(out)
         .of_option("out")
         .help("choose another directory or prefix")

@@ -1,4 +1,4 @@
-//! Limits of the formats, with sources of which only the lengths exist.
+//! Limits of the formats, with sources that consist of lengths only.
 
 use std::path::PathBuf;
 use std::sync::Arc;

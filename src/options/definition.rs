@@ -144,7 +144,7 @@ pub trait Form<T> {
     ///
     /// # Errors
     ///
-    /// If the text is no value.
+    /// If the text is not a value.
     fn parse(text: &str) -> Result<T>;
 
     /// Returns the text that [`Form::parse`] parses to `value`; `None` for the absence of a value.
@@ -160,7 +160,7 @@ pub trait OptionValue: Sized {
     ///
     /// # Errors
     ///
-    /// If the text is no value.
+    /// If the text is not a value.
     fn parse(text: &str) -> Result<Self>;
 
     /// Returns the text form; `None` for the absence of a value.
@@ -263,7 +263,7 @@ option_values! {
     Float: f64;
 }
 
-/// Returns the error for `text`, which is no value. Errors of the library have their own message.
+/// Returns the error for `text`, which is not a value. Errors of the library have their own message.
 pub(crate) fn not_a_value(text: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     match error.into().downcast::<Error>() {
         Ok(error) => *error,
@@ -380,7 +380,7 @@ impl<const MIN: u64> Form<Option<u64>> for Size<MIN> {
     }
 }
 
-/// Returns whether a value is that of a new options struct, and is therefore not written.
+/// Returns whether a value equals the default of its type, and is therefore not written.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -419,7 +419,7 @@ macro_rules! form_of {
 }
 pub(crate) use form_of;
 
-/// The default of a group of options: that of its type unless another is given.
+/// The default of a group of options: the default of its type unless another is given.
 macro_rules! group_default {
     () => {
         Default::default()
@@ -514,7 +514,7 @@ mod tests {
     use super::*;
     use crate::format::Format;
     use crate::pipeline::Dedup;
-    use crate::source::layout::FolderLayout;
+    use crate::source::names::layout::FolderLayout;
     use crate::transform::image::{Animated, Color, Filter, Icc};
 
     fn check<T: Choice>() {

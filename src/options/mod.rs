@@ -94,7 +94,7 @@ options! {
 }
 
 impl OutputOptions {
-    /// Returns the defaults of text. A random read of an Arrow shard decodes nothing, while that of a compressed format
+    /// Returns the defaults of text. A random read of an Arrow shard decodes nothing, while a read of a compressed format
     /// decodes the documents around it.
     pub(crate) fn of_text() -> Self {
         Self { format: Format::Arrow, ..Self::default() }

@@ -14,7 +14,7 @@ use super::stop::Stop;
 use super::workers::Workers;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
-use crate::source::{PlannedFile, begins_as_any_image};
+use crate::source::io::planned::{PlannedFile, begins_as_any_image};
 use crate::storage::{NewFile, hash_file, lstat};
 
 /// Name of the file with the pairs of equal files, in the working directory.
@@ -30,7 +30,7 @@ pub(super) struct DuplicateCandidate {
     pub(super) planned: PlannedFile,
     /// Position in record order.
     pub(super) ordinal: usize,
-    /// Whether the file has to begin like an image, because its name is not that of one. Otherwise, it is skipped.
+    /// Whether the file has to begin like an image, because it is not named like one. Otherwise, it is skipped.
     pub(super) must_begin_as_image: bool,
 }
 

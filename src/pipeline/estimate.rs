@@ -43,7 +43,7 @@ impl Estimate {
         self.high - self.value
     }
 
-    /// Returns this estimate with an interval that contains that of `other`.
+    /// Returns this estimate with an interval that contains the interval of `other`.
     pub(super) fn or_wider(self, other: Self) -> Self {
         Self { value: self.value, low: self.low.min(other.low), high: self.high.max(other.high) }
     }

@@ -18,11 +18,11 @@ use super::stop::Stop;
 use super::workers::Workers;
 use crate::error::Result;
 use crate::options::SplitSpec;
-use crate::source::PlannedFile;
-use crate::source::file_list::{FileList, not_in_list};
-use crate::source::opened::OpenedFile;
-use crate::source::source_file::SourceFile;
-use crate::source::splits::Splits;
+use crate::source::io::opened::OpenedFile;
+use crate::source::io::planned::PlannedFile;
+use crate::source::list::file_list::{FileList, not_in_list};
+use crate::source::list::source_file::SourceFile;
+use crate::source::names::splits::Splits;
 use crate::transform::image::BucketCounts;
 
 /// A planned conversion: its sources are listed and divided into units, but nothing is written yet. `C` is what only one
@@ -46,7 +46,7 @@ pub struct Job<C> {
 /// The split of the items of a file.
 #[derive(Clone, Copy)]
 pub(super) enum ItemSplit<'a> {
-    /// That of the file.
+    /// The one of the file.
     OfFile(u16),
     /// A hash of the key with the seed determines it.
     ByKey(&'a SplitSpec, u64),

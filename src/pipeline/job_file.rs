@@ -36,9 +36,9 @@ use crate::numbers::listed;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::printable::{printable, printable_path};
 use crate::schema::Schema;
-use crate::source::file_list::FileList;
-use crate::source::read_file;
-use crate::source::skipped::SkippedTypes;
+use crate::source::io::planned::read_file;
+use crate::source::list::file_list::FileList;
+use crate::source::list::skipped::SkippedTypes;
 use crate::storage::{NewFile, ObjectUrl, create_dir, from_hex, hex, lstat, write_shared_file};
 
 /// Name of the stored job in the working directory.
@@ -245,7 +245,7 @@ pub(super) fn fetch(remote: &Remote, work: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns the identity of the plan in `remote`, if there is one, and refuses that of another build.
+/// Returns the identity of the plan in `remote`, if there is one, and refuses a plan of another build.
 fn plan_of_this_build(remote: &Remote) -> Result<Option<String>> {
     let Some(PlanId { plan, build }) = remote.plan()? else { return Ok(None) };
     check_build(&build).map_err(|e| e.at_path(remote.path()))?;
@@ -344,7 +344,7 @@ fn check_build(build: &str) -> Result<()> {
         .help("use the build that made the plan, or plan again with `overwrite`"))
 }
 
-/// Refuses a working directory whose plan another build made. A damaged job is no obstacle for a run that has planned
+/// Refuses a working directory whose plan another build made. A damaged job does not stop a run that has planned
 /// again.
 fn check_stored_build(work: &Path) -> Result<()> {
     let Ok(mut reader) = JobReader::open(work.join(JOB_NAME)) else { return Ok(()) };

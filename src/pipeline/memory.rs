@@ -9,7 +9,7 @@ use crate::options::{MIN_MEMORY_BYTES, RunOptions};
 const _: () = assert!(SORT_BYTES as u64 <= MIN_MEMORY_BYTES, "a sort may use the minimum value of `memory`");
 
 /// The division of `--memory` while units are converted. Tasks and images have separate shares because their sizes
-/// become known at different times: that of a task before it is read, that of an image from its header.
+/// become known at different times: the memory of a task before it is read, the memory of an image from its header.
 #[derive(Debug, Clone)]
 pub struct Shares {
     /// A quarter for tasks: files and records, from being read to being written.

@@ -25,6 +25,7 @@ mod run_units;
 mod schedule;
 mod selection;
 mod shuffle;
+mod skipped_advice;
 mod source_checks;
 mod status;
 mod text;
@@ -56,5 +57,5 @@ pub use crate::recipe::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, Dedup, ImageFields, LengthRange, ListedImage,
     MAX_PACK_TOKENS, Overflow, Sidecars, TextShape,
 };
-pub use crate::source::splits::SplitBy;
-pub use crate::source::warning::{Remedy, Warning};
+pub use crate::source::names::layout::SplitBy;
+pub use crate::warning::{Remedy, Warning};

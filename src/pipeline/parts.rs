@@ -28,7 +28,7 @@ use crate::numbers::plural;
 use crate::options::{RunOptions, SourceSpec};
 use crate::printable::{printable, printable_path, shell_word};
 use crate::schema::Kind;
-use crate::source::planned::is_source_change;
+use crate::source::io::planned::is_source_change;
 use crate::storage::{ObjectUrl, lstat};
 
 /// Number of ranges of units listed in a message; further ones are counted.

@@ -20,13 +20,13 @@ use crate::error::{Error, Result};
 use crate::manifest::{listing_digest, listing_line};
 use crate::numbers::plural;
 use crate::printable::printable;
-use crate::source::file_list::FileList;
-use crate::source::skipped::SkippedTypes;
-use crate::source::source_file::SourceFile;
-use crate::source::splits::SplitBy;
-use crate::source::warning::Warning;
+use crate::source::list::file_list::FileList;
+use crate::source::list::skipped::SkippedTypes;
+use crate::source::list::source_file::SourceFile;
+use crate::source::names::layout::SplitBy;
 use crate::storage::{NewFile, hex};
 use crate::transform::image::BucketCounts;
+use crate::warning::Warning;
 
 /// Summary of a planned run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -47,7 +47,7 @@ pub struct PlanSummary {
     pub splits: Vec<String>,
     /// What determines the split of a file; `None`: the hash of each key.
     pub split_by: Option<SplitBy>,
-    /// Labels of the sources, if the split of a record is that of the hash of a key that starts with one.
+    /// Labels of the sources, if splits are drawn by the hashes of keys, which start with the labels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hashed_labels: Vec<String>,
     /// Names of the folders that determine splits, sorted.

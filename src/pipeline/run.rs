@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::DatasetWriter;
 use super::commit::{Commit, CommitFailure, Committed, ManifestParts};
 use super::job::{Conversion, Job};
 use super::job_file::{self, JobHeader};
@@ -15,10 +14,10 @@ use super::plan::{Plan, differing_option};
 use super::progress::{Phase, Progress};
 use super::repair::{Repair, damaged_files, refuse_damaged};
 use super::run_units::{RunContext, Units};
-use super::source_checks;
 use super::stop::{Continuation, Stop, restart};
 use super::units::{CheckLevel, Totals};
 use super::workers::Workers;
+use super::{DatasetWriter, skipped_advice, source_checks};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::Foreign;
 use crate::manifest::{CARD_NAME, MANIFEST_NAME, Manifest, PlanInfo, Sources};
@@ -26,8 +25,8 @@ use crate::numbers::{listed, plural};
 use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions, SourceSpec};
 use crate::printable::{printable_path, shell_word};
 use crate::recipe::EXCLUDE;
-use crate::source::file_list::FileList;
-use crate::source::skipped::SkippedTypes;
+use crate::source::list::file_list::FileList;
+use crate::source::list::skipped::SkippedTypes;
 use crate::storage::{ObjectUrl, lstat};
 use crate::testing::panic_point;
 
@@ -85,7 +84,7 @@ impl<C: Conversion> Job<C> {
         let mut skipped = self.header.skipped.clone();
         self.files.iter().for_each(|file| skipped.add(&file.origin));
         let error = Error::new(ErrorKind::NotCommitted, nothing_found(&self.header, &self.files, &skipped));
-        let advice = skipped.advice(self.header.schema.kind);
+        let advice = skipped_advice::advice(&skipped, self.header.schema.kind);
         Err(error.help(advice.unwrap_or_else(|| CHECK_SOURCES.to_owned())))
     }
 
@@ -297,7 +296,7 @@ pub(super) fn commit(
                     Some(foreign.format.remedy.to_owned()),
                 )
             }
-            None => (found, skipped.advice(header.schema.kind)),
+            None => (found, skipped_advice::advice(&skipped, header.schema.kind)),
         }
     };
     let parts = ManifestParts {

@@ -17,7 +17,7 @@ use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::numbers::plural;
 use crate::options::RunOptions;
-use crate::source::planned::is_source_change;
+use crate::source::io::planned::is_source_change;
 
 /// The files that preparation stores, each with the file of its hash, which comes last: it shows that the other file is
 /// complete.

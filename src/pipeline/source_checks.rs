@@ -12,10 +12,11 @@ use super::output::{OUTPUT, overlap, refuse_overlap};
 use crate::error::{Error, Result};
 use crate::options::{OutputOptions, SourceSpec};
 use crate::printable::printable_path;
-use crate::source::file_list::FileList;
-use crate::source::named_files::{ENCODED_NAMES, names_nothing};
-use crate::source::source_file::SourceFile;
-use crate::source::splits::Splits;
+use crate::source::io::planned::names_nothing;
+use crate::source::list::file_list::FileList;
+use crate::source::list::named_files::ENCODED_NAMES;
+use crate::source::list::source_file::SourceFile;
+use crate::source::names::splits::Splits;
 use crate::storage::{ObjectUrl, folder_of, real_path};
 
 /// Refuses two files with the same origin: files with the same path in sources with the same label, and files whose names

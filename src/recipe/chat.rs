@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::options::{
     Defined, Definition, Input, OptionValue, as_text, is_default, option_values, options, word_values,
 };
-use crate::source::text::fields::{JsonMember, TextFields};
+use crate::source::items::text::fields::{JsonMember, TextFields};
 use crate::transform::text::SpecialInText;
 
 /// Field with the tools of a chat, if there is one.
@@ -91,7 +91,7 @@ options! {
             [serde(with = "as_text", skip_serializing_if = "is_default")]
             history_thinking: HistoryThinking = HistoryThinking::default(), "HOW";
 
-            /// Handling of chats of which the template leaves out a message, reasoning or tool calls
+            /// Handling of chats from which the template leaves out a message, reasoning or tool calls
             [serde(with = "as_text", skip_serializing_if = "is_default")]
             not_rendered: NotRendered = NotRendered::default(), "POLICY";
 
@@ -148,7 +148,7 @@ word_values! {
 /// The token before a pair of texts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PairBos {
-    /// That of the post-processor.
+    /// What the post-processor adds.
     #[default]
     Auto,
     /// The BOS token.

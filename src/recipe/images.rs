@@ -10,9 +10,9 @@ use super::{Companion, Recipe, RecordedInput, unexpected_value};
 use crate::error::{Error, Result};
 use crate::options::{Input, OptionValue, OutputOptions, is_default, option_values, options, word_choice};
 use crate::schema::{FieldType, IMAGE, Kind};
-use crate::source::archive::is_image_name;
-use crate::source::layout::FolderLayout;
-use crate::source::metadata::{Keep, KeptField, is_built_in, parse_kept};
+use crate::source::items::metadata::columns::{Keep, KeptField, is_built_in, parse_kept};
+use crate::source::list::expand::is_image_name;
+use crate::source::names::layout::FolderLayout;
 use crate::transform::image::ImageOptions;
 
 options! {
@@ -194,7 +194,7 @@ pub trait ListItem: fmt::Display + Sized {
     ///
     /// # Errors
     ///
-    /// If the text is no list of such items.
+    /// If the text is not a list of such items.
     fn parse_list(text: &str) -> Result<Vec<Self>>;
 }
 
@@ -339,7 +339,7 @@ word_choice! {
 /// Field names of samples from tar files.
 const SAMPLE_NAMES: [&str; 3] = ["json", "txt", "cls"];
 
-/// Returns whether `name` is that of another field of samples from tar files.
+/// Returns whether samples from tar files have another field called `name`.
 pub(crate) fn is_reserved(name: &str) -> bool {
     is_built_in(name) || SAMPLE_NAMES.contains(&name)
 }

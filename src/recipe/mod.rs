@@ -1,8 +1,8 @@
 //! The recipe of a conversion: every option that affects the dataset, in one struct per kind of conversion.
 //!
 //! The command line sets a recipe through its definitions, and `--like` and `inspect --recipe` show it with them. Its
-//! serde form is that of the member `options` of a manifest and of stored jobs. Where planning replaces an option by what
-//! it finds, such as the fields of samples, the manifest has a recipe with these values; facts that are no options, such
+//! serde form is the member `options` of a manifest and of stored jobs. Where planning replaces an option by what
+//! it finds, such as the fields of samples, the manifest has a recipe with these values; facts that are not options, such
 //! as the hash of the tokenizer, are added to it.
 
 mod chat;
@@ -19,13 +19,15 @@ pub(crate) use self::chat::{DEFAULT_TEMPLATE, TOOL_TEMPLATE};
 pub use self::companion::{Companion, PathPattern};
 pub(crate) use self::images::{ANNOTATIONS, is_reserved};
 pub use self::images::{AutoList, Dedup, ImageFields, ImagesRecipe, ListItem, ListedImage, Sidecars};
-pub use self::text::{DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD};
-pub use self::text::{InvalidUtf8, LengthRange, MAX_PACK_TOKENS, Overflow, TextDedup, TextRecipe, TextShape};
+pub use self::text::{
+    DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, InvalidUtf8, LengthRange, MAX_PACK_TOKENS, Overflow,
+    TextDedup, TextRecipe, TextShape,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::Manifest;
 use crate::options::Defined;
 use crate::schema::Kind;
-use crate::source::metadata::Keep;
+use crate::source::items::metadata::columns::Keep;
 
 /// Fact: the fingerprints of the datasets whose items were left out. Also the name of the option that names them.
 pub(crate) const EXCLUDE: &str = "exclude";
@@ -92,7 +94,7 @@ impl<R: Recipe> Recorded<R> {
                 .help(format!("convert with `dsconvert {found}`")));
         }
         let Value::Object(options) = &manifest.options else {
-            return Err(Error::new(ErrorKind::Unsupported, "the options in the manifest are no object"));
+            return Err(Error::new(ErrorKind::Unsupported, "the options in the manifest are not an object"));
         };
         let exclude = manifest.options[EXCLUDE].as_array().into_iter().flatten();
         let exclude = exclude.filter_map(Value::as_str).map(str::to_owned).collect();
@@ -144,7 +146,7 @@ fn not_recorded(why: String) -> Error {
 /// Returns the options as the manifest has them: those of `recipe`, and `facts`.
 pub(crate) fn described<R: Recipe>(recipe: &R, facts: Vec<(&'static str, Value)>) -> Result<Value> {
     let recipe = serde_json::to_value(recipe).map_err(|e| Error::not_serialized("the options", e))?;
-    let Value::Object(mut all) = recipe else { return Err(Error::internal("a recipe is no object")) };
+    let Value::Object(mut all) = recipe else { return Err(Error::internal("a recipe is not an object")) };
     all.extend(facts.into_iter().map(|(name, value)| (name.to_owned(), value)));
     let mut ordered = Map::new();
     for name in R::FIRST {

@@ -14,11 +14,11 @@ use crate::options::{
 };
 use crate::packing::Packing;
 use crate::schema::Kind;
-use crate::source::encoding::TextEncoding;
-use crate::source::layout::FolderLayout;
-use crate::source::metadata::{Keep, parse_keep};
-use crate::source::text::fields::TextFields;
-use crate::source::text::kind::{Documents, FileKind};
+use crate::source::io::encoding::TextEncoding;
+use crate::source::items::metadata::columns::{Keep, parse_keep};
+use crate::source::items::text::fields::TextFields;
+use crate::source::items::text::kind::{Documents, FileKind};
+use crate::source::names::layout::FolderLayout;
 use crate::transform::text::{EngineChoice, Normalize, SpecialInText, TokenizerOptions, Verify};
 
 /// Default of `--max-document-bytes`.

@@ -1,54 +1,11 @@
 //! Sources: their files in a fixed order, and the items in each file.
+//!
+//! A room uses only those before it: `io` reads bytes, `archive` finds files in files, `list` lists them, `table` reads
+//! rows, `names` interprets names, and `items` reads the items.
 
-pub mod annotations;
 pub mod archive;
-pub mod box_fields;
-pub mod braces;
-pub mod broken;
-mod compressed_members;
-pub mod compression;
-pub mod encoding;
-pub mod file_list;
-pub mod files_from;
-pub mod globs;
-pub mod hub_configs;
-pub mod image_names;
-pub mod image_table;
-mod inflate;
-mod json_array;
-pub mod json_line;
-pub mod labels;
-pub mod layout;
-pub mod lines;
-mod listed_names;
-pub mod metadata;
-pub(crate) mod missing_field;
-mod name;
-pub mod named_files;
-pub mod opened;
-mod pages;
-pub mod planned;
-mod remote;
-mod retry;
-pub mod skipped;
-pub mod source_file;
-mod split_levels;
-pub mod splits;
-mod stored_values;
-pub mod stream;
+pub mod io;
+pub mod items;
+pub mod list;
+pub mod names;
 pub mod table;
-pub mod tar;
-pub mod text;
-pub(crate) mod typed_values;
-pub mod walk;
-pub mod warning;
-pub mod webdataset;
-mod yaml;
-pub mod zip;
-mod zstd_frames;
-
-pub use encoding::without_bom;
-pub use listed_names::ListedNames;
-pub use name::portable_name;
-pub use planned::{PlannedFile, begins_as_any_image, begins_as_image, read_file};
-pub use retry::retries;

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::manifest::MANIFEST_NAME;
 use crate::reader::Dataset;
 use crate::recipe::{ChatTemplateSource, DEFAULT_TEMPLATE, Recorded, TextRecipe};
-use crate::source::read_file;
+use crate::source::io::planned::read_file;
 use crate::storage::{folder_of, stat};
 
 const TEMPLATE_FILE: &str = "chat_template.jinja";

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::FILE_NAMES;
 use crate::error::{Error, Result};
-use crate::source::read_file;
+use crate::source::io::planned::read_file;
 use crate::storage::{folder_of, stat};
 
 /// The configuration files; the first one that names a token decides.

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::source::read_file;
+use crate::source::io::planned::read_file;
 use crate::storage::stat;
 
 /// Maximum length of a model name, in bytes.

@@ -17,7 +17,7 @@ use self::hub::HubCache;
 use crate::error::{Error, Result};
 use crate::manifest::TOKENIZER_NAME;
 use crate::reader::Dataset;
-use crate::source::read_file;
+use crate::source::io::planned::read_file;
 use crate::storage::{folder_of, hex, stat};
 use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 
@@ -278,7 +278,7 @@ fn damaged_help(path: &Path) -> String {
     format!("{DOWNLOAD_AGAIN}; where transformers can load the folder: {command}")
 }
 
-/// Returns whether the name has the extension of a tokenizer file, and is therefore not that of a model.
+/// Returns whether the name has the extension of a tokenizer file, and is therefore not the name of a model.
 fn is_file_name(path: &Path) -> bool {
     ["json", "model", "tiktoken", "txt"].iter().any(|extension| has_extension(path, extension))
 }
@@ -290,7 +290,7 @@ fn has_extension(path: &Path, extension: &str) -> bool {
 /// Returns the error for a tiktoken file of an unknown encoding.
 fn unknown_pattern(path: &Path) -> Error {
     let names: Vec<&str> = TiktokenEncoding::all().iter().map(|encoding| encoding.name).collect();
-    Error::usage("a tiktoken file has no pre-tokenization pattern, and the name of this one is not that of a known encoding")
+    Error::usage("a tiktoken file has no pre-tokenization pattern, and its name is not the name of a known encoding")
         .at_path(path)
         .help(format!(
             "name the encoding whose pattern and special tokens it uses, as in `tokenizer {}:{}` ({}); for any other encoding: python -c \"from \

@@ -252,7 +252,7 @@ fn invalid_inputs_and_options_are_named() {
     for (name, status, message) in [
         ("missing", 2, "there is no such file or folder"),
         ("empty", 2, "the folder is empty"),
-        ("other", 2, "its only file is no image"),
+        ("other", 2, "its only file is not an image"),
         ("half", 3, "has not finished"),
         ("table.csv", 2, "only .jsonl and .txt"),
         ("none.jsonl", 2, "no document"),

@@ -73,7 +73,7 @@ fn records_are_shown_and_extracted() {
     assert!(std::fs::read(&file).unwrap().starts_with(b"\x89PNG"));
     inspect(&[path, "--record", "1", "--extract", dir.path().join("one.JPG").to_str().unwrap()])
         .exits(2)
-        .says(&["--extract", "the content is png, and the extension that of jpeg", "name it .png"]);
+        .says(&["--extract", "the content is png, and the extension is for jpeg", "name it .png"]);
     assert_eq!(inspect(&[path, "--head", "3", "--json"]).exits(0).stdout.lines().count(), 3);
     inspect(&[path, "--record", "100000"]).exits(2).says(&["100000"]);
     inspect(&[path, "--split", "nope", "--head", "1"]).exits(2).says(&["nope", "train"]);

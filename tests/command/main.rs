@@ -69,3 +69,4 @@ mod tier;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 #[path = "../shared/tree.rs"]
 mod tree;
+mod warnings;

@@ -190,6 +190,7 @@ EXISTING = {
     "a shard format": r'Format::Msgpack\b|"msgpack"',
     "a compression of text files": r"Compression::Bzip2\b|\bBzip2Stream\b",
     "an image encoding": r"\bWebpLossless\b",
+    "a warning": r'"stray-folders"',
     "a reject code": r"RejectCode::TooLong\b|Self::TooLong\b",
     "a text option": r"\.invalid_utf8\b|\binvalid_utf8: InvalidUtf8|\breplaces_invalid_utf8\b",
     "an image option": r"\bmin_pixels\b",
@@ -273,6 +274,19 @@ def test_there_is_an_entry_for_every_error_and_reject():
     codes = set(re.findall(r'RejectCode::\w+ => "([\w-]+)"', (ROOT / "crates/dataset/src/sample.rs").read_text()))
     assert len(codes) >= 17
     assert codes == set(re.findall(r"^\| `([\w-]+)` \|", page.partition("## Rejected items")[2], re.MULTILINE))
+
+
+def test_the_page_of_warnings_lists_every_code():
+    """A code is used in one place of the source; others may only compare with it."""
+    source = "".join(path.read_text() for path in (ROOT / "src").rglob("*.rs"))
+    used = re.findall(r'Warning::new\(\s*"([a-z-]+)"', source)
+    assert len(used) >= 49 and len(used) == source.count("Warning::new("), "codes are literals"
+    assert len(used) == len(set(used)), "a code is used once"
+    compared = re.findall(r'(?:\bwarns_of\(|\.code == )"([a-z-]+)"', source)
+    assert len(compared) >= 3 and set(compared) <= set(used)
+    page = (ROOT / "docs/reference/warnings.md").read_text()
+    listed = re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted(used)
 
 
 def test_the_messages_that_the_troubleshooting_page_quotes_exist():

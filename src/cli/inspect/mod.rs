@@ -112,7 +112,7 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// Returns the path of the dataset or shard; of a mixture, that of the first dataset.
+    /// Returns the path of the dataset or shard; of a mixture, the path of the first dataset.
     fn path(&self) -> &Path {
         self.paths.first().map_or(Path::new(""), PathBuf::as_path)
     }

@@ -148,7 +148,7 @@ pub(super) fn extract(record: &Record, file: &Path, dataset: &Path) -> Result<()
     };
     let named = file.file_name().and_then(|name| ImageType::of_name(&name.to_string_lossy()));
     if let Some(other) = named.filter(|named| Some(*named) != ty) {
-        let what = format!("the content is {name}, and the extension that of {other}");
+        let what = format!("the content is {name}, and the extension is for {other}");
         let error = Error::usage(what).of_option("extract").at_path(file);
         return Err(error.help(format!("name it .{}", ty.map_or("json", ImageType::extension))));
     }

@@ -12,7 +12,7 @@ use crate::numbers::plural;
 use crate::options::check_local;
 use crate::printable::printable_path;
 use crate::report::{DatasetReport, ReportOptions, contact_sheet, page_html, plots_svg, run_reports};
-use crate::source::read_file;
+use crate::source::io::planned::read_file;
 use crate::storage::{Access, stat};
 use crate::tokenizer_files;
 use crate::transform::text::BYTES;

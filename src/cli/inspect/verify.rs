@@ -166,7 +166,7 @@ fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Resul
     })
 }
 
-/// Refuses a dataset with images that this build cannot decode because it lacks a feature: they are no damage.
+/// Refuses a dataset with images that this build cannot decode because it lacks a feature: they are not damaged.
 fn refuse_lacking(path: &Path, lacking: &OnceLock<String>) -> Result<()> {
     match lacking.get() {
         None => Ok(()),

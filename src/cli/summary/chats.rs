@@ -11,11 +11,11 @@ use crate::printable::printable;
 /// Notes, what they count, and the rest of the line.
 const NOTES: [(&str, &str, &str); 11] = [
     ("tools-not-rendered", "chat", "with tools that the template does not write"),
-    ("not-rendered", "chat", "of which the template leaves out a message or a call (--not-rendered allow)"),
+    ("not-rendered", "chat", "from which the template leaves out a message or a call (--not-rendered allow)"),
     (
         "reasoning-dropped",
         "chat",
-        "of which the template leaves out earlier reasoning (--history-thinking keep)",
+        "from which the template leaves out earlier reasoning (--history-thinking keep)",
     ),
     (
         "flagged-other-turn",
@@ -24,7 +24,7 @@ const NOTES: [(&str, &str, &str); 11] = [
     ),
     ("null-in-arguments", "chat", "with null in the arguments of a call"),
     ("null-in-tools", "chat", "with null in a tool"),
-    ("empty-answer", "chat", "with an empty answer, of which only the end is trained"),
+    ("empty-answer", "chat", "with an empty answer: only its end is trained"),
     ("adjacent-assistant", "chat", "with adjacent messages of the assistant"),
     ("bos_in_pair", "pair", "starting with the string of the BOS token, which is not repeated"),
     ("system_beside_pair", "pair", "of texts with a system message, which is not read"),

@@ -130,7 +130,7 @@ fn images(plan: &PlanSummary) -> Option<String> {
     }
 }
 
-/// Formats the fields of samples and rows that are no images, if there are any.
+/// Formats the fields of samples and rows that are not images, if there are any.
 fn fields(plan: &PlanSummary) -> Option<String> {
     let is_shown = plan.kind == Kind::Images.name() && plan.metadata.is_empty() && !plan.fields.is_empty();
     is_shown.then(|| all_of(&plan.fields))

@@ -9,7 +9,7 @@ use crate::cli::flags::with_flags;
 use crate::numbers::plural;
 use crate::pipeline::{PlanSummary, RunOutcome, Warning};
 use crate::printable::{printable, printable_path, shell_word};
-use crate::source::labels::converted_classes_of_one_split;
+use crate::source::names::doubtful_classes::converted_classes_of_one_split;
 use crate::transform::image::{BucketCount, BucketCounts};
 
 /// Formats the plan of a dry run.
@@ -104,8 +104,8 @@ fn class_names(classes: &[String]) -> String {
 /// Formats the warnings of a plan about decisions that may be unintended, with the flags that change them.
 pub(in crate::cli) fn warnings(warnings: &[Warning]) -> Vec<String> {
     let text = |warning: &Warning| {
-        let mut text = printable(&with_flags(&warning.to_string())).into_owned();
-        for remedy in warning.remedies() {
+        let mut text = printable(&with_flags(&warning.message)).into_owned();
+        for remedy in &warning.remedies {
             let flag = remedy.option.replace('_', "-");
             text.push_str(&format!("\n  --{flag} {} {}", remedy.value, remedy.effect));
         }
@@ -116,9 +116,8 @@ pub(in crate::cli) fn warnings(warnings: &[Warning]) -> Vec<String> {
 
 /// Formats warnings about a committed dataset, except for those of a kind that is among the `planned` ones.
 pub(in crate::cli) fn late_warnings(outcome: &RunOutcome, planned: &[Warning]) -> Vec<String> {
-    let is_known = planned.iter().any(|warning| matches!(warning, Warning::ClassesOfOneSplit { .. }));
-    let found = converted_classes_of_one_split(&outcome.manifest);
-    let found = found.filter(|_| !is_known && outcome.totals.is_some());
+    let found = converted_classes_of_one_split(&outcome.manifest).filter(|_| outcome.totals.is_some());
+    let found = found.filter(|late| planned.iter().all(|warning| warning.code != late.code));
     warnings(found.as_slice())
 }
 

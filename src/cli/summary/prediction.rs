@@ -51,7 +51,7 @@ fn spread(e: Estimate, text: impl Fn(f64, Round) -> String) -> String {
     if e.high - e.low <= 2.0 * margin || low == high { value } else { format!("{value} ({low} to {high})") }
 }
 
-/// Formats a number of bytes with two decimals, the last of which `round` rounds.
+/// Formats a number of bytes with two decimals. `round` rounds the last one.
 fn size(bytes: f64, round: Round) -> String {
     let unit = 1024f64.powf((bytes.max(1.0).log2() / 10.0).floor());
     let step = if unit > 1.0 { unit / 100.0 } else { 1.0 };

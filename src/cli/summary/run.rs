@@ -13,7 +13,7 @@ use crate::pipeline::{PlanSummary, RunOutcome};
 use crate::printable::{printable_path, shell_word};
 use crate::recipe::EXCLUDE;
 use crate::report::RunReport;
-use crate::source::skipped::SkippedTypes;
+use crate::source::list::skipped::SkippedTypes;
 
 /// Formats the summary of a run.
 pub(in crate::cli) fn report(
@@ -168,7 +168,7 @@ fn add_damage(lines: &mut Lines, manifest: &Manifest, out: &Path) {
     if let Some(count) = manifest.notes.get("tiff_pages_left_out") {
         let noun = plural(*count, "further page");
         lines.add(format!(
-            "  {noun} of TIFF files left out: the first page that is no thumbnail is the image"
+            "  {noun} of TIFF files left out: the first page that is not a thumbnail is the image"
         ));
     }
     if let Some(count) = manifest.notes.get("tiff_channels_left_out") {

@@ -2,16 +2,16 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::feed::{ImageTask, TaskRows};
-use super::job::ImagesJob;
+use super::conversion::ImagesJob;
+use super::feed::ImageTask;
+use super::sources::source::SourceItem;
 use crate::error::{Error, Result};
 use crate::options::default_threads;
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
-use crate::source::broken::Broken;
-use crate::source::source_file::SourceFile;
-use crate::source::webdataset::NextSample;
+use crate::source::io::broken::Broken;
+use crate::source::list::source_file::SourceFile;
 use crate::transform::image::{self as transform, BucketCounts, ImageSizes, ImageType};
 
 /// Bytes at the start of a JPEG in which its header usually ends. If it does not, the whole file is read.
@@ -142,27 +142,18 @@ impl ImagesJob {
         Ok(())
     }
 
-    /// Adds the sizes of the main images of a tar file, or of a Parquet or Arrow file.
+    /// Adds the sizes of the main images of a container.
     fn add_container(&self, unit: std::ops::Range<usize>, found: &mut FoundSizes) -> Result<()> {
+        let context = self.item_context(&|_| false);
         let mut feed = self.feed(unit, None)?;
         while let Some((task, _)) = feed.next()? {
-            match task {
-                ImageTask::Tar(tar) => {
-                    for (_, next) in tar.found {
-                        if let NextSample::Sample(sample) = next
-                            && let Ok(item) = self.image_item("", sample, &mut Outcomes::default())
-                        {
-                            item.into_iter().for_each(|item| found.add(self.size_in(&item.bytes)));
-                        }
-                    }
+            let ImageTask::Container(mut task) = task else {
+                return Err(Error::internal("a container is read as a file"));
+            };
+            while let Some((_, item)) = task.next(&context, &mut Outcomes::default()) {
+                if let SourceItem::Image(item) = item {
+                    found.add(self.size_in(&item.bytes));
                 }
-                ImageTask::Table(table) => {
-                    if let TaskRows::Rows(batch) = table.found {
-                        let images = batch.images().filter_map(|row| row.images.ok());
-                        images.for_each(|(bytes, _)| found.add(self.size_in(&bytes)));
-                    }
-                }
-                ImageTask::Files(_) => return Err(Error::internal("a container is read as a file")),
             }
         }
         Ok(())

@@ -6,19 +6,20 @@ use std::os::unix::ffi::OsStrExt;
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use super::find::FoundImages;
+use super::found::FoundImages;
 use super::image_field_names::MemberField;
 use super::sidecars::FileField;
 use crate::error::{Error, Result};
+use crate::numbers::plural;
 use crate::options::SourceSpec;
 use crate::printable::printable;
 use crate::recipe::Companion;
 use crate::sample::{Reject, RejectCode};
-use crate::source::archive::is_image_name;
-use crate::source::file_list::{FileList, NearbyFiles};
-use crate::source::named_files::Detail;
-use crate::source::source_file::SourceFile;
-use crate::source::warning::Warning;
+use crate::source::list::detail::Detail;
+use crate::source::list::expand::is_image_name;
+use crate::source::list::file_list::{FileList, NearbyFiles};
+use crate::source::list::source_file::SourceFile;
+use crate::warning::Warning;
 
 /// The images of a listing, apart from those that may be companions.
 pub(super) struct Divided {
@@ -27,7 +28,7 @@ pub(super) struct Divided {
     companions: Vec<(u128, u32)>,
 }
 
-/// Divides the files of `listing` that are images by name: those that fit the pattern of a companion are no images.
+/// Divides the files of `listing` that are images by name: those that fit the pattern of a companion are not images.
 ///
 /// # Errors
 ///
@@ -119,7 +120,16 @@ impl Divided {
         let mut unused = self.companions.iter().zip(&used).filter(|(_, used)| !**used);
         if let Some(((_, first), _)) = unused.next() {
             let example = listing.get(*first as usize).map(|file| file.origin).unwrap_or_default();
-            made.warnings.push(Warning::CompanionsUnpaired { files: 1 + unused.count() as u64, example });
+            let files = 1 + unused.count() as u64;
+            let message = format!(
+                "{} that {} the pattern of a companion {} skipped, because no image has them, such as {:?}",
+                plural(files, "file"),
+                if files == 1 { "fits" } else { "fit" },
+                if files == 1 { "is" } else { "are" },
+                printable(&example)
+            );
+            let warning = Warning::new("companions-unpaired", message);
+            made.warnings.push(warning.with("files", files).with("example", example));
         }
     }
 

@@ -1,260 +1,46 @@
 //! Search for images in the sources.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::PathBuf;
+use std::collections::{BTreeSet, HashSet};
 
 use super::companions::divide;
-use super::find_archives::{expand_all, with_archives};
-use super::find_tables::{FoundTables, TableSearch, find_tables};
+use super::found::{FoundContainers, FoundImages, images_among, is_damage};
 use super::image_field_names::MemberField;
 use super::image_fields::ImageRoles;
 use super::options::{ImageInput, ImagesOptions};
 use super::sidecars::{
-    FileField, Paired, SidecarSummary, add_fields, pair, pair_listed, unread_beside_listed,
-    unread_beside_named,
+    FileField, Paired, add_fields, pair, pair_listed, unread_beside_listed, unread_beside_named,
 };
-use super::tar_fields::default_members;
+use super::sources::Containers;
+use super::sources::samples::Samples;
+use super::sources::samples::fields::default_members;
+use super::sources::samples::find::{expand_all, with_archives};
+use super::sources::tables::Tables;
+use super::sources::tables::find::{TableSearch, find_tables};
 use crate::error::{Error, ErrorKind, Result};
+use crate::numbers::plural;
 use crate::options::SourceSpec;
 use crate::pipeline::source_checks::check_origins;
-use crate::printable::printable;
+use crate::printable::{printable, printable_path};
 use crate::recipe::Sidecars;
 use crate::sample::{RejectCode, Value};
-use crate::schema::{Field, FieldType};
-use crate::source::annotations::annotate;
-use crate::source::archive::{ArchiveKind, is_image_name};
-use crate::source::box_fields::{BoxColumn, BoxForm, BoxScan, RowBoxesReader, is_box_column, source_side};
-use crate::source::file_list::{ChosenFiles, FileList};
-use crate::source::hub_configs::{ConfigFiles, choose};
-use crate::source::image_names::{masks_beside, unused_lists};
-use crate::source::image_table::{TableImages, is_image_table};
-use crate::source::labels::Folders;
-use crate::source::layout::FolderLayout;
-use crate::source::metadata::{BESIDE_NAMES, Metadata, list_beside};
-use crate::source::named_files::Detail;
-use crate::source::skipped::SkippedTypes;
-use crate::source::source_file::SourceFile;
-use crate::source::splits::{SplitNames, Splits};
-use crate::source::walk::{Listing, list};
-use crate::source::warning::Warning;
-use crate::source::{ListedNames, begins_as_any_image, portable_name};
+use crate::schema::FieldType;
+use crate::source::archive::ArchiveKind;
+use crate::source::io::name::portable_name;
+use crate::source::items::annotations::annotate;
+use crate::source::items::box_fields::{BoxColumn, BoxScan, boxes_not_moved, is_box_column, source_side};
+use crate::source::items::metadata::placed::{BESIDE_NAMES, list_beside};
+use crate::source::items::metadata::rows::Metadata;
+use crate::source::list::detail::Detail;
+use crate::source::list::expand::is_image_name;
+use crate::source::list::file_list::FileList;
+use crate::source::list::listed_names::ListedNames;
+use crate::source::list::listing::Listing;
+use crate::source::list::source_file::SourceFile;
+use crate::source::list::walk::list;
+use crate::source::names::hub_configs::choose;
+use crate::source::names::layout::FolderLayout;
 use crate::transform::image::has_image_extension;
-
-/// Maximum number of files per folder that are inspected if no file name in it identifies an image.
-const SNIFFED_FILES: usize = 16;
-
-/// The images found in the sources.
-#[derive(Default)]
-pub(super) struct FoundImages {
-    pub(super) files: FileList,
-    /// One per file, or empty.
-    pub(super) details: Vec<Detail>,
-    pub(super) skipped: SkippedTypes,
-    /// Fields for which the details have values.
-    pub(super) fields: Vec<Field>,
-    /// Fields whose values are in files of their own, which follow those of their items.
-    pub(super) file_fields: Vec<FileField>,
-    pub(super) sidecars: Vec<SidecarSummary>,
-    /// Images of samples and rows. The additional ones are the last of the fields.
-    pub(super) roles: ImageRoles,
-    /// Members of samples in tar files that become fields. They are the first of the fields.
-    pub(super) members: Vec<MemberField>,
-    /// The members or columns that become fields, as the manifest describes them; empty for the default.
-    pub(super) described_members: Vec<MemberField>,
-    /// Whether there are samples of tar files or rows of Parquet files.
-    pub(super) has_containers: bool,
-    /// Whether the classes of samples in tar files are labels.
-    pub(super) labels_in_samples: bool,
-    /// The images of the rows of Parquet files.
-    pub(super) table_images: Option<TableImages>,
-    /// Columns of Parquet files that are left out.
-    pub(super) left_out: Vec<String>,
-    /// The classes of the labels in the details.
-    pub(super) class_names: Option<Vec<String>>,
-    /// The Parquet files in which classes occur, unless they declare the classes.
-    pub(super) labeled: Vec<(SourceFile, u32)>,
-    /// Whether labels in Parquet files are ordinals of classes rather than names.
-    pub(super) labels_are_ordinals: bool,
-    /// The boxes in a column of Parquet files.
-    pub(super) row_boxes: Option<RowBoxesReader>,
-    /// The classes of the boxes; empty if there are no boxes.
-    pub(super) box_classes: Vec<String>,
-    /// Hash of the metadata or of the annotations.
-    pub(super) content: Option<u128>,
-    /// Whether the files were found by walking the sources rather than named by a list or by rows.
-    pub(super) walked: bool,
-    /// Metadata files whose rows name the files.
-    pub(super) tables: Vec<PathBuf>,
-    /// Whether Parquet files among the files contain images.
-    pub(super) image_tables: bool,
-    /// Whether the metadata files were found by the walk rather than named.
-    pub(super) metadata_by_walk: bool,
-    /// The files of the splits, if the card of a repository lists them.
-    pub(super) config: ConfigFiles,
-    /// Decisions of the search that may not be intended.
-    pub(super) warnings: Vec<Warning>,
-}
-
-impl FoundImages {
-    /// Returns the files that may be items. Whether a file without the name of an image is one may depend on its
-    /// content, which is read when it is converted.
-    pub(super) fn items(&self, options: &ImagesOptions) -> ChosenFiles<'_> {
-        match self.walked {
-            true => {
-                images_among(&self.files, options, self.image_tables).also(|file| file.of_field.is_none())
-            }
-            false => ChosenFiles::filtered(&self.files, |file| file.of_field.is_none()),
-        }
-    }
-
-    /// Warns of folders that would be classes if no metadata described the images.
-    fn warn_of_unused_folders(&self, folders: &mut Folders, images: &ChosenFiles<'_>) -> Result<()> {
-        let would_be = folders.clone().with_classes(images, FolderLayout::Auto, None)?.class_names;
-        if let Some(classes) = would_be.filter(|classes| classes.len() > 1) {
-            let in_splits = folders.splits.are_folders();
-            folders.warnings.push(Warning::FolderClassesUnused { folders: classes, in_splits });
-        }
-        Ok(())
-    }
-
-    /// Returns the warning about splits without a box, if others have boxes.
-    fn splits_without_boxes(&self, folders: &Folders) -> Option<Warning> {
-        let names = &folders.splits.names;
-        let (mut images, mut boxed) = (vec![false; names.len()], vec![false; names.len()]);
-        for (file, detail) in self.files.iter().zip(&self.details).filter(|(file, _)| file.of_field.is_none())
-        {
-            let split = folders.splits.of(&file);
-            let has_boxes = detail.boxes.as_ref().is_some_and(|boxes| !boxes.list.boxes.is_empty());
-            if let (Some(images), Some(boxed)) = (images.get_mut(split), boxed.get_mut(split)) {
-                *images = true;
-                *boxed |= has_boxes;
-            }
-        }
-        let without = names.iter().zip(images).zip(boxed).filter(|((_, images), boxed)| *images && !boxed);
-        let splits: Vec<String> = without.map(|((name, _), _)| name.clone()).collect();
-        (!splits.is_empty()).then_some(Warning::SplitsWithoutBoxes { splits })
-    }
-
-    /// Interprets the folders of the `items`. Labels in metadata replace classes from folders. Metadata found by the walk
-    /// does so even without labels, unless the options request folders.
-    pub(super) fn folders(&self, items: &ChosenFiles<'_>, options: &ImagesOptions) -> Result<Folders> {
-        let layout = options.recipe.layout;
-        // A listed file without a safe path is not in a folder either.
-        let placed = items.also(|f| self.walked || !f.is_named());
-        let is_table = |f: &SourceFile| self.image_tables && is_image_table(f, &options.sources);
-        let images = placed.also(|f| !(self.walked && (f.is_tar(&options.sources) || is_table(f))));
-        let names = if images.is_empty() && !placed.is_empty() {
-            SplitNames::OfContainers
-        } else {
-            SplitNames::OfImages
-        };
-        let mut folders = match layout == FolderLayout::Auto && !self.config.is_empty() {
-            true => Folders::of_splits(Splits::configured(&placed, self.config.clone(), names)?),
-            false => Folders::of(&placed, layout, names)?,
-        };
-        if !self.box_classes.is_empty() {
-            if layout == FolderLayout::Labels {
-                return Err(Error::usage(
-                    "the annotations have classes, but `layout labels` takes classes from folders",
-                )
-                .help("leave out `layout`: a dataset has one list of classes"));
-            }
-            if options.recipe.output.split.is_none() {
-                folders.warnings.extend(self.splits_without_boxes(&folders));
-            }
-            if self.metadata_by_walk {
-                self.warn_of_unused_folders(&mut folders, &images)?;
-            }
-        } else if let Some(names) = &self.class_names {
-            if layout == FolderLayout::Labels {
-                let error =
-                    Error::usage("the metadata has labels, but `layout labels` takes labels from folders");
-                if self.image_tables {
-                    return Err(error.help("leave out `layout`"));
-                }
-                return Err(match self.metadata_by_walk {
-                    true => error.help("leave out `layout`, or ignore the metadata with `metadata none`"),
-                    false => error.help("leave out `layout`, or rename the column \"label\""),
-                });
-            }
-            let of_rows = self.files.iter().zip(&self.details).filter_map(|(f, row)| Some((f, row.label?)));
-            let of_tables = self.labeled.iter().cloned();
-            let named = |(file, class): (SourceFile, u32)| Some((file, names.get(class as usize)?));
-            folders.warn_of_labels(of_rows.chain(of_tables).filter_map(named));
-        } else if !self.metadata_by_walk || options.recipe.classes.is_some() || layout != FolderLayout::Auto {
-            folders = folders.with_classes(&images, layout, options.recipe.classes.clone())?;
-        } else {
-            self.warn_of_unused_folders(&mut folders, &images)?;
-        }
-        if self.walked && matches!(layout, FolderLayout::Auto | FolderLayout::Splits) {
-            folders.warn_of_masks(&images);
-        }
-        if options.input.walks() && self.tables.is_empty() {
-            folders.warnings.extend(masks_beside(&images));
-        }
-        if layout == FolderLayout::Auto && self.class_names.is_none() && options.recipe.classes.is_none() {
-            folders.warn_of_parts(&images);
-            folders.warn_of_nested(&images);
-        }
-        if self.walked && layout == FolderLayout::Auto {
-            let (sources, follow, by) = (&options.sources, options.recipe.follow_symlinks, folders.splits.by);
-            if options.recipe.output.split.is_none() {
-                folders.warnings.extend(unused_lists(&self.files, &images, by, sources, follow));
-            }
-        }
-        let is_fraction = |name: &&String| name.parse::<f64>().is_ok_and(|number| number.fract() != 0.0);
-        if let (Some(names), None) = (&self.class_names, &options.recipe.classes)
-            && names.iter().all(|name| name.parse::<f64>().is_ok())
-            && let Some(example) = names.iter().find(is_fraction)
-        {
-            let (classes, example) = (names.len() as u64, example.clone());
-            folders.warnings.push(Warning::FractionClasses { classes, example });
-        }
-        folders.warnings.extend(self.warnings.iter().cloned());
-        Ok(folders)
-    }
-}
-
-/// Returns the files that may be images or tar files; other files do not affect splits and classes. In folders where no
-/// file name is that of an image, some files are inspected.
-fn images_among<'a>(files: &'a FileList, options: &ImagesOptions, image_tables: bool) -> ChosenFiles<'a> {
-    let by_name = |f: &SourceFile| {
-        let name = f.origin.rsplit('/').next().unwrap_or_default();
-        f.is_tar(&options.sources)
-            || has_image_extension(name)
-            || (image_tables && is_image_table(f, &options.sources))
-    };
-    let planned = |file: &SourceFile| file.planned(&options.sources, options.recipe.follow_symlinks);
-    let mut named = HashSet::new();
-    for file in files.iter().filter(by_name) {
-        if !named.contains(parent(&file)) {
-            named.insert(parent(&file).to_owned());
-        }
-    }
-    // Number of inspected files, and whether one of them is an image, by folder.
-    let mut inspected: HashMap<String, (usize, bool)> = HashMap::new();
-    ChosenFiles::filtered(files, |file| {
-        if by_name(file) || named.contains(parent(file)) {
-            return by_name(file);
-        }
-        if is_damage(file) {
-            return false;
-        }
-        let (count, found) = inspected.entry(parent(file).to_owned()).or_default();
-        if !*found && *count < SNIFFED_FILES {
-            *count += 1;
-            // An unreadable file is an error of the run, not of the plan.
-            *found = begins_as_any_image(&planned(file)).unwrap_or(true);
-        }
-        // A folder with more files may have images among the uninspected ones.
-        *found || *count == SNIFFED_FILES
-    })
-}
-
-/// Returns whether this is not a file, but the part of an archive that cannot be read.
-pub(super) fn is_damage(file: &SourceFile) -> bool {
-    file.member.as_ref().is_some_and(|member| member.is_damage())
-}
+use crate::warning::Warning;
 
 /// Returns whether the file is a metadata file that describes the images next to it.
 fn is_metadata_file(file: &SourceFile) -> bool {
@@ -272,11 +58,6 @@ pub(super) fn metadata_help(error: Error) -> Error {
         "`metadata none` ignores metadata files beside images; `metadata FILE` with `path_field` and `keep_fields` \
          chooses columns",
     )
-}
-
-/// Returns the origin of the folder that contains `file`.
-fn parent(file: &SourceFile) -> &str {
-    file.origin.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
 /// Finds the images in the sources.
@@ -337,7 +118,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let sources = &options.sources;
     let mut listing = list(sources, options.recipe.follow_symlinks, &|_| true)?;
     check_origins(&listing.files, sources)?;
-    let mut warnings: Vec<Warning> = Warning::of_keys(&listing.unusable).into_iter().collect();
+    let mut warnings: Vec<Warning> = listing.unusable_keys().into_iter().collect();
     let config = choose(&mut listing, sources, options.recipe.config.as_deref(), &mut warnings)?;
     Ok(FoundImages { config, ..find_in(listing, options, warnings)? })
 }
@@ -352,7 +133,8 @@ fn find_in(listing: Listing, options: &ImagesOptions, mut warnings: Vec<Warning>
             of_damaged_tables(damaged, others, &listing, sources, &mut warnings)
         }
     };
-    let (listing, samples) = match image_tables {
+    let containers = image_tables.map(|tables| (tables, "Parquet or Arrow files"));
+    let (listing, samples) = match containers {
         Some(_) => (listing, None),
         None => with_archives(listing, options, &mut warnings)?,
     };
@@ -364,12 +146,18 @@ fn find_in(listing: Listing, options: &ImagesOptions, mut warnings: Vec<Warning>
     let mut tables: Vec<SourceFile> = listing.files.iter().filter(is_metadata_file).collect();
     if options.input == ImageInput::WalkOnly {
         tables.clear();
-    } else if tars || image_tables.is_some() {
-        let skipped = |table: SourceFile| Warning::MetadataSkipped { path: table.path(sources) };
+    } else if tars || containers.is_some() {
+        let skipped = |table: SourceFile| {
+            let path = table.path(sources);
+            let name = printable_path(&path);
+            let message = format!("{name}: metadata next to WebDataset, Parquet or Arrow files is not used");
+            let warning = Warning::new("metadata-skipped", message).with("path", path);
+            warning.remedy("metadata", "none", "leaves it out without a warning")
+        };
         warnings.extend(tables.drain(..).map(skipped));
     }
     if let Some(option) = options.describing() {
-        if image_tables.is_some() || tars {
+        if containers.is_some() || tars {
             let what = "it describes files, but the sources are tar files of samples, or tables of images";
             return Err(Error::usage(what)
                 .of_option(option)
@@ -383,15 +171,16 @@ fn find_in(listing: Listing, options: &ImagesOptions, mut warnings: Vec<Warning>
         }
         return annotated(listing, options, warnings);
     }
-    if let Some(found) = image_tables {
-        return of_tables(found, listing, warnings, sources);
+    if let Some((found, what)) = containers {
+        return of_containers(found, what, listing, warnings, sources);
     }
     if tables.is_empty() {
         let Listing { files, mut skipped, .. } = listing;
         // Without folders that could be classes, `--classes` names the classes of samples.
+        let tar_files = Containers::Samples(Samples { members: Vec::new(), has_labels: false });
         let is_labeled = tars
             && options.recipe.layout != FolderLayout::Labels
-            && images_among(&files, options, false).iter().all(|f| f.is_tar(sources));
+            && images_among(&files, options, &tar_files).iter().all(|f| f.is_tar(sources));
         let class_names = options.recipe.classes.clone().filter(|_| is_labeled);
         let labels_in_samples = class_names.is_some();
         let (mut roles, mut members) = (ImageRoles::default(), Vec::new());
@@ -403,9 +192,13 @@ fn find_in(listing: Listing, options: &ImagesOptions, mut warnings: Vec<Warning>
         let fields = fields.chain(roles.fields.iter().map(MemberField::field)).collect();
         let is_default = members == default_members(labels_in_samples);
         let described_members = if is_default { Vec::new() } else { members.clone() };
-        let found = FoundImages { fields, class_names, warnings, roles, members, ..FoundImages::default() };
-        let found = FoundImages { described_members, labels_in_samples, ..found };
-        let found = FoundImages { walked: true, files, has_containers: samples.is_some(), ..found };
+        let containers = match samples {
+            Some(_) => Containers::Samples(Samples { members, has_labels: labels_in_samples }),
+            None => Containers::None,
+        };
+        let found =
+            FoundImages { fields, class_names, warnings, roles, containers, ..FoundImages::default() };
+        let found = FoundImages { described_members, walked: true, files, ..found };
         let mut found = found.with_walked_sidecars(tars, options)?;
         if in_archives {
             // As in an archive without sidecars, names determine which files are images.
@@ -440,11 +233,21 @@ fn find_in(listing: Listing, options: &ImagesOptions, mut warnings: Vec<Warning>
     }
     let origins: HashSet<String> = found.files.iter().map(|f| f.origin).collect();
     let in_no_row = |f: &SourceFile| !origins.contains(&f.origin);
-    let images = images_among(&listing.files, options, false);
+    let images = images_among(&listing.files, options, &Containers::None);
     let mut left_out = images.iter().filter(|f| in_no_row(f));
     if let Some(first) = left_out.next() {
         let (images, example) = (1 + left_out.count() as u64, first.origin.clone());
-        warnings.push(Warning::ImagesWithoutRow { images, example });
+        let message = format!(
+            "{images} image{} left out, such as {:?}",
+            match images {
+                1 => " has no row in the metadata and is",
+                _ => "s have no row in the metadata and are",
+            },
+            printable(&example)
+        );
+        let effect = "converts all images, without the fields of the metadata";
+        let warning = Warning::new("images-without-row", message).with("images", images);
+        warnings.push(warning.with("example", example).remedy("metadata", "none", effect));
     }
     let mut skipped = listing.skipped;
     listing.files.iter().filter(|f| in_no_row(f)).for_each(|f| skipped.add(&f.origin));
@@ -506,37 +309,45 @@ fn of_damaged_tables(
     listing: &Listing,
     sources: &[SourceSpec],
     warnings: &mut Vec<Warning>,
-) -> Option<FoundTables> {
+) -> Option<FoundContainers> {
     damaged.retain(|file| !is_metadata_file(file));
     let path = damaged.first()?.path(sources);
     let is_item = |f: &SourceFile| has_image_extension(&f.origin) || f.archive_kind(sources).is_some();
     if !listing.files.iter().any(|f| is_item(&f)) {
-        return Some(FoundTables { others, ..FoundTables::default() });
+        let containers = Containers::Tables(Tables::default());
+        return Some(FoundContainers {
+            others,
+            images: FoundImages { containers, ..FoundImages::default() },
+        });
     }
-    warnings.push(Warning::DamagedTables { files: damaged.len() as u64, path });
+    let name = printable_path(&path);
+    let (others, verb) = match damaged.len() as u64 - 1 {
+        0 => (String::new(), "is"),
+        more => (format!(" and {}", plural(more, "more such file")), "are"),
+    };
+    let message = format!("{name}{others} {verb} damaged and skipped, and not counted as rejected");
+    let warning = Warning::new("damaged-tables", message);
+    warnings.push(warning.with("files", damaged.len()).with("path", path));
     None
 }
 
-/// Returns the result of a walk that found Parquet files with images.
-fn of_tables(
-    found: FoundTables,
+/// Returns the result of a walk that found containers with images, which are `what`.
+fn of_containers(
+    found: FoundContainers,
+    what: &str,
     listing: Listing,
     mut warnings: Vec<Warning>,
     sources: &[SourceSpec],
 ) -> Result<FoundImages> {
-    let FoundTables { mut images, others } = found;
+    let FoundContainers { mut images, others } = found;
     warnings.append(&mut images.warnings);
     let is_zip = |f: &SourceFile| f.archive_kind(sources) == Some(ArchiveKind::Zip);
     let is_other =
         |f: &SourceFile| f.is_tar(sources) || has_image_extension(&f.origin) || (f.is_named() && is_zip(f));
     if let Some(other) = listing.files.iter().find(is_other) {
         let origin = printable(&other.origin);
-        let message =
-            format!("some images are in Parquet or Arrow files and others are not, such as {origin}");
+        let message = format!("some images are in {what} and others are not, such as {origin}");
         return Err(Error::usage(message).help("convert them separately"));
-    }
-    if !images.left_out.is_empty() {
-        warnings.push(Warning::ColumnsLeftOut { columns: images.left_out.clone() });
     }
     let mut skipped = listing.skipped;
     let mut files = FileList::default();
@@ -547,8 +358,7 @@ fn of_tables(
             files.push(&file);
         }
     }
-    let images = FoundImages { walked: true, image_tables: true, has_containers: true, ..images };
-    Ok(FoundImages { files, skipped, warnings, ..images })
+    Ok(FoundImages { walked: true, files, skipped, warnings, ..images })
 }
 
 impl FoundImages {
@@ -580,7 +390,7 @@ impl FoundImages {
     fn with_boxes(mut self, options: &ImagesOptions) -> Result<Self> {
         let Some(column) = BoxColumn::find(&self.fields) else {
             let field = BoxColumn::sides_in(&self.fields);
-            self.warnings.extend(field.map(|field| Warning::BoxesNotMoved { field }));
+            self.warnings.extend(field.map(|field| boxes_not_moved(&field)));
             return Ok(self);
         };
         let mut scan = BoxScan::default();
@@ -600,31 +410,6 @@ impl FoundImages {
         }
         self.fields.splice(..0, reader.fields());
         Ok(self)
-    }
-
-    /// Returns the reader of the boxes in a column of rows, whose categories may be `declared`, and adds their classes. Returns
-    /// `None` with a warning if they cannot follow the image.
-    pub(super) fn box_reader(
-        &mut self,
-        column: BoxColumn,
-        scan: &BoxScan,
-        declared: Option<Vec<String>>,
-        options: &ImagesOptions,
-    ) -> Option<RowBoxesReader> {
-        let (field, layout) = (column.name.clone(), options.recipe.layout);
-        // A dataset has one list of classes.
-        let can_have_classes =
-            self.class_names.is_none() && matches!(layout, FolderLayout::Auto | FolderLayout::Flat);
-        let has_room = column.has_room(&self.fields);
-        let classes = options.recipe.classes.as_deref();
-        let reader = RowBoxesReader::of(column, scan, declared, classes)
-            .filter(|reader| has_room && (can_have_classes || reader.class_names().is_empty()));
-        self.warnings.push(match &reader {
-            None => Warning::BoxesNotMoved { field },
-            Some(reader) => Warning::BoxesMoved { field, are_sizes: reader.form() == BoxForm::Sizes },
-        });
-        self.box_classes = reader.as_ref().map(|reader| reader.class_names().to_vec()).unwrap_or_default();
-        reader
     }
 
     /// Adds the sidecars of the files that a walk found.

@@ -9,8 +9,8 @@ use super::image_field_names::{ChosenMember, MemberField, is_mask_name, named, n
 use crate::error::{Error, Result};
 use crate::recipe::ListedImage;
 use crate::schema::{FieldType, IMAGE};
-use crate::source::warning::Warning;
 use crate::transform::image::{self as transform, ImageOptions, ImageTransform, ImageType};
+use crate::warning::{Warning, quoted};
 
 /// Names of the main image of a sample or row that has several: `0001.rgb.jpg`.
 const MAIN_NAMES: [&str; 5] = [IMAGE, "img", "rgb", "input", "photo"];
@@ -133,11 +133,21 @@ pub(super) fn roles_of_samples(samples: &[Vec<Inspected>]) -> Result<(ImageRoles
     let mut fields = named(members.collect())?;
     // Sorted by name, because the order of the members may differ between samples.
     fields.sort_by_key(|field| (chosen.is_some().then(|| natural(&field.name)), field.name.clone()));
-    let warning = chosen.filter(|chosen| !chosen.is_first).map(|chosen| Warning::MainImageChosen {
-        main: chosen.member,
-        others: further.keys().map(|&member| member.to_owned()).collect(),
-    });
+    let others: Vec<String> = further.keys().map(|&member| member.to_owned()).collect();
+    let chosen = chosen.filter(|chosen| !chosen.is_first);
+    let warning = chosen.map(|chosen| main_image_chosen(&chosen.member, &others));
     Ok((ImageRoles { main: None, fields }, warning))
+}
+
+/// Returns the warning about the member or column `main`, which is the main image although its name does not say so.
+pub(super) fn main_image_chosen(main: &str, others: &[String]) -> Warning {
+    let message = format!(
+        "{main:?} is the main image, because no image has a usual name; the others are {}",
+        quoted(others)
+    );
+    let effect = "chooses the main image, and lists the others that become fields";
+    let warning = Warning::new("main-image-chosen", message).with("main", main).with("others", others);
+    warning.remedy("image_fields", "image=NAME,…", effect)
 }
 
 impl ImageLook {
@@ -275,10 +285,7 @@ mod tests {
         let samples: Vec<Vec<Inspected>> = samples.iter().map(sample).collect();
         let (roles, warning) = roles_of_samples(&samples).unwrap();
         let fields = roles.fields.iter().map(|f| format!("{}={}:{}", f.name, f.member, f.ty.name()));
-        let chosen = warning.map(|warning| match warning {
-            Warning::MainImageChosen { main, .. } => main,
-            other => panic!("{other:?}"),
-        });
+        let chosen = warning.map(|warning| warning.value("main").as_str().unwrap().to_owned());
         (fields.collect::<Vec<_>>().join(" "), chosen)
     }
 

@@ -5,21 +5,21 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::conversion::{ImageConversion, ImagesJob};
 use super::convert::ImageWorker;
-use super::feed::{DuplicateFiles, ImageTask, divide};
-use super::find::{find, is_damage, metadata_help};
-use super::image_field_names::MemberField;
-use super::image_fields::ImageRoles;
+use super::feed::ImageTask;
+use super::find::{find, metadata_help};
+use super::found::is_damage;
 use super::no_labels::no_labels;
-use super::options::{ImageInput, ImagesOptions};
-use super::sidecars::FileField;
+use super::options::ImagesOptions;
+use super::repeats::Repeats;
+use super::sources::files::{DuplicateFiles, divide};
 use crate::error::{Error, Result};
 use crate::foreign;
 use crate::format::check_schema;
-use crate::options::{SourceSpec, check_sources, is_remote};
+use crate::options::check_sources;
 use crate::pipeline::exclude::OpenedExclusion;
 use crate::pipeline::job::{Conversion, Converting, EngineUse, Feed, Job};
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter};
@@ -33,24 +33,19 @@ use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
 use crate::printable::printable_path;
-use crate::recipe::{ImageFields, ImagesRecipe};
-use crate::sample::Value;
+use crate::recipe::ImageFields;
 use crate::schema::{
     CROP_TOP_LEFT, Field, FieldType, Kind, LABEL, ORIGINAL_SIZE, RESIZED_SIZE, Schema, TARGET_SIZE,
 };
-use crate::source::box_fields::RowBoxesReader;
-use crate::source::file_list::FileList;
-use crate::source::image_table::{TableImages, is_image_table};
-use crate::source::labels::{Folders, class_ordinals};
-use crate::source::layout::FolderLayout;
-use crate::source::metadata::Labels;
-use crate::source::named_files::Detail;
-use crate::source::opened::OpenedFile;
-use crate::source::skipped::SkippedTypes;
-use crate::source::source_file::SourceFile;
-use crate::source::text::kind::{FileKind, TextFormat};
-use crate::source::warning::Warning;
-use crate::source::{begins_as_any_image, braces, globs};
+use crate::source::io::planned::begins_as_any_image;
+use crate::source::items::metadata::labels::Labels;
+use crate::source::items::text::kind::{FileKind, TextFormat};
+use crate::source::list::detail::Detail;
+use crate::source::list::file_list::FileList;
+use crate::source::list::skipped::SkippedTypes;
+use crate::source::list::source_file::SourceFile;
+use crate::source::list::{braces, globs};
+use crate::source::names::labels::class_ordinals;
 use crate::transform::image::{BucketCounts, ImageTransform, has_image_extension};
 
 /// Maximum number of files per unit. With [`UNIT_BYTES`], a unit takes seconds for thumbnails and minutes for camera
@@ -62,44 +57,6 @@ const UNIT_BYTES: u64 = 2 << 30;
 const BUCKET_FIELDS: [&str; 4] = [ORIGINAL_SIZE, RESIZED_SIZE, CROP_TOP_LEFT, TARGET_SIZE];
 /// Decorrelates the permutation of `--shuffle` from the split hash, which has the same seed.
 const SHUFFLE_SALT: u64 = 0x5348_5546_464c_4531;
-
-/// A planned conversion of images.
-pub type ImagesJob = Job<ImageConversion>;
-
-/// What only a conversion of images needs of a plan.
-#[derive(Serialize, Deserialize)]
-pub struct ImageConversion {
-    pub(super) input: ImageInput,
-    pub(super) recipe: ImagesRecipe,
-    /// One per file if files are named by a list or by rows, otherwise empty.
-    #[serde(skip)]
-    pub(super) details: Vec<Detail>,
-    /// Whether the files were found by walking the sources rather than named by a list or by rows.
-    pub(super) walked: bool,
-    /// Whether Parquet files among the files contain images.
-    pub(super) image_tables: bool,
-    /// The classes, for labels in Parquet and tar files.
-    pub(super) classes: Labels,
-    pub(super) folders: Folders,
-    /// Number of fields beyond those of every image dataset that are not additional images.
-    pub(super) values: usize,
-    /// Additional images of samples and rows are the last of the fields.
-    pub(super) roles: ImageRoles,
-    /// Members of samples in tar files that become fields. They are the first of the fields.
-    pub(super) members: Vec<MemberField>,
-    /// Whether the classes of samples in tar files are labels.
-    pub(super) labels_in_samples: bool,
-    /// The images of the rows of Parquet files.
-    pub(super) table_images: Option<TableImages>,
-    /// The boxes in a column of Parquet files.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) row_boxes: Option<RowBoxesReader>,
-    /// Fields whose values are in files of their own, which follow those of their items.
-    pub(super) file_fields: Vec<FileField>,
-    /// The fields from the names of class folders, if there are any.
-    pub(super) repeats: Option<Repeats>,
-    pub(super) transform: ImageTransform,
-}
 
 /// Returns whether the match `name` of a pattern may be or hold images: everything but text.
 fn may_be_images(name: &str) -> bool {
@@ -133,7 +90,7 @@ impl Conversion for ImageConversion {
         found.skipped.extend(&skipped);
         let items = found.items(&options);
         let mut folders = found.folders(&items, &options)?;
-        // Files whose name is not that of an image may still be items.
+        // Files that are not named like images may still be items.
         let probable = items.iter().count() + found.files.iter().filter(is_damage).count();
         let split_files = options.recipe.output.split.is_none().then(|| folders.splits.count(items.iter()));
         let repeats =
@@ -141,15 +98,16 @@ impl Conversion for ImageConversion {
         let (images, members) = (found.roles.listed(), &found.described_members);
         let described = options.described(found.content, images, &found.sidecars, members, exclude.fact())?;
         exclude.check(&described)?;
-        if let (ImageFields::Listed(fields), false) = (&options.recipe.image_fields, found.has_containers) {
+        if let (ImageFields::Listed(fields), false) =
+            (&options.recipe.image_fields, found.containers.kind().is_some())
+        {
             let members = fields.iter().map(|f| f.member.as_str()).collect::<Vec<_>>().join(", ");
             let what = format!(
-                "`image_fields` lists members of samples or columns ({members}), but no source is a tar file, or a \
-                 Parquet or Arrow file with such a column of images"
+                "`image_fields` lists members of samples or columns ({members}), but no source is a tar file, or a Parquet or Arrow file with such a column of images"
             );
             return Err(Error::usage(what).help("leave out `image_fields`"));
         }
-        if options.recipe.keep_fields.is_some() && !found.has_containers {
+        if options.recipe.keep_fields.is_some() && found.containers.kind().is_none() {
             let what = "`keep_fields` lists members of samples or columns, but no source is a tar file, or a Parquet or \
                         Arrow file with images";
             return Err(Error::usage(what).help(
@@ -161,7 +119,10 @@ impl Conversion for ImageConversion {
             let what = "`list_fields` lists columns of a table, but no table describes the images";
             return Err(Error::usage(what).help("give the table with `metadata`, or leave out `list_fields`"));
         }
-        if options.recipe.label_field.is_some() && found.tables.is_empty() && found.table_images.is_none() {
+        if options.recipe.label_field.is_some()
+            && found.tables.is_empty()
+            && !found.containers.have_label_field()
+        {
             let what =
                 "`label_field` names a column of a table, but no table describes or contains the images";
             return Err(Error::usage(what).help("give the table with `metadata`, or leave out `label_field`"));
@@ -225,19 +186,14 @@ impl Conversion for ImageConversion {
             input,
             recipe,
             details,
-            walked: found.walked,
-            image_tables: found.image_tables,
+            containers: found.containers,
             values,
             roles: found.roles,
-            members: found.members,
-            labels_in_samples: found.labels_in_samples,
-            table_images: found.table_images,
-            row_boxes: found.row_boxes,
             file_fields: found.file_fields,
             repeats,
             folders,
         };
-        let is_container = |file: &SourceFile| conversion.is_container(file, &header.sources);
+        let is_container = |file: &SourceFile| conversion.containers.hold(file, &header.sources);
         let units = divide(files.iter(), UNIT_FILES, header.unit_bytes, is_container);
         if !files.iter().any(|file| is_container(&file)) {
             summary.items = Some(probable as u64);
@@ -304,8 +260,7 @@ impl Conversion for ImageConversion {
     ) -> Result<Converting> {
         match task {
             ImageTask::Files(task) => job.convert_files(task, worker, out)?,
-            ImageTask::Tar(task) => job.convert_tar(task, worker, out),
-            ImageTask::Table(task) => job.convert_table(task, worker, out),
+            ImageTask::Container(task) => job.convert_items(task, worker, out),
         }
         Ok(Converting::Done)
     }
@@ -320,62 +275,6 @@ impl Conversion for ImageConversion {
 
     fn predict(job: &ImagesJob, items: u64, sample: SampleRun<'_, Self>, stop: &Stop) -> Result<Prediction> {
         job.prediction(items, sample, stop)
-    }
-}
-
-impl ImageConversion {
-    /// Returns whether the file holds several items: a tar file, or a Parquet file with images. Files named by a list
-    /// or by rows never do.
-    fn is_container(&self, file: &SourceFile, sources: &[SourceSpec]) -> bool {
-        self.walked && (file.is_tar(sources) || (self.image_tables && is_image_table(file, sources)))
-    }
-
-    /// Returns what a list or a table says about the file with this ordinal.
-    pub(super) fn detail(&self, ordinal: usize) -> Option<&Detail> {
-        self.details.get(ordinal)
-    }
-}
-
-impl ImagesJob {
-    /// Returns whether the file holds several items: a tar file, or a Parquet file with images.
-    pub(super) fn is_container(&self, file: &SourceFile) -> bool {
-        self.conversion.is_container(file, &self.header.sources)
-    }
-
-    /// Returns whether a file is an item whatever its content: its name is that of an image, or a list or a row names it.
-    pub(super) fn is_item(&self, file: &SourceFile, detail: Option<&Detail>) -> bool {
-        detail.is_some() || has_image_extension(&file.name(&self.header.sources))
-    }
-
-    /// Returns the files that are not those of fields, with their ordinals.
-    pub(super) fn items(&self) -> impl Iterator<Item = (usize, SourceFile)> + '_ {
-        self.files.iter().enumerate().filter(|(_, file)| file.of_field.is_none())
-    }
-
-    /// Returns the item with this ordinal: its file, and those of its fields.
-    pub(super) fn item(&self, ordinal: usize) -> Vec<SourceFile> {
-        let mut files = self.files.range(ordinal..self.files.len());
-        let mut item: Vec<SourceFile> = files.next().into_iter().collect();
-        item.extend(files.take_while(|file| file.of_field.is_some()));
-        item
-    }
-
-    /// Requests the bytes of `files` in advance if the sources are in object storage. `first` is the ordinal of the
-    /// first file.
-    pub(super) fn open_all_ahead(&self, first: usize, files: &[SourceFile]) -> Vec<Option<OpenedFile>> {
-        if !is_remote(&self.header.sources) {
-            return Vec::new();
-        }
-        let is_intact = |ordinal: usize| self.conversion.detail(ordinal).is_none_or(|d| d.defect.is_none());
-        let mut is_excluded = false;
-        let open = |(ordinal, file): (usize, &SourceFile)| {
-            // The files of its fields follow an item.
-            if file.of_field.is_none() {
-                is_excluded = self.excludes_key(&file.origin);
-            }
-            (!is_excluded && is_intact(ordinal)).then(|| self.open_ahead(file)).flatten()
-        };
-        (first..).zip(files).map(open).collect()
     }
 }
 
@@ -399,56 +298,6 @@ fn shuffle(files: &mut FileList, details: &mut Vec<Detail>, seed: u64) {
     if !detailed {
         details.clear();
     }
-}
-
-/// Names of the fields.
-const CONCEPT: &str = "concept";
-const REPEATS: &str = "repeats";
-
-/// The fields from the names of class folders.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Repeats {
-    /// Position of the first one among the fields that only some datasets have.
-    at: usize,
-}
-
-impl Repeats {
-    /// Adds the fields before the `images` additional images, which are last, if all class folders have such names.
-    pub(super) fn find(
-        folders: &mut Folders,
-        fields: &mut Vec<Field>,
-        images: usize,
-        layout: FolderLayout,
-    ) -> Option<Self> {
-        let names = folders.class_names.as_deref().filter(|_| layout == FolderLayout::Auto)?;
-        let example = names.first()?.clone();
-        if !names.iter().all(|name| number_and_concept(name).is_some()) {
-            return None;
-        }
-        let in_splits = folders.splits.are_folders();
-        folders.warnings.push(Warning::RepeatFolders { example, in_splits });
-        let at = fields.len() - images;
-        let added =
-            [Field::nullable(CONCEPT, FieldType::String), Field::nullable(REPEATS, FieldType::UInt32)];
-        fields.splice(at..at, added);
-        Some(Self { at })
-    }
-
-    /// Sets the values of an image in the folder `class`.
-    pub(super) fn set(self, class: Option<&str>, values: &mut [Value]) {
-        let Some((repeats, concept)) = class.and_then(number_and_concept) else { return };
-        if let Some([name, number]) = values.get_mut(self.at..self.at + 2) {
-            *name = Value::Text(concept.into());
-            *number = Value::UInt(repeats.into());
-        }
-    }
-}
-
-/// Returns the number and the name of a folder such as `10_cat`.
-fn number_and_concept(name: &str) -> Option<(u32, &str)> {
-    let (number, concept) = name.split_once('_')?;
-    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    (is_number && !concept.is_empty()).then_some((number.parse().ok()?, concept))
 }
 
 /// Separator between the origin of a file and the name of an item in it.
@@ -480,17 +329,14 @@ impl ImagesJob {
         Ok(())
     }
 
-    /// Returns whether the key of `file`, or of an item in it, may be that of an item in another file, whose origin is
+    /// Returns whether the key of `file`, or of an item in it, may be the key of an item in another file, whose origin is
     /// followed by `item` in the origin of `file`.
     fn may_share_key(&self, file: &SourceFile, item: &str) -> bool {
         if self.is_container(file) {
             return true;
         }
-        let is_name = match self.conversion.image_tables {
-            true => item.parse::<u64>().is_ok_and(|row| row.to_string() == item),
-            // The name of a sample ends before the first dot of its last component.
-            false => !item.is_empty() && !item.rsplit('/').next().unwrap_or_default().contains('.'),
-        };
+        let kind = self.conversion.containers.kind();
+        let is_name = kind.is_some_and(|kind| kind.may_name_item(item));
         // Without an extension, only the content shows whether it is an image. A file that cannot be read may be one.
         is_name && begins_as_any_image(&self.planned(file)).unwrap_or(true)
     }
@@ -512,26 +358,4 @@ impl ImagesJob {
 /// Returns the ways to divide `origin` into the origin of a container and the name of an item in it.
 fn containers_of(origin: &str) -> impl Iterator<Item = (&str, &str)> {
     origin.match_indices(SEPARATOR).map(|(at, separator)| (&origin[..at], &origin[at + separator.len()..]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn folders_have_a_number_and_a_name() {
-        for (name, expected) in [
-            ("10_cat", Some((10, "cat"))),
-            ("3_a red_dog", Some((3, "a red_dog"))),
-            ("007_x", Some((7, "x"))),
-            ("10", None),
-            ("10_", None),
-            ("_cat", None),
-            ("a1_cat", None),
-            ("+1_cat", None),
-            ("99999999999_cat", None),
-        ] {
-            assert_eq!(number_and_concept(name), expected, "{name}");
-        }
-    }
 }

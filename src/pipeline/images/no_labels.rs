@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::find::FoundImages;
+use super::found::FoundImages;
+use super::sources::tables::no_label_column;
 use crate::options::SourceSpec;
 use crate::printable::printable_path;
 use crate::recipe::ImagesRecipe;
-use crate::schema::LABEL;
-use crate::source::layout::FolderLayout;
-use crate::source::missing_field::quoted;
+use crate::source::names::layout::FolderLayout;
 
 /// Returns the reason and the remedy. `columns` are the fields from tables or samples.
 pub(super) fn no_labels(
@@ -17,17 +16,11 @@ pub(super) fn no_labels(
     sources: &[SourceSpec],
     columns: &[String],
 ) -> String {
-    if !found.tables.is_empty() || found.table_images.is_some() {
-        let name_one = match columns {
-            [] => "add one, or name it with `label_field`".to_owned(),
-            [one] => format!("`label_field` names another one, such as {one:?}"),
-            _ => format!("`label_field` names another one: {}", quoted(columns)),
-        };
-        return format!("there is no column {LABEL:?}; {name_one}");
+    if !found.tables.is_empty() {
+        return no_label_column(columns);
     }
-    if found.has_containers {
-        return "the samples of tar files have no classes; `classes FILE` names those of their members .cls"
-            .to_owned();
+    if let Some(kind) = found.containers.kind() {
+        return kind.why_no_labels(columns);
     }
     if recipe.layout == FolderLayout::Flat {
         return "with `layout flat`, folders have no meaning; leave it out if folders are classes".to_owned();

@@ -10,8 +10,9 @@ use super::sidecars::SidecarSummary;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::recipe::{ANNOTATIONS, ImageFields, ImagesRecipe, Sidecars, described};
-use crate::source::files_from::FilesFrom;
-use crate::source::metadata::{KeptField, MetadataFile};
+use crate::source::items::metadata::columns::KeptField;
+use crate::source::items::metadata::placed::MetadataFile;
+use crate::source::list::files_from::FilesFrom;
 
 /// Options of a conversion of images.
 #[derive(Debug, Clone, Serialize, Deserialize)]

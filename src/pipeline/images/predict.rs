@@ -7,22 +7,20 @@
 //! replaced by the next one. Files that are images by name, other files, tar files and other containers are strata.
 
 use std::collections::{BinaryHeap, VecDeque};
-use std::sync::Arc;
 use std::time::Instant;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::feed::{FilesTask, ImageTask, TarTask};
-use super::job::{ImageConversion, ImagesJob};
+use super::conversion::{ImageConversion, ImagesJob};
+use super::feed::ImageTask;
+use super::sources::files::FilesTask;
 use crate::error::{Error, Result};
 use crate::pipeline::job::Feed;
 use crate::pipeline::predict::{
     Prediction, SampleRun, SampleSize, SampleTask, Stratum, StratumRun, StratumUnit, UnitPart, unit_parts,
 };
 use crate::pipeline::stop::Stop;
-use crate::source::archive::ArchiveKind;
-use crate::source::source_file::SourceFile;
-use crate::source::webdataset::Samples;
+use crate::source::list::source_file::SourceFile;
 
 /// Decorrelates the order of the sample from other uses of hashed origins.
 const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3031;
@@ -38,19 +36,20 @@ enum FileStratum {
     Images,
     /// Files whose content says whether they are images.
     Others,
-    /// Tar files without compression.
-    Tars,
+    /// Containers any part of which can be read.
+    Parts,
+    /// Containers that are read from their start.
     Containers,
 }
 
 impl FileStratum {
-    const ALL: [Self; 4] = [Self::Images, Self::Others, Self::Tars, Self::Containers];
+    const ALL: [Self; 4] = [Self::Images, Self::Others, Self::Parts, Self::Containers];
 
     fn unit(self) -> StratumUnit {
         match self {
             Self::Images => StratumUnit::Items,
             Self::Others => StratumUnit::Files,
-            Self::Tars | Self::Containers => StratumUnit::Bytes,
+            Self::Parts | Self::Containers => StratumUnit::Bytes,
         }
     }
 }
@@ -78,7 +77,7 @@ impl ImagesJob {
             let size = if unit == StratumUnit::Bytes { count.bytes as f64 } else { count.files as f64 };
             let mut sample = sampled.stratum(unit, SampleSize::of(size))?;
             match stratum {
-                FileStratum::Tars => self.sample_tars(&mut sample, wanted, stop)?,
+                FileStratum::Parts => self.sample_tars(&mut sample, wanted, stop)?,
                 FileStratum::Containers => self.sample_containers(&mut sample, wanted, stop)?,
                 _ => self.sample_files(&mut sample, stratum, wanted, stop)?,
             }
@@ -113,7 +112,7 @@ impl ImagesJob {
         stop: &Stop,
     ) -> Result<()> {
         let is_tar =
-            |(ordinal, file): &(usize, SourceFile)| self.stratum_of(*ordinal, file) == FileStratum::Tars;
+            |(ordinal, file): &(usize, SourceFile)| self.stratum_of(*ordinal, file) == FileStratum::Parts;
         let mut parts = 0;
         let tars = self.items().filter(is_tar).map(|(ordinal, file)| {
             parts += file.bytes.div_ceil(PART_BYTES);
@@ -135,15 +134,12 @@ impl ImagesJob {
         let file = self.file(tars[at].0)?;
         let start = (part - at.checked_sub(1).map_or(0, |before| tars[before].1)) * PART_BYTES;
         let end = (start + PART_BYTES).min(file.bytes);
-        let mut samples = Samples::open_part(&self.planned(&file), start..end)?;
-        let mut found = Vec::new();
-        while let Some(next) = samples.read()? {
-            found.push(next);
-        }
-        let source_bytes = end - start;
-        let tar = TarTask { file: Arc::new(file), found, source_bytes, member: None, damaged: false };
+        let kind = self.conversion.containers.kind();
+        let kind = kind.ok_or_else(|| Error::internal("a file is read as a container"))?;
+        let task = kind.part(self.container(file), start..end)?;
+        let source_bytes = task.source_bytes();
         let (size, seconds) = (SampleSize::of(source_bytes as f64), started.elapsed().as_secs_f64());
-        Ok(SampleTask { size, seconds, tasks: vec![ImageTask::Tar(tar)] })
+        Ok(SampleTask { size, seconds, tasks: vec![ImageTask::Container(task)] })
     }
 
     /// Converts at least `count` items of containers, or all of them.
@@ -165,8 +161,11 @@ impl ImagesJob {
 
     /// Returns the stratum of the file with this ordinal.
     fn stratum_of(&self, ordinal: usize, file: &SourceFile) -> FileStratum {
+        let sources = &self.header.sources;
+        let has_parts =
+            || self.conversion.containers.kind().is_some_and(|kind| kind.has_parts(file, sources));
         match self.is_container(file) {
-            true if file.archive_kind(&self.header.sources) == Some(ArchiveKind::Tar) => FileStratum::Tars,
+            true if has_parts() => FileStratum::Parts,
             true => FileStratum::Containers,
             false if self.is_item(file, self.conversion.detail(ordinal)) => FileStratum::Images,
             false => FileStratum::Others,
@@ -289,8 +288,7 @@ impl<'a> ContainerHeads<'a> {
             let Some((task, _)) = container.next()? else { continue };
             self.open.push_back(container);
             let (items, bytes) = match &task {
-                ImageTask::Tar(tar) => (tar.items(), tar.source_bytes),
-                ImageTask::Table(table) => (table.len() as u64, table.source_bytes()),
+                ImageTask::Container(task) => (task.items(), task.source_bytes()),
                 ImageTask::Files(_) => return Err(Error::internal("a container is read as a file")),
             };
             let seconds = started.elapsed().as_secs_f64();

@@ -17,15 +17,16 @@ use crate::printable::{printable, printable_path};
 use crate::recipe::Sidecars;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
-use crate::source::archive::is_image_name;
-use crate::source::encoding::small_text;
-use crate::source::file_list::{FileList, NearbyFiles};
-use crate::source::json_line;
-use crate::source::metadata::is_built_in;
-use crate::source::named_files::{Detail, Resolver};
-use crate::source::source_file::SourceFile;
-use crate::source::warning::Warning;
+use crate::source::io::encoding::small_text;
+use crate::source::items::json_line;
+use crate::source::items::metadata::columns::is_built_in;
+use crate::source::list::detail::Detail;
+use crate::source::list::expand::is_image_name;
+use crate::source::list::file_list::{FileList, NearbyFiles};
+use crate::source::list::named_files::Resolver;
+use crate::source::list::source_file::SourceFile;
 use crate::storage::{ObjectUrl, stat};
+use crate::warning::Warning;
 
 /// Extensions of the sidecars that are found without an option.
 const USUAL: [&str; 3] = ["txt", "caption", "json"];
@@ -44,7 +45,7 @@ impl Sidecars {
         }
     }
 
-    /// Returns whether the name of a file is that of a sidecar.
+    /// Returns whether a file is named like a sidecar.
     pub(super) fn may_be(&self, name: &str) -> bool {
         self.extensions().iter().any(|extension| without_extension(name.as_bytes(), extension).is_some())
     }
@@ -358,8 +359,7 @@ pub(super) fn unread_beside_listed(
     for file in files.iter().filter(|file| !file.is_named()).take(PROBED_IMAGES) {
         for extension in USUAL {
             if let Some(found) = find_beside(&mut resolver, &file.relative, extension)? {
-                let (example, extension) = (found.origin, Some(extension.to_owned()));
-                return Ok(Some(Warning::SidecarsUnread { example, extension }));
+                return Ok(Some(unread(&found.origin, Some(extension))));
             }
         }
     }
@@ -378,12 +378,31 @@ pub(super) fn unread_beside_named(files: &FileList, sources: &[SourceSpec]) -> R
         for extension in USUAL {
             let beside = path.with_extension(extension);
             if stat(&beside)?.is_some_and(|meta| meta.is_file()) && sources.iter().all(|s| s.path != beside) {
-                let example = printable_path(&beside).to_string();
-                return Ok(Some(Warning::SidecarsUnread { example, extension: None }));
+                return Ok(Some(unread(&printable_path(&beside), None)));
             }
         }
     }
     Ok(None)
+}
+
+/// Returns the warning about sidecars that are not read, such as `example`. The `extension` is given for sidecars beside listed images.
+fn unread(example: &str, extension: Option<&str>) -> Warning {
+    let name = printable(example);
+    let message = match extension {
+        None => format!(
+            "files beside the images, such as {name:?}, are not read; name them, too, or the folder, to make them fields"
+        ),
+        Some(extension) => format!(
+            "files beside the listed images, such as {name:?}, are not read; `sidecar {extension}` makes them the field {:?}",
+            extension.replace('.', "_")
+        ),
+    };
+    let mut warning = Warning::new("sidecars-unread", message);
+    if extension.is_some() {
+        warning = warning.remedy("sidecar", "EXT,…", "reads those with these extensions as fields");
+    }
+    let warning = warning.remedy("sidecar", "none", "leaves them out without a warning");
+    warning.with("example", example).with("extension", extension)
 }
 
 /// Returns the value of a sidecar.

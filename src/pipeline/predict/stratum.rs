@@ -226,7 +226,7 @@ impl Stratum {
             }
             StratumUnit::Bytes => {
                 let share = population.share(seen, self.sum(|o| o.found));
-                // Adjacent items are similar, so the spread between tasks may be larger than that of independent items.
+                // Adjacent items are similar, so the spread between tasks may be larger than between independent items.
                 self.number(quantity).or_wider(share.times(self.found().value))
             }
         }
@@ -290,7 +290,7 @@ impl Stratum {
         of_alone * (1.0 - share) + once * share
     }
 
-    /// Estimates the number of packed rows of `full` tokens, of which the last one need not be full.
+    /// Estimates the number of packed rows of `full` tokens. The last row need not be full.
     pub(super) fn rows(&self, full: u64) -> Estimate {
         let (all, sampled) = (self.written.full_rows(full), self.sampled().amount);
         let rows = if sampled == 0.0 { 0.0 } else { all * self.size.amount / sampled };
@@ -345,7 +345,7 @@ mod tests {
         xxh3_64_with_seed(&i.to_le_bytes(), seed) % below
     }
 
-    /// Returns what becomes of a file: three in a hundred are no images, and four are rejected or filtered.
+    /// Returns what becomes of a file: three in a hundred are not images, and four are rejected or filtered.
     fn file(i: u64) -> Observation {
         let mut file = Observation { size: SampleSize::of(1.0), found: 1, ..Observation::default() };
         file.splits = vec![SplitAmounts::default()];

@@ -206,7 +206,7 @@ impl<'c, T> SchedulerState<'c, T> {
         None
     }
 
-    /// Removes a failed unit of which no worker holds a part, and returns it with its failure.
+    /// Removes a failed unit that no worker holds a part of, and returns it with its failure.
     fn take_failed(&mut self) -> Option<(u32, UnitFailure)> {
         let is_at_rest = |u: &OpenUnit<'c, T>| {
             let waiting = (u.ready.len() + u.waiting.len()) as u64;

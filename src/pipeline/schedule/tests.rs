@@ -24,12 +24,12 @@ use crate::pipeline::stage::{Finished, NextStage, Stage, Stages};
 use crate::pipeline::unit::UnitSink;
 use crate::sample::{Ids, Record, Value};
 use crate::schema::{IdWidth, Schema};
-use crate::source::file_list::FileList;
-use crate::source::splits::Splits;
+use crate::source::list::file_list::FileList;
+use crate::source::names::splits::Splits;
 
 /// Number of tasks per unit.
 const TASKS: u64 = 100;
-/// Memory of a task: at least that of its outcome.
+/// Memory of a task: at least the memory of its outcome.
 const TASK_BYTES: u64 = 4 << 10;
 
 /// Where the test conversion fails.
@@ -167,7 +167,7 @@ impl Stage for SlowWrite {
     }
 }
 
-/// Runs `units` with memory for so many tasks.
+/// Runs `units` with memory for `memory_tasks` tasks.
 fn run_units(
     fails: Fails,
     threads: usize,

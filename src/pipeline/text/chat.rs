@@ -45,13 +45,13 @@ struct PairStart {
 /// A chat or pair before its ids are computed.
 pub(super) struct Rendered {
     pub(super) text: String,
-    /// What messages contain, in which strings of special tokens are no tokens.
+    /// What messages contain, in which strings of special tokens are not tokens.
     content: Vec<Range<usize>>,
     /// The parts of it in which they are errors.
     forbidden: Vec<Range<usize>>,
     /// What to train on.
     trained: Vec<Range<usize>>,
-    /// Whether the template marks what to train on. The mask is then that of `transformers`.
+    /// Whether the template marks what to train on. The mask then equals the mask of `transformers`.
     is_marked: bool,
     /// Whether this is a pair of texts, around which there are tokens.
     is_pair: bool,
@@ -113,7 +113,7 @@ impl Chats {
     ///
     /// # Errors
     ///
-    /// A reject if it is no chat, or if the template refuses it.
+    /// A reject if it is not a chat, or if the template refuses it.
     pub(super) fn render(&self, chat: &str) -> Result<Rendered, Reject> {
         match self.recipe.alpaca {
             Some(Alpaca::Chat) => return self.chat(&AlpacaRow::read(chat)?.into_chat()),
@@ -157,7 +157,7 @@ impl Chats {
         Ok(self.by_policy(rendered, renderer.has_generation_blocks(), false))
     }
 
-    /// Finds the parts of a chat or pair in which strings of special tokens are no tokens.
+    /// Finds the parts of a chat or pair in which strings of special tokens are not tokens.
     fn by_policy(&self, rendered: RenderedChat, is_marked: bool, is_pair: bool) -> Rendered {
         let RenderedChat { text, pieces, trained, notes, unread_keys } = rendered;
         let (mut content, mut forbidden) = (Vec::new(), Vec::new());

@@ -17,8 +17,8 @@ use crate::pipeline::job::{Converting, EngineUse, ItemSplit, excluded};
 use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, Outcomes};
 use crate::recipe::Overflow;
 use crate::sample::{PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
-use crate::source::source_file::SourceFile;
-use crate::source::text::fields::SourceDocument;
+use crate::source::items::text::fields::SourceDocument;
+use crate::source::list::source_file::SourceFile;
 use crate::testing::item_panic_point;
 use crate::transform::text::{
     EncodeStats, MarkedIds, PackedIdSink, Scratch, StoredIds, Tokenizer, id_width, rejected,
@@ -386,7 +386,7 @@ impl DocumentConverter<'_> {
     }
 }
 
-/// Rejects text of which more than a hundredth is NUL. No text has so many: it is binary data, or UTF-16 without a mark.
+/// Rejects text if more than a hundredth of it is NUL: it is binary data, or UTF-16 without a mark.
 fn check_nul(text: &str) -> Result<(), Reject> {
     let nul = memchr::memchr_iter(0, text.as_bytes()).count();
     if nul <= (text.len() / MAX_NUL_SHARE).max(FEW_NUL) {

@@ -28,7 +28,7 @@ use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
 use crate::recipe::TextRecipe;
 use crate::sample::Reject;
-use crate::source::text::fields::SourceDocument;
+use crate::source::items::text::fields::SourceDocument;
 use crate::storage::{Access, Blob, NewFile};
 use crate::threads;
 

@@ -10,9 +10,9 @@ use super::{TextConversion, TextJob};
 use crate::error::Result;
 use crate::options::is_remote;
 use crate::pipeline::job::{EngineUse, Feed};
-use crate::source::file_list::FileCursor;
-use crate::source::opened::OpenedFile;
-use crate::source::source_file::SourceFile;
+use crate::source::io::opened::OpenedFile;
+use crate::source::list::file_list::FileCursor;
+use crate::source::list::source_file::SourceFile;
 
 /// Limits on the files in object storage that are opened in advance: their number, and the bytes that they may hold.
 const FILES_AHEAD: usize = 32;

@@ -18,15 +18,16 @@ use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::options::SourceSpec;
 use crate::sampling;
-use crate::source::file_list::FileList;
-use crate::source::json_line::{MemberPath, parse};
-use crate::source::missing_field::{quoted, suggestion};
-use crate::source::stream::Stream;
-use crate::source::text::columns::TextColumns;
-use crate::source::text::kind::TextFormat;
-use crate::source::text::rows;
-use crate::source::warning::Warning;
-use crate::source::without_bom;
+use crate::source::io::encoding::without_bom;
+use crate::source::io::stream::Stream;
+use crate::source::items::json_line::{MemberPath, parse};
+use crate::source::items::metadata::columns::field_not_seen;
+use crate::source::items::text::columns::TextColumns;
+use crate::source::items::text::kind::TextFormat;
+use crate::source::items::text::rows;
+use crate::source::list::file_list::FileList;
+use crate::source::table::missing_field::{quoted, suggestion};
+use crate::warning::Warning;
 
 /// Maximum number of rows examined per file.
 const ROWS: usize = 1000;
@@ -272,11 +273,9 @@ impl<'a> FieldSearch<'a> {
             self.kept.iter().zip(&options.recipe.keep_fields).filter(|(requested, _)| !requested.seen)
         {
             match keep.ty {
-                Some(_) if !self.complete => warnings.push(Warning::FieldNotSeen {
-                    field: requested.name.to_owned(),
-                    examined: examined.clone(),
-                    there: self.names.clone(),
-                }),
+                Some(_) if !self.complete => {
+                    warnings.push(field_not_seen(requested.name, &examined, &self.names));
+                }
                 _ if self.complete => return refuse("keep_fields", requested.name, None),
                 _ => {
                     let help = "choose fields that the rows have; a field that only later rows have needs a type, as \

@@ -13,17 +13,17 @@ use crate::panics::contained;
 use crate::pipeline::job::Converting;
 use crate::pipeline::outcome::Outcomes;
 use crate::sample::{Record, Reject, RejectCode, Value};
-use crate::source::broken::Broken;
-use crate::source::compression::Compression;
-use crate::source::encoding::to_utf8;
-use crate::source::lines::LinePiece;
-use crate::source::opened::OpenedFile;
-use crate::source::source_file::SourceFile;
+use crate::source::io::broken::Broken;
+use crate::source::io::compression::Compression;
+use crate::source::io::encoding::to_utf8;
+use crate::source::io::encoding::without_bom;
+use crate::source::io::lines::LinePiece;
+use crate::source::io::opened::OpenedFile;
+use crate::source::items::text::cut::{Rule, lines};
+use crate::source::items::text::fields::{SourceDocument, TextFields};
+use crate::source::items::text::kind::{Documents, TextFormat};
+use crate::source::list::source_file::SourceFile;
 use crate::source::table::delimited::unclosed_quote;
-use crate::source::text::cut::{Rule, lines};
-use crate::source::text::fields::{SourceDocument, TextFields};
-use crate::source::text::kind::{Documents, TextFormat};
-use crate::source::without_bom;
 
 /// A consumer of the items of a task, called for each item in order.
 pub(super) trait ItemSink {

@@ -52,18 +52,18 @@ use crate::pipeline::workers::Workers;
 use crate::reader::loader::{CU_SEQLENS, PIECE_STARTS};
 use crate::recipe::TextRecipe;
 use crate::schema::{Field, FieldType, Kind, Schema};
-use crate::source::file_list::ChosenFiles;
-use crate::source::json_line::WantedFields;
-use crate::source::layout::FolderLayout;
-use crate::source::opened::OpenedFile;
-use crate::source::source_file::SourceFile;
-use crate::source::splits::{SplitNames, Splits};
-use crate::source::stream::Stream;
-use crate::source::text::cut::Rule;
-use crate::source::text::fields::TextFields;
-use crate::source::text::kind::{Documents, TextFormat};
-use crate::source::text::rows::RequestedColumns;
-use crate::source::warning::Warning;
+use crate::source::io::opened::OpenedFile;
+use crate::source::io::stream::Stream;
+use crate::source::items::json_line::WantedFields;
+use crate::source::items::text::cut::Rule;
+use crate::source::items::text::fields::TextFields;
+use crate::source::items::text::kind::{Documents, TextFormat};
+use crate::source::items::text::rows::RequestedColumns;
+use crate::source::list::file_list::ChosenFiles;
+use crate::source::list::source_file::SourceFile;
+use crate::source::names::layout::FolderLayout;
+use crate::source::names::split_levels::SplitNames;
+use crate::source::names::splits::Splits;
 use crate::transform::text::{Tokenizer, id_width, usage_error};
 
 /// Default of `--unit-bytes`: a minute for the slowest tokenizer on one core.
@@ -132,7 +132,7 @@ impl Conversion for TextConversion {
             (TextInput::Stdin, [detail]) => Some(detail.kind.stdin(options.recipe.encoding)?),
             _ => None,
         };
-        warnings.extend(Warning::of_keys(&found.listing.unusable));
+        warnings.extend(found.listing.unusable_keys());
         warnings.extend(found.warnings);
         warnings.extend(field_check::check(
             &options,

@@ -8,8 +8,8 @@ use serde_json::json;
 use crate::error::{Error, Result};
 use crate::options::{OutputOptions, SourceSpec, check_sources};
 use crate::recipe::{PairBos, TextRecipe, described};
-use crate::source::files_from::FilesFrom;
-use crate::source::text::kind::TextFormat;
+use crate::source::items::text::kind::TextFormat;
+use crate::source::list::files_from::FilesFrom;
 use crate::transform::text::{SpecialToken, Tokenizer, TokenizerOptions};
 
 /// Options of a conversion of text.

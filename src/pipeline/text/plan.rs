@@ -15,21 +15,23 @@ use crate::pipeline::source_checks::check_origins;
 use crate::recipe::TextRecipe;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType, Kind};
-use crate::source::archive::{ArchiveKind, Archives};
-use crate::source::broken::Broken;
-use crate::source::file_list::NearbyFiles;
-use crate::source::hub_configs::{ConfigFiles, choose};
-use crate::source::named_files::nothing;
-use crate::source::source_file::SourceFile;
-use crate::source::stream::Stream;
+use crate::source::archive::ArchiveKind;
+use crate::source::io::broken::Broken;
+use crate::source::io::planned::PlannedFile;
+use crate::source::io::stream::Stream;
+use crate::source::items::text::columns::{TextColumns, WantedColumns};
+use crate::source::items::text::kind::{Documents, FileKind, TextFormat};
+use crate::source::list::expand::Archives;
+use crate::source::list::file_list::NearbyFiles;
+use crate::source::list::listing::Listing;
+use crate::source::list::source_file::SourceFile;
+use crate::source::list::walk::list;
+use crate::source::list::{braces, globs};
+use crate::source::names::hub_configs::{ConfigFiles, choose};
 use crate::source::table::arrow::Batches;
 use crate::source::table::fits;
 use crate::source::table::parquet::ParquetFile;
-use crate::source::text::columns::{TextColumns, WantedColumns};
-use crate::source::text::kind::{Documents, FileKind, TextFormat};
-use crate::source::walk::{Listing, list};
-use crate::source::warning::Warning;
-use crate::source::{PlannedFile, braces, globs};
+use crate::warning::Warning;
 
 /// Source bytes of the sections that `--shuffle` reorders.
 const SHUFFLE_SECTION_BYTES: u64 = 8 << 20;
@@ -167,7 +169,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
                 return Err(Error::usage("there is no source"));
             };
             let (relative, origin) = (std::path::PathBuf::new(), source.label.clone());
-            let files = std::iter::once(nothing(relative, origin)).collect();
+            let files = std::iter::once(SourceFile::nothing(relative, origin)).collect();
             let listing = Listing { files, ..Listing::default() };
             Ok(ListedText { sources: options.sources.clone(), listing, ..ListedText::default() })
         }
@@ -221,15 +223,13 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
             };
             let mut listing = archives.expand(&listing)?.unwrap_or(listing);
             listing.skipped.extend(&matches.skipped);
-            let left_out = listing.left_out.take();
-            let left_out = left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Text, example });
-            warnings.extend(left_out);
+            warnings.extend(listing.skipped_archives(Kind::Text));
             Ok(ListedText { sources: matches.sources, listing, defects: Vec::new(), warnings, config })
         }
     }
 }
 
-/// Returns the kind of a file: for explicitly named files, that of `--input-format` if given; otherwise by its name.
+/// Returns the kind of a file: for explicitly named files, the kind in `--input-format` if given; otherwise by its name.
 fn kind_of(options: &TextOptions, named: bool, path: &Path) -> Option<FileKind> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let of_name = if named { FileKind::of_named } else { FileKind::of_name };
@@ -371,7 +371,7 @@ pub(super) fn wanted_columns(recipe: &TextRecipe) -> WantedColumns {
     }
 }
 
-/// Refuses a column whose type differs from that of its field.
+/// Refuses a column whose type differs from the type of its field.
 pub(super) fn check_type(name: &str, found: FieldType, wanted: FieldType) -> Result<()> {
     if fits(found, wanted) {
         return Ok(());

@@ -19,11 +19,11 @@ use crate::pipeline::predict::{
     Prediction, SampleRun, SampleSize, SampleTask, Stratum, StratumUnit, UnitPart, total_length, unit_parts,
 };
 use crate::pipeline::stop::Stop;
-use crate::source::broken::Broken;
-use crate::source::encoding::{MARK_BYTES, is_marked};
-use crate::source::source_file::SourceFile;
+use crate::source::io::broken::Broken;
+use crate::source::io::encoding::{MARK_BYTES, is_marked};
+use crate::source::items::text::kind::{FileKind, TextFormat};
+use crate::source::list::source_file::SourceFile;
 use crate::source::table::parquet::ParquetFile;
-use crate::source::text::kind::{FileKind, TextFormat};
 
 /// Bytes of a chunk in a line-based file. A chunk holds few documents, so that a sample has many chunks.
 const CHUNK_BYTES: u64 = 16 << 10;

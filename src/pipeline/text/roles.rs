@@ -5,8 +5,8 @@ use serde_json::{Map, Value as Json};
 
 use crate::error::Error;
 use crate::recipe::ChatRecipe;
-use crate::source::json_line::MemberPath;
-use crate::source::missing_field::quoted;
+use crate::source::items::json_line::MemberPath;
+use crate::source::table::missing_field::quoted;
 
 /// Roles that only later rows may have.
 const USUAL: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];

@@ -4,8 +4,8 @@ use super::*;
 use crate::options::{Existing, MaxRejects, OutputOptions, RunOptions, SourceSpec, default_memory_bytes};
 use crate::pipeline::{ImageInput, ImagesJob, ImagesOptions, Progress};
 use crate::recipe::ImagesRecipe;
-use crate::source::files_from::FilesFrom;
-use crate::source::metadata::MetadataFile;
+use crate::source::items::metadata::placed::MetadataFile;
+use crate::source::list::files_from::FilesFrom;
 use crate::transform::text::{Tokenizer, TokenizerOptions, Verify};
 
 /// Number of documents per unit.

@@ -1,8 +1,9 @@
 //! Fields of chats and pairs that other trainers read, and that nothing reads here.
 
+use crate::numbers::listed;
 use crate::recipe::TextRecipe;
-use crate::source::json_line::MemberPath;
-use crate::source::warning::Warning;
+use crate::source::items::json_line::MemberPath;
+use crate::warning::Warning;
 
 const AVOID: &str = "an answer to avoid, which only preference training uses";
 const PREFERRED: &str = "a preferred answer, which only preference training uses";
@@ -43,6 +44,16 @@ pub(super) fn warning<'a>(recipe: &TextRecipe, names: impl Iterator<Item = &'a S
     let read: Vec<MemberPath> = read.map(MemberPath::new).collect();
     let names: Vec<&String> = names.filter(|name| !read.iter().any(|path| path.needs(name))).collect();
     let known = KNOWN.iter().filter(|(name, _)| names.iter().any(|there| there == name));
-    let fields: Vec<_> = known.map(|(name, meaning)| ((*name).to_owned(), (*meaning).to_owned())).collect();
-    (!fields.is_empty()).then_some(Warning::FieldsUnread { fields })
+    let fields: Vec<&(&str, &str)> = known.collect();
+    if fields.is_empty() {
+        return None;
+    }
+    let named = fields.iter().map(|(name, meaning)| format!("{name:?} ({meaning})"));
+    let what = if fields.len() == 1 { "this field" } else { "these fields" };
+    let message = format!("nothing reads {what} of the rows: {}", listed(named));
+    let warning = Warning::new("fields-unread", message).with("fields", &fields);
+    Some(match fields.iter().any(|(name, _)| *name == "input") {
+        true => warning.remedy("alpaca", "chat", "reads instruction, input and output"),
+        false => warning,
+    })
 }

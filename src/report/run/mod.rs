@@ -17,7 +17,7 @@ use crate::manifest::{Counts, Manifest, Split};
 use crate::options::RunOptions;
 use crate::pipeline::{Activity, ConvertedUnits, PartOutcome, Phase, Progress, RunOutcome, Selection};
 use crate::schema::LengthUnit;
-use crate::source::retries;
+use crate::source::io::retry::retries;
 use crate::storage::objects::repeated_requests;
 use crate::storage::{Access, Blob, list_dir, stat};
 

@@ -4,12 +4,15 @@ use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::error::Error;
 use crate::sample::RejectCode;
-use crate::source::PlannedFile;
-use crate::source::broken::Broken;
-use crate::source::opened::OpenedFile;
-use crate::source::tar::TarMember;
-use crate::source::zip::ZipMember;
+use crate::source::archive::tar::member::TarMember;
+use crate::source::archive::zip::member::ZipMember;
+use crate::source::io::broken::Broken;
+use crate::source::io::compression::Compression;
+use crate::source::io::opened::OpenedFile;
+use crate::source::io::planned::PlannedFile;
+use crate::source::io::stream::Stream;
 
 /// Location of a file in an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,12 +78,26 @@ impl ArchiveMember {
         }
     }
 
+    /// Returns a stream of the decompressed content, from an archive that is already open.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the archive cannot be read. Damage to the file in it is reported when it is read.
+    pub(in crate::source) fn stream(
+        &self,
+        opened: OpenedFile,
+        compression: Option<Compression>,
+    ) -> Result<Stream, Error> {
+        let file = Arc::new(opened);
+        Stream::of_part(&file, self.open(&file), compression)
+    }
+
     /// Opens a reader of the file in an archive that is already open. It reads files of any size, in pieces.
     ///
     /// # Errors
     ///
     /// As [`Self::read`]. Damage to the compressed data is reported when it is read.
-    pub(in crate::source) fn open(&self, opened: &Arc<OpenedFile>) -> Result<Box<dyn Read + Send>, Broken> {
+    fn open(&self, opened: &Arc<OpenedFile>) -> Result<Box<dyn Read + Send>, Broken> {
         Ok(match &self.data {
             MemberData::Zip(member) => Box::new(member.open(opened)?),
             MemberData::Tar(member) => Box::new(member.open(opened)?),

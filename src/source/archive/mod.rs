@@ -3,20 +3,19 @@
 //! When a run is planned, only the directory of an archive is read: the central directory of a zip archive, or the
 //! headers in a tar file. Members are read one by one, on the threads that convert them.
 
-mod expand;
-mod member;
-mod member_path;
+pub(in crate::source) mod directory;
+pub mod member;
+pub(in crate::source) mod member_path;
+mod member_reader;
+pub mod tar;
 #[cfg(test)]
 pub(in crate::source) mod testing;
+pub mod zip;
 
-pub use self::expand::{Archives, ExpandedArchive, expand, is_image_name};
-pub use self::member::{ArchiveMember, MemberData};
-use super::name::strip_extension;
-use super::{PlannedFile, tar, zip};
+use self::directory::ArchiveDirectory;
 use crate::error::Result;
-
-/// Maximum size of a file in an archive that is read as a whole, in bytes.
-pub(super) const MAX_MEMBER_BYTES: u64 = 256 << 20;
+use crate::source::io::name::strip_extension;
+use crate::source::io::planned::PlannedFile;
 
 /// The format of an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,35 +43,17 @@ fn divided(name: &str) -> Option<(&str, ArchiveKind)> {
     extensions.find_map(|(extension, kind)| Some((strip_extension(name, extension)?, kind)))
 }
 
-/// A file in an archive. Folders have no entries.
-#[derive(Debug)]
-pub(in crate::source) struct ArchiveEntry {
-    /// The path as stored.
-    pub(in crate::source) name: Vec<u8>,
-    /// Size in bytes.
-    pub(in crate::source) size: u64,
-    /// Location of the content; `None` for links, devices and sparse files, which are not read.
-    pub(in crate::source) data: Option<MemberData>,
-}
-
-/// The files of an archive, in the order of its directory.
-#[derive(Debug)]
-pub(in crate::source) struct ArchiveDirectory {
-    pub(in crate::source) entries: Vec<ArchiveEntry>,
-    /// Description of damage after which no further entry can be found.
-    pub(in crate::source) damage: Option<String>,
-}
-
-impl ArchiveDirectory {
-    /// Reads the directory of the archive `planned`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be read, or is a zip archive with a damaged directory.
-    fn read(kind: ArchiveKind, planned: &PlannedFile) -> Result<Self> {
-        match kind {
-            ArchiveKind::Zip => zip::read_directory(planned),
-            ArchiveKind::Tar => tar::read_directory(planned),
-        }
+/// Lists the files of the archive `planned`.
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be read, or is a zip archive with a damaged directory.
+pub(in crate::source) fn read_directory(
+    kind: ArchiveKind,
+    planned: &PlannedFile,
+) -> Result<ArchiveDirectory> {
+    match kind {
+        ArchiveKind::Zip => zip::directory::read_directory(planned),
+        ArchiveKind::Tar => tar::directory::read_directory(planned),
     }
 }

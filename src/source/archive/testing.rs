@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::ExpandedArchive;
 use crate::options::SourceSpec;
-use crate::source::PlannedFile;
-use crate::source::source_file::SourceFile;
+use crate::source::io::planned::PlannedFile;
+use crate::source::list::expand::ExpandedArchive;
+use crate::source::list::source_file::SourceFile;
 
 /// Writes the archive `name`, and returns it as a source of its own.
 pub(in crate::source) fn source(

@@ -22,9 +22,9 @@ use crate::error::{Error, Result};
 use crate::format::flatbuffer_limits;
 use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
-use crate::source::broken::Broken;
-use crate::source::opened::FileBytes;
-use crate::source::stream::Stream;
+use crate::source::io::broken::Broken;
+use crate::source::io::opened::FileBytes;
+use crate::source::io::stream::Stream;
 
 /// First bytes of a file, padded to 8 bytes.
 const FILE_MAGIC: &[u8; 8] = b"ARROW1\0\0";
@@ -36,7 +36,7 @@ const END_MAGIC: &[u8] = b"ARROW1";
 const FEATHER_MAGIC: &[u8; 4] = b"FEA1";
 const FEATHER_HELP: &str = "Feather version 1 is not supported: convert the file with `pyarrow.feather.read_table` and `write_feather`, which \
                             writes version 2";
-/// Maximum size of a footer, in bytes: that of more than two million record batches.
+/// Maximum size of a footer, in bytes: enough for more than two million record batches.
 const MAX_FOOTER_BYTES: u32 = 64 << 20;
 /// Continuation mark before the size of a header.
 const CONTINUATION: [u8; 4] = [0xff; 4];

@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Schema};
 use super::{field_type, fits};
 use crate::error::{Error, Result};
 use crate::schema::FieldType;
-use crate::source::missing_field::no_column;
+use crate::source::table::missing_field::no_column;
 
 /// The names of all columns of a table.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::row_scan::RowScanner;
 use crate::sample::{Reject, RejectCode};
-use crate::source::without_bom;
+use crate::source::io::encoding::without_bom;
 
 /// Maximum number of cells in a row: the `csv` crate stores the end of each, which takes many times the bytes of a row of
 /// empty cells.

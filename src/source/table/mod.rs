@@ -8,11 +8,14 @@ pub mod arrow;
 mod cells;
 pub mod columns;
 pub mod delimited;
+pub(crate) mod missing_field;
+mod pages;
 pub mod parquet;
 pub mod row_scan;
 mod rows;
 #[cfg(test)]
 mod tests;
+pub(crate) mod typed_values;
 
 pub use cells::{
     bytes, can_be_json, can_be_text, cell, checked_cell, field_type, fits, is_bytes, is_text, json,

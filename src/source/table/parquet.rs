@@ -23,10 +23,10 @@ use crate::error::{Error, Result};
 use crate::format::{PARQUET_MAGIC, parquet_footer};
 use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
-use crate::source::PlannedFile;
-use crate::source::broken::Broken;
-use crate::source::opened::FileBytes;
-use crate::source::pages::{self, BadPages, check_column, max_rows};
+use crate::source::io::broken::Broken;
+use crate::source::io::opened::FileBytes;
+use crate::source::io::planned::PlannedFile;
+use crate::source::table::pages::{self, BadPages, check_column, max_rows};
 
 /// Maximum number of rows decoded together.
 const BATCH_ROWS: u64 = 1024;
@@ -145,7 +145,7 @@ impl ParquetFile {
     }
 }
 
-/// Refuses a file with a codec that this build lacks: rows that it cannot read are no damage.
+/// Refuses a file with a codec that this build lacks: rows that it cannot read are not damaged.
 fn check_codecs(footer: &ParquetMetaData) -> Result<()> {
     let mut columns = footer.row_groups().iter().flat_map(RowGroupMetaData::columns);
     match columns.any(|column| matches!(column.compression(), Compression::BROTLI(_))) {

@@ -12,12 +12,12 @@ use super::parquet::{Groups, ParquetFile};
 use crate::error::ErrorKind;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
-use crate::source::PlannedFile;
-use crate::source::broken::Broken;
-use crate::source::metadata::Keep;
-use crate::source::stream::Stream;
-use crate::source::text::columns::{TextColumns, WantedColumns};
-use crate::source::text::fields::TextFields;
+use crate::source::io::broken::Broken;
+use crate::source::io::planned::PlannedFile;
+use crate::source::io::stream::Stream;
+use crate::source::items::metadata::columns::Keep;
+use crate::source::items::text::columns::{TextColumns, WantedColumns};
+use crate::source::items::text::fields::TextFields;
 
 const ROWS: usize = 90;
 

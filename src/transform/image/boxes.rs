@@ -22,7 +22,7 @@ pub struct PlacedBoxes {
     pub kept: Vec<(usize, PixelBox)>,
     /// Number of boxes without an area, or with numbers that are not finite.
     pub invalid: u64,
-    /// Number of boxes of which nothing is left.
+    /// Number of boxes that have no area left.
     pub outside: u64,
     /// Whether the stated size is that of the stored and of the upright image, although these differ. Boxes are then those of
     /// the upright image.

@@ -130,7 +130,7 @@ fn compare(source: Size, a: Size, b: Size) -> Ordering {
     by_ratio(source).then(by_fit).then_with(|| by_ratio(Size::new(1, 1))).then(b.width.cmp(&a.width))
 }
 
-/// Returns the smallest size with the aspect ratio of `source` that covers `bucket`: one side is that of the bucket, the
+/// Returns the smallest size with the aspect ratio of `source` that covers `bucket`: one side is a side of the bucket, the
 /// other is rounded to the nearest pixel, halves up.
 fn covering(source: Size, bucket: Size) -> Size {
     let is_wider = u64::from(source.width) * u64::from(bucket.height)

@@ -115,7 +115,7 @@ fn may_keep(damage: &Reject, lenient: bool) -> bool {
     lenient && matches!(damage.code, RejectCode::Truncated | RejectCode::Corrupt)
 }
 
-/// Returns whether `damage` may be that of a checksum, so that the rest of the file can be decoded without it.
+/// Returns whether `damage` may be a wrong checksum, so that the rest of the file can be decoded without it.
 fn has_wrong_checksum(source: &CheckedImage<'_>, damage: &Reject) -> bool {
     source.image_type == ImageType::Png && damage.code == RejectCode::Corrupt
 }

@@ -76,7 +76,7 @@ fn jpeg(pixels: &Pixels, quality: u8, subsampling: Subsampling) -> Result<Vec<u8
         .map_err(refused)
 }
 
-/// Encodes planes, of which the last two have half the resolution, as a JPEG. Returns `None` if that is not possible.
+/// Encodes planes as a JPEG. The last two have half the resolution. Returns `None` if that is not possible.
 pub(super) fn jpeg_of_planes(planes: &[Pixels; 3], quality: u8) -> Option<Vec<u8>> {
     let [width, height] = [planes[0].width as usize, planes[0].height as usize];
     let samples = planes.each_ref().map(|plane| plane.data.as_slice());

@@ -67,7 +67,7 @@ const SHORT: u16 = 3;
 /// Not the type that the standard prescribes, but some programs write it, and image viewers accept it.
 const LONG: u16 = 4;
 
-/// Returns the orientation of an image with the EXIF block `exif`. As in Pillow, that of XMP counts if EXIF has none, not
+/// Returns the orientation of an image with the EXIF block `exif`. As in Pillow, the orientation in XMP counts if EXIF has none, not
 /// even an invalid one.
 pub(super) fn orientation_with<'a>(
     exif: Option<&[u8]>,

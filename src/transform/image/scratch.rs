@@ -32,12 +32,12 @@ impl Default for ImageScratch {
 }
 
 impl ImageScratch {
-    /// Creates empty buffers, of which at most [`DEFAULT_KEPT_BYTES`] are kept between images.
+    /// Creates empty buffers. At most [`DEFAULT_KEPT_BYTES`] are kept between images.
     pub fn new() -> Self {
         Self::keeping(DEFAULT_KEPT_BYTES)
     }
 
-    /// Creates empty buffers, of which at most `bytes` are kept between images.
+    /// Creates empty buffers. At most `bytes` are kept between images.
     pub fn keeping(bytes: usize) -> Self {
         Self {
             jpeg: FastDecoder::default(),

@@ -75,7 +75,7 @@ impl<'a> CheckedImage<'a> {
             ImageType::Jpeg | ImageType::Png | ImageType::Bmp | ImageType::Planes | ImageType::Raw => {
                 u64::MAX
             }
-            // Their data is complete, so the ratio is at most that of the longest run.
+            // Their data is complete, so the ratio is at most the ratio of the longest run.
             ImageType::Pnm | ImageType::Tga | ImageType::Qoi => u64::MAX,
         };
         container::check_pixels_per_byte(structure.size.pixels(), bytes.len() as u64, ratio)?;
@@ -85,7 +85,7 @@ impl<'a> CheckedImage<'a> {
         Ok(Self { bytes, image_type, structure, jpeg })
     }
 
-    /// Sets the orientation to that of an additional image of the sample whose image has the geometry `image`. An image of
+    /// Sets the orientation to the one of an additional image of the sample whose image has the geometry `image`. An image of
     /// another size keeps its own.
     pub(super) fn turn_like(&mut self, image: &Geometry) {
         let Structure { size, orientation, .. } = self.structure;

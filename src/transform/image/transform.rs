@@ -122,7 +122,7 @@ impl ImageTransform {
         self.convert_caught(source, None, scratch)
     }
 
-    /// Converts an additional image of a sample or row, with the same options. With buckets, its bucket is that of the main
+    /// Converts an additional image of a sample or row, with the same options. With buckets, its bucket is the bucket of the main
     /// image. It is never filtered, because the main image was not.
     ///
     /// # Errors

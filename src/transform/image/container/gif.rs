@@ -24,7 +24,7 @@ fn skip_sub_blocks(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Reads the structure of the GIF file `bytes`. Its size is that of the logical screen.
+/// Reads the structure of the GIF file `bytes`. Its size is the size of the logical screen.
 pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Reject> {
     let cut = || truncated("its header");
     let (width, height) = (u16_le(bytes, 6).ok_or_else(cut)?, u16_le(bytes, 8).ok_or_else(cut)?);

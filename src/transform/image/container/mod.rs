@@ -95,7 +95,7 @@ fn check_ratio(decoded: u64, unit: &str, stored: u64, ratio: u64) -> Result<(), 
     Err(Reject::new(RejectCode::TooLarge, message))
 }
 
-/// Creates a size from header values, both of which must be at least 1.
+/// Creates a size from header values. Both must be at least 1.
 pub(super) fn size(width: u32, height: u32) -> Result<Size, Reject> {
     if width == 0 || height == 0 {
         return Err(corrupt(format!("the header declares {width}×{height} pixels")));

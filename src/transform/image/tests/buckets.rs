@@ -266,7 +266,7 @@ proptest! {
         };
         let nearest = pairs(&buckets).into_iter().map(|size| distance(size).abs()).fold(f64::MAX, f64::min);
         prop_assert!((distance(bucket).abs() - nearest).abs() < 1e-9);
-        // One side is exactly that of the bucket, and the other is the nearest to the ratio of the source.
+        // One side is exactly a side of the bucket, and the other is the nearest to the ratio of the source.
         prop_assert!(resized.0 >= bucket.0 && resized.1 >= bucket.1);
         prop_assert!(resized.0 == bucket.0 || resized.1 == bucket.1);
         let scale = (f64::from(bucket.0) / f64::from(width)).max(f64::from(bucket.1) / f64::from(height));

@@ -1,0 +1,6 @@
+//! Zip archives: their central directory, and the files in them.
+
+pub(in crate::source) mod directory;
+pub mod member;
+#[cfg(test)]
+mod tests;
