@@ -6,10 +6,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
-use crate::reader::loader::{CU_SEQLENS, PIECE_STARTS};
 use crate::reader::{Dataset, Mixture, MixtureEpoch, RecordSource, Split};
 use crate::report::Vocabulary;
-use crate::schema::{ASSISTANT_MASKS, Schema};
+use crate::schema::{ASSISTANT_MASKS, CU_SEQLENS, PIECE_STARTS, Schema};
 use crate::tokenizer_files::stored_tokenizer;
 
 /// The records of one split.

@@ -20,8 +20,7 @@ use crate::error::{Error, Result};
 use crate::format::watched::{WatchedFile, WriteFailure};
 use crate::manifest::FileEntry;
 use crate::reader::Record;
-use crate::reader::loader::CU_SEQLENS;
-use crate::schema::ASSISTANT_MASKS;
+use crate::schema::{ASSISTANT_MASKS, CU_SEQLENS};
 
 /// Rows of a row group, as in files that Megatron-Bridge writes.
 const GROUP_ROWS: usize = 500;

@@ -2,8 +2,8 @@
 
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::RecordSource;
-use dsconvert::reader::loader::{ATTENTION_MASK, CU_SEQLENS, LENGTHS, POSITION_IDS, SOURCE, VALID};
-use dsconvert::schema::{ASSISTANT_MASKS, INPUT_IDS, Schema};
+use dsconvert::reader::loader::{ATTENTION_MASK, LENGTHS, POSITION_IDS, SOURCE, VALID};
+use dsconvert::schema::{ASSISTANT_MASKS, CU_SEQLENS, INPUT_IDS, Schema};
 use dsconvert::suggest::did_you_mean;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

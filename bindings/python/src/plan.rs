@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::RecordSource;
-use dsconvert::reader::batch::{BatchPlan, ImageShape, Layout, Lengths, LengthsInMemory, Position, Runs};
-use dsconvert::reader::loader::{LoaderState, SavedPlan};
+use dsconvert::reader::batch::{
+    BatchPlan, ImageShape, Layout, Lengths, LengthsInMemory, Position, Runs, SavedPlan,
+};
+use dsconvert::reader::loader::LoaderState;
 use pyo3::prelude::*;
 
 use crate::dataset::Split;

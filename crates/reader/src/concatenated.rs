@@ -7,10 +7,9 @@ use std::sync::{Arc, OnceLock};
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::index::LengthRun;
 use dsconvert_dataset::sample::{Ids, Value, box_numbers, pack_box_numbers};
-use dsconvert_dataset::schema::{ASSISTANT_MASKS, Field, FieldType, LABEL, Schema};
+use dsconvert_dataset::schema::{ASSISTANT_MASKS, CU_SEQLENS, Field, FieldType, LABEL, Schema};
 
 use super::batch::{ImageShape, Lengths, Runs, json_digest, no_such_record};
-use super::loader::CU_SEQLENS;
 use super::source::ReadIds;
 use super::{Record, RecordSource};
 

@@ -90,8 +90,7 @@ pub use describe::{
 pub use iter::Records;
 pub use mixture::{
     Delivered, Exhausted, MAX_SOURCES, Mix, Mixture, MixtureEpoch, MixtureOptions, MixturePrediction,
-    MixtureRecords, MixtureState, MixtureUnit, OnChange, SourcePrediction, SourceState, SourceTotals,
-    Weights,
+    MixtureRecords, MixtureUnit, OnChange, SourcePrediction, Weights,
 };
 pub use open_options::{DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, DEFAULT_READ_AHEAD_BYTES, OpenOptions};
 pub use record::Record;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::sample::{Ids, Value};
-use dsconvert_dataset::schema::Schema;
+use dsconvert_dataset::schema::{HEIGHT, Schema, TRAINED, WIDTH};
 
 use crate::batch::{ImageShape, Lengths, Runs};
 use crate::iter::block_end;
@@ -141,7 +141,7 @@ pub trait RecordSource: fmt::Debug + Send + Sync {
     }
 
     /// Returns the number of tokens of a full row, if the records are rows of several documents, whose ends are in the
-    /// field [`CU_SEQLENS`](crate::loader::CU_SEQLENS).
+    /// field [`CU_SEQLENS`](dsconvert_dataset::schema::CU_SEQLENS).
     fn packed_length(&self) -> Option<u64> {
         self.inner()?.packed_length()
     }
@@ -248,6 +248,55 @@ impl RecordSource for Split {
 
     fn at_record(&self, error: Error, record: u64) -> Error {
         self.at_record(error, record)
+    }
+}
+
+/// The lengths of an opened split.
+impl Lengths for Split {
+    fn records(&self) -> u64 {
+        self.len()
+    }
+
+    fn record_at(&self, rank: u64) -> Result<u64> {
+        self.ranked(rank)
+    }
+
+    fn length_of(&self, record: u64) -> Result<u64> {
+        self.length(record)
+    }
+
+    fn lengths_of(&self, records: &[u64], out: &mut Vec<u64>) -> Result<()> {
+        let index = self.record_index()?;
+        for &record in records {
+            self.check_range(record)?;
+            out.push(index.length(record)?);
+        }
+        Ok(())
+    }
+
+    fn trained_of(&self, record: u64) -> Result<u64> {
+        let entry = self.entry(record)?;
+        Ok(entry.column(&self.manifest().schema, TRAINED).map_or(entry.length, u64::from))
+    }
+
+    fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {
+        let schema = &self.manifest().schema;
+        let entry = self.entry(record)?;
+        let column = |name| entry.column(schema, name);
+        let shape = column(WIDTH).zip(column(HEIGHT)).map(|(width, height)| ImageShape { width, height });
+        Ok(shape.filter(|_| schema.holds_images()))
+    }
+
+    fn key_of(&self, record: u64) -> Option<String> {
+        Some(self.get(record).ok()?.key()?.to_owned())
+    }
+
+    fn can_be_cut(&self) -> bool {
+        self.schema().holds_token_ids()
+    }
+
+    fn runs(&self) -> Result<Runs<'_>> {
+        Ok(Box::new(self.histogram()?))
     }
 }
 

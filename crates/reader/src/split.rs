@@ -112,6 +112,12 @@ impl Split {
         &self.projection.schema
     }
 
+    /// Returns the number of tokens of a full row, if the records of the split are rows of several documents (the
+    /// option `pack` of the conversion).
+    pub fn packed_length(&self) -> Option<u64> {
+        self.schema().holds_token_ids().then(|| self.manifest().options.get("pack")?.as_u64()).flatten()
+    }
+
     /// Returns whether the dataset is in object storage, where reading a record may wait for minutes.
     pub fn is_remote(&self) -> bool {
         self.state.dataset.location.is_remote()

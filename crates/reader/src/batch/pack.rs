@@ -20,7 +20,7 @@ use super::layout::check_micro_batches;
 use super::lengths::Lengths;
 use super::options::{ALGORITHM, Last, MAX_WINDOW_RECORDS, Shuffle, json_digest};
 use super::order::Epoch;
-use super::state::{PlanState, Position, damaged_state};
+use super::state::{PackCursor, PackState, PlanState, Position, damaged_state};
 use crate::range::check_in_range;
 
 /// Number of documents that are packed together with [`Packing::Concat`], and their minimum with
@@ -93,28 +93,6 @@ impl PackOptions {
                 }
             }
     }
-}
-
-/// A position in the documents of an epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PackCursor {
-    /// Number of documents before the current window, in the order of the epoch.
-    pub document: u64,
-    /// Number of tokens of the window's first document that previous windows used.
-    pub token: u64,
-    /// Number of rows of the window that are done.
-    pub row: u64,
-}
-
-/// State of a [`PackPlan`]: equal on every rank.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PackState {
-    /// The inputs of the order, and the step.
-    pub plan: PlanState,
-    /// Where the step starts.
-    pub cursor: PackCursor,
 }
 
 /// Rows of one global step.

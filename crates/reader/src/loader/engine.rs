@@ -26,9 +26,9 @@ use super::BatchFinisher;
 use super::assemble::Assembler;
 use super::batch::Batch;
 use super::image::DecodeScratch;
-use super::schedule::{BatchRows, BatchTask, LoaderCounts, LoaderPlan, Schedule};
+use super::schedule::{BatchTask, LoaderCounts, LoaderPlan, Schedule};
 use super::state::LoaderState;
-use crate::batch::Layout;
+use crate::batch::{BatchRows, Layout};
 
 /// Makes batches from one position on.
 pub(super) struct BatchEngine {

@@ -2,13 +2,12 @@
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::schema::{
-    ASSISTANT_MASKS, CROP_TOP_LEFT, FieldType, IMAGE, INPUT_IDS, LABEL, RESIZED_SIZE, TARGET_SIZE,
+    ASSISTANT_MASKS, CROP_TOP_LEFT, CU_SEQLENS, FieldType, IMAGE, INPUT_IDS, LABEL, RESIZED_SIZE, TARGET_SIZE,
 };
 
-use super::options::{Batching, LabelsFor, LoaderOptions, PackedLayout, StoredPacking};
-use super::packed::CU_SEQLENS;
+use super::options::{LabelsFor, LoaderOptions, PackedLayout, StoredPacking};
 use crate::RecordSource;
-use crate::batch::Last;
+use crate::batch::{Batching, Last};
 
 /// Name of the array that is true for rows with a record, and false for filler rows and blank rows.
 pub const VALID: &str = "valid";

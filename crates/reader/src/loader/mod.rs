@@ -58,17 +58,15 @@ pub use fields::{ATTENTION_MASK, LENGTHS, POSITION_IDS, SOURCE, VALID};
 pub use handoff::{Claim, Handoff};
 pub use image::decode_image;
 pub use options::{
-    Batching, Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageBatchOptions, ImageLayout, LabelsFor,
+    Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageBatchOptions, ImageLayout, LabelsFor,
     LoaderOptions, MAX_CROP, MAX_PREFETCH, MAX_THREADS, PackedLayout, PadSide, StoredPacking,
     TextBatchOptions, Undecodable,
 };
 /// Former names, which the options of a conversion have, too.
 #[doc(hidden)]
 pub use options::{ImageBatchOptions as ImageOptions, TextBatchOptions as TextOptions};
-pub use packed::{CU_SEQLENS, PIECE_STARTS};
-pub(crate) use schedule::BatchRows;
 pub use schedule::{LoaderCounts, LoaderTotals};
-pub use state::{LoaderState, SavedPlan};
+pub use state::LoaderState;
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 

@@ -6,7 +6,7 @@ use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::RecordSource;
-use crate::batch::{BatchOptions, BatchSize, Last, Layout, Lengths, Oversize, PackOptions};
+use crate::batch::{Batching, Last, Layout, Lengths, Oversize};
 use crate::range::check_in_range;
 
 /// Default number of batches that are made before they are requested, in addition to one per thread.
@@ -17,50 +17,6 @@ pub const MAX_THREADS: usize = 1024;
 pub const MAX_PREFETCH: usize = 1 << 16;
 /// Maximum side of a crop, in pixels.
 pub const MAX_CROP: u32 = 1 << 14;
-
-/// How records are grouped into batches.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Batching {
-    /// One record per row.
-    Records(BatchOptions),
-    /// Documents packed into rows of one length; text only.
-    Packed(PackOptions),
-}
-
-impl Batching {
-    /// Returns the length of packed rows; 0 if documents are not packed.
-    pub(crate) fn seq_len(&self) -> u64 {
-        match self {
-            Batching::Records(_) => 0,
-            Batching::Packed(packed) => packed.seq_len,
-        }
-    }
-
-    /// Returns what happens to the records at the end of an epoch that do not fill a step.
-    pub(super) fn last(&self) -> Last {
-        match self {
-            Batching::Records(batches) => batches.last,
-            Batching::Packed(packed) => packed.last,
-        }
-    }
-
-    /// Returns whether the records of a batch follow each other without padding.
-    pub(super) fn is_flat(&self) -> bool {
-        matches!(self, Batching::Records(batches) if matches!(batches.size, BatchSize::MaxTokensUnpadded(_)))
-    }
-}
-
-impl From<BatchOptions> for Batching {
-    fn from(options: BatchOptions) -> Self {
-        Batching::Records(options)
-    }
-}
-
-impl From<PackOptions> for Batching {
-    fn from(options: PackOptions) -> Self {
-        Batching::Packed(options)
-    }
-}
 
 /// Options of a [`Loader`](super::Loader).
 ///

@@ -11,11 +11,13 @@ use dsconvert_dataset::packing::Row;
 
 use super::assemble::Assembler;
 use super::batch::BatchId;
-use super::options::{Batching, LabelsFor, LoaderOptions, PackedLayout};
-use super::state::{LoaderState, SavedPlan};
+use super::options::{LabelsFor, LoaderOptions, PackedLayout};
+use super::state::LoaderState;
 use crate::RecordSource;
-use crate::batch::{BatchPlan, Layout, MicroBatch, PackPlan, Position};
-use crate::mixture::{MixturePlan, MixturePrediction, SourceTotals};
+use crate::batch::{
+    BatchPlan, BatchRows, Batching, Layout, MicroBatch, PackPlan, Position, SavedPlan, SourceTotals,
+};
+use crate::mixture::{MixturePlan, MixturePrediction};
 
 /// Number of steps that are packed at once. Continuing from a saved cursor packs its window again, so packing several
 /// steps at a time costs less.
@@ -30,20 +32,6 @@ pub(super) enum LoaderPlan {
     Records(BatchPlan<Arc<dyn RecordSource>>),
     Packed(PackPlan<Arc<dyn RecordSource>>),
     Mixture(MixturePlan),
-}
-
-/// Records of one micro-batch.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum BatchRows {
-    Records {
-        batch: MicroBatch,
-        /// The epoch of each record, if they differ.
-        epochs: Vec<u64>,
-    },
-    Packed {
-        rows: Vec<Row>,
-        filler_rows: u64,
-    },
 }
 
 /// A batch to be made.
@@ -133,13 +121,7 @@ impl LoaderPlan {
             LoaderPlan::Packed(_) => "packed rows",
             LoaderPlan::Mixture(_) => "a mixture",
         };
-        let saved = match &state.plan {
-            SavedPlan::Records(_) => "records",
-            SavedPlan::Packed(_) => "packed rows",
-            SavedPlan::Mixture(_) => "a mixture",
-        };
-        Error::usage(format!("the state was saved for {saved}, not for {own}"))
-            .help("resume with the options of the first start, or start over")
+        state.plan.of_other_plan(own)
     }
 
     /// Returns the steps from a state to the end of its epoch, each with the state after it, for plans that compute each step

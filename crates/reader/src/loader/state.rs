@@ -3,8 +3,7 @@
 use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::batch::{Layout, PackState, PlanState, damaged_state};
-use crate::mixture::MixtureState;
+use crate::batch::{Layout, SavedPlan, damaged_state};
 
 /// State of a [`Loader`](super::Loader): the batches that were returned, not those that are prepared. Equal on all
 /// ranks that have returned the same number of batches; threads and prefetch are not part of it. It serializes to a few
@@ -17,28 +16,6 @@ pub struct LoaderState {
     /// Number of its micro-batches that are done, over all ranks: 0 between steps. The number of ranks can change
     /// freely only between steps.
     pub micro_batches_done: u64,
-}
-
-/// State of the plan behind a loader.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SavedPlan {
-    /// One record per row.
-    Records(PlanState),
-    /// Packed rows.
-    Packed(PackState),
-    /// Records or packed rows of a [`Mixture`](crate::Mixture).
-    Mixture(MixtureState),
-}
-
-impl SavedPlan {
-    pub(super) fn state(&self) -> &PlanState {
-        match self {
-            SavedPlan::Records(plan) => plan,
-            SavedPlan::Packed(packed) => &packed.plan,
-            SavedPlan::Mixture(mixture) => &mixture.plan,
-        }
-    }
 }
 
 impl LoaderState {

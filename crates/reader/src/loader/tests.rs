@@ -20,7 +20,7 @@ use dsconvert_dataset::format::Format;
 use dsconvert_dataset::schema::Kind;
 
 use super::*;
-use crate::batch::{BatchOptions, BatchSize};
+use crate::batch::{BatchOptions, BatchSize, Batching, SavedPlan};
 use crate::testing;
 use crate::{Dataset, Split};
 

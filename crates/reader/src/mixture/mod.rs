@@ -17,7 +17,6 @@ use dsconvert_dataset::schema::Schema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::plan::MixturePlan;
-pub use self::plan::{MixtureState, SourceState, SourceTotals};
 pub use self::prediction::{Delivered, MixturePrediction, SourcePrediction};
 pub use self::records::MixtureRecords;
 use super::batch::Lengths;

@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::packing::Row;
-use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{Exhausted, Mix, Mixture, MixtureEpoch, MixtureOptions, MixtureUnit, OnChange, Segment};
 use crate::RecordSource;
 use crate::batch::{
-    ALGORITHM, BatchOptions, BatchPlan, BatchSize, BucketBy, MAX_BATCH_RECORDS, MicroBatch, PackCursor,
-    PackOptions, PackPlan, PlanState, Position, damaged_state, json_digest, source_seed,
+    ALGORITHM, BatchOptions, BatchPlan, BatchRows, BatchSize, Batching, BucketBy, MAX_BATCH_RECORDS,
+    MicroBatch, MixtureState, PackCursor, PackOptions, PackPlan, PlanState, Position, SourceState,
+    SourceTotals, damaged_state, json_digest, source_seed,
 };
-use crate::loader::{BatchRows, Batching};
 use crate::recent::Recent;
 
 /// Maximum number of epochs that are gone through to find the start of a later one.
@@ -24,60 +23,6 @@ const OVERFLOW_SCALE: f64 = 1.0 / ((1u128 << 127) as f64 * 2.0);
 
 /// Number of ends of epochs that are kept.
 const KEPT_EPOCHS: usize = 4;
-
-/// State of a mixture: equal on every rank.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MixtureState {
-    /// The inputs of the order, and the step.
-    pub plan: PlanState,
-    /// Fingerprint of the weights and of what ends an epoch.
-    pub weights: String,
-    /// Number of global steps since the start of training.
-    pub steps: u64,
-    /// Number of tokens (images: pixels) in this epoch.
-    pub tokens: u64,
-    /// The sources before the next step.
-    pub sources: Vec<SourceState>,
-    /// The sources at the start of the epoch.
-    pub start: Vec<SourceState>,
-}
-
-/// State of one source of a mixture.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SourceState {
-    /// Number of passes over the source that are done, which is also its epoch.
-    pub epoch: u64,
-    /// The position in the pass. Of records and micro-batches, `document` is the number of those that are done.
-    pub cursor: PackCursor,
-    /// Where documents are packed, the number of tokens of the pass that are done.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub tokens: u64,
-    /// The amount used since the weights changed, in the unit of the weights.
-    pub used: u64,
-    /// Whether a pass ended in this epoch of the mixture.
-    pub has_ended: bool,
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-/// The share of one source in the steps since the weights changed.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct SourceTotals {
-    /// Name of the source.
-    pub name: String,
-    /// The requested share.
-    pub requested: f64,
-    /// The share up to this step.
-    pub realized: f64,
-    /// Number of passes over the source since the start of training. The last one counts by its share of micro-batches or
-    /// records, or of tokens where documents are packed.
-    pub epochs: f64,
-}
 
 /// A pure function of (lengths, options, seed, state) that computes the next step of a mixture. It needs memory for the plans
 /// of the sources and one step.

@@ -3,8 +3,8 @@
 use dsconvert_dataset::error::Result;
 use dsconvert_dataset::storage::interrupt;
 
-use super::plan::{MixturePlan, SourceTotals};
-use crate::loader::BatchRows;
+use super::plan::MixturePlan;
+use crate::batch::{BatchRows, SourceTotals};
 
 /// Number of steps after which an interruption is noticed.
 const CHECK_STEPS: u64 = 1024;

@@ -11,8 +11,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::plan::MixturePlan;
 use super::{Mix, Mixture};
-use crate::batch::{BatchOptions, BatchSize, ImageShape, Lengths, Runs, look_up, runs_of};
-use crate::loader::BatchRows;
+use crate::batch::{BatchOptions, BatchRows, BatchSize, ImageShape, Lengths, Runs, look_up, runs_of};
 use crate::source::ReadIds;
 use crate::{Record, RecordSource};
 

@@ -3,8 +3,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::batch::{BatchOptions, BatchSize, BucketBy, Oversize, PackOptions};
-use crate::loader::{BatchRows, Batching};
+use crate::batch::{
+    BatchOptions, BatchRows, BatchSize, Batching, BucketBy, MixtureState, Oversize, PackOptions,
+};
 use crate::testing::InMemory;
 
 /// Returns a source of documents with these lengths.
