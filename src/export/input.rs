@@ -127,7 +127,9 @@ impl ExportInput {
         for (((dataset, split), drawn), (_, weight)) in splits.iter().zip(records.counts()).zip(weights) {
             let own = TokenizerFacts::of(dataset)?;
             tokenizer = Some(match tokenizer {
-                Some(known) if known.adds_eos != own.adds_eos && records.packed_length().is_some() => {
+                Some(known)
+                    if known.adds_eos != own.adds_eos && records.properties().packed_length.is_some() =>
+                {
                     return Err(Error::usage("some rows were packed with `add_eos`, and others without")
                         .at_path(dataset.path())
                         .help("mix rows that were packed alike, or convert without `pack`"));
@@ -178,7 +180,7 @@ impl ExportInput {
     /// Returns whether records are rows of several documents.
     pub(super) fn is_packed(&self) -> Result<bool> {
         let has_ends = self.schema()?.index_of(CU_SEQLENS).is_some();
-        Ok(has_ends && self.splits.iter().any(|split| split.source.packed_length().is_some()))
+        Ok(has_ends && self.splits.iter().any(|split| split.source.properties().packed_length.is_some()))
     }
 }
 

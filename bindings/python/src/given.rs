@@ -32,7 +32,7 @@ pub(crate) const TEXT: Condition =
 pub(crate) const IMAGES: Condition =
     condition("the dataset holds text", |given| given.schema().is_none_or(Schema::holds_images));
 pub(crate) const STORED_PACKED: Condition = condition("the records are not packed", |given| {
-    given.source.is_some_and(|source| source.packed_length().is_some())
+    given.source.is_some_and(|source| source.properties().packed_length.is_some())
 });
 pub(crate) const ASSEMBLED: Condition = Condition {
     help: Some("do it in transform or batch_transform, or leave out transform"),

@@ -85,7 +85,7 @@ impl Plan {
         let (dataset, source) = match source {
             LengthArgument::Split(split) => {
                 let source = split.get().source();
-                if source.mixture().is_some() {
+                if source.properties().is_mixture {
                     let error = Error::usage("a BatchSampler does not mix datasets");
                     return Err(raise(error.help("use a Loader; or sample each dataset by itself")));
                 }

@@ -95,7 +95,7 @@ pub use mixture::{
 pub use open_options::{DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, DEFAULT_READ_AHEAD_BYTES, OpenOptions};
 pub use record::Record;
 pub use shards::ShardFile;
-pub use source::{ReadIds, RecordSource};
+pub use source::{ReadIds, RecordProperties, RecordSource};
 pub use split::Split;
 pub use verify::{DEFAULT_MAX_PROBLEMS, DecodeFn, VerifyOptions, VerifyProgress, VerifyReport, verify};
 

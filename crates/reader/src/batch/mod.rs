@@ -47,5 +47,4 @@ pub(crate) use permute::{Purpose, key, source_seed};
 pub use plan::{BatchPlan, Counts, MicroBatch, StepTotals};
 pub(crate) use state::damaged_state;
 pub use state::{MixtureState, PackCursor, PackState, PlanState, Position, SavedPlan, SourceState};
-pub(crate) use step_plan::BatchRows;
-pub use step_plan::{Batching, SourceTotals};
+pub use step_plan::{BatchRows, Batching, PlannedStep, SourceTotals, StepPlan};

@@ -76,7 +76,9 @@ impl LoaderOptions {
             return Err(Error::usage("`oversize \"truncate\"` does not apply: images cannot be cut")
                 .help("use another oversize policy"));
         }
-        let (Some(length), StoredPacking::Keep) = (source.packed_length(), self.text.stored_packing) else {
+        let (Some(length), StoredPacking::Keep) =
+            (source.properties().packed_length, self.text.stored_packing)
+        else {
             return Ok(self);
         };
         self.batching = match self.batching {

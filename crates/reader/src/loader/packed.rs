@@ -14,7 +14,7 @@ impl BatchOptions {
     /// was set.
     #[must_use]
     pub fn for_records_of(self, source: &dyn RecordSource) -> Self {
-        match (source.packed_length(), self.size) {
+        match (source.properties().packed_length, self.size) {
             (Some(length), BatchSize::BatchSize(_)) if self.pad_to_multiple_of == 1 => {
                 Self { pad_to_multiple_of: length, ..self }
             }

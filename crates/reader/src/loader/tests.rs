@@ -9,6 +9,7 @@ mod finisher;
 mod image;
 #[cfg(feature = "decode")]
 mod masks;
+mod pinned;
 mod source;
 mod stored;
 mod text;
