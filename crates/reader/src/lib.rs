@@ -59,6 +59,7 @@ pub use dsconvert_dataset::{error, format, index, manifest, packing, sample, sch
 pub mod batch;
 mod concatenated;
 mod dataset;
+mod dataset_state;
 #[cfg(feature = "decode")]
 pub mod decode;
 mod describe;
