@@ -17,14 +17,14 @@ pub use dsconvert_writer as writer;
 #[cfg(feature = "convert")]
 use dsconvert_dataset::{foreign, numbers, option_names, panics, printable, sampling, testing, threads};
 
-#[cfg(feature = "bench")]
-pub mod bench;
 #[cfg(feature = "convert")]
 mod build_id;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "convert")]
 pub mod export;
+#[cfg(feature = "lab")]
+pub mod lab;
 #[cfg(feature = "convert")]
 pub mod options;
 #[cfg(feature = "convert")]

@@ -2,15 +2,15 @@
 
 mod args;
 
-pub(super) use args::{Args, read_trace};
+pub(in crate::cli) use args::{Args, read_trace};
 
-use dsconvert_simulate as sim;
+use crate::lab::simulator as sim;
 use sim::{Options, Sweep, SweepPoint, SweepRange, Verdict};
 
-use super::output_file::{check_output, is_same_file, is_stdout, write_output};
-use super::{Ending, print};
-use crate::bench::simulator_error;
+use crate::cli::output_file::{check_output, is_same_file, is_stdout, write_output};
+use crate::cli::{Ending, print};
 use crate::error::{Error, Result};
+use crate::lab::simulator_error;
 use crate::storage::interrupt;
 
 /// Runs `dsconvert simulate`.
@@ -23,7 +23,7 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
 }
 
 /// Writes the requested files, and returns the text that the command prints.
-pub(super) fn output(args: &Args) -> Result<String> {
+pub(in crate::cli) fn output(args: &Args) -> Result<String> {
     if let (Some(svg), Some(html)) = (&args.svg, &args.html)
         && is_same_file(svg, html)
     {

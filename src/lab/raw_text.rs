@@ -9,9 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use dsconvert_measure::{
-    BatchWorker, DeliveredShape, IdRows, LoadedBatch, RawFile, RawSource, Stopwatch, TargetKind,
-};
+use super::{BatchWorker, DeliveredShape, IdRows, LoadedBatch, RawFile, RawSource, Stopwatch, TargetKind};
 
 use crate::error::{Error, Result};
 use crate::sample::Reject;

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use indicatif::{HumanCount, HumanDuration};
 
-use crate::bench::{BenchReport, Measurement, Probe, Residency, Spread, TargetKind, TargetReport};
 use crate::cli::flags::with_flags;
 use crate::cli::summary::faster_format;
 use crate::cli::table::table;
+use crate::lab::{BenchReport, Measurement, Probe, Residency, Spread, TargetKind, TargetReport};
 use crate::numbers::{plural, short_percent};
 use crate::printable::printable;
 

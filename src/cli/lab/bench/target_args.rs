@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::bench::{BenchBatchSize, BenchTarget, TargetKind, TargetOptions, find_target};
 use crate::cli::text;
 use crate::cli::values::{check_resize_options, parse};
 use crate::error::{Error, Result};
+use crate::lab::{BenchBatchSize, BenchTarget, TargetKind, TargetOptions, find_target};
 use crate::printable::printable_path;
 use crate::transform::image::{ImageOptions, Resize};
 use crate::transform::text::TokenizerOptions;

@@ -1,7 +1,7 @@
 //! Arguments of `bench` and `headspace` for the length and number of rounds.
 
-use crate::bench::{Bench, Effort};
 use crate::cli::print;
+use crate::lab::{Bench, Effort};
 
 /// Expected duration, in seconds, above which a note announces it.
 const LONG_SECONDS: f64 = 5.0;

@@ -4,20 +4,20 @@ mod text;
 
 use std::path::PathBuf;
 
-use dsconvert_simulate::LoadTrace;
+use crate::lab::simulator::LoadTrace;
 
 use super::bench::{EffortArgs, TargetArgs, announce, counts};
 use super::simulate::read_trace;
-use super::{Ending, print};
-use crate::bench::{
+use crate::cli::{Ending, print};
+use crate::error::{Error, Result};
+use crate::lab::{
     Bench, BenchOptions, BenchReport, Headspace, HeadspaceOptions, PaddingTime, ReadOrder, TargetKind,
 };
-use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::options::{DEFAULT_SEED, default_threads};
 
 /// Maximum number of workers to consider.
-const MAX_WORKERS: u64 = dsconvert_simulate::MAX_WORKERS as u64;
+const MAX_WORKERS: u64 = crate::lab::simulator::MAX_WORKERS as u64;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,7 +31,7 @@ Step time is the time of one training step on a batch that is reused, without lo
 /// Arguments of `dsconvert headspace`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(in crate::cli) struct Args {
     /// Folder of images, .jsonl or .txt files, or directory or URL of a dataset
     #[arg(value_name = "PATH", required_unless_present = "trace")]
     path: Option<PathBuf>,

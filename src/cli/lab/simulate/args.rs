@@ -5,14 +5,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::lab::simulator as sim;
 use clap::builder::{PossibleValue, TypedValueParser};
-use dsconvert_simulate as sim;
 use sim::{
     LoadTimes, LoadTrace, Options, Order, Shape, SlowRuns, Stop, SweepParameter, SweepRange, TimeDistribution,
 };
 
-use crate::bench::simulator_error;
 use crate::error::{Error, Result};
+use crate::lab::simulator_error;
 
 /// Maximum size of a file of load times.
 const MAX_TRACE_BYTES: u64 = 256 << 20;

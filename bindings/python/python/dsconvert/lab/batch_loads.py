@@ -10,7 +10,7 @@ from itertools import islice
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from .loader import Loader
+from ..loader import Loader
 
 Collate = Callable[[list[Any]], Any]
 

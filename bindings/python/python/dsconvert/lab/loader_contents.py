@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .batch_contents import BatchContents, contents_of, has_ids
-from .loader import Loader
+from ..loader import Loader
 
 
 def counter_of(loader: Any) -> Callable[[Any], BatchContents]:

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::bench::{Headspace, LoadingOutcome};
+use crate::lab::{Headspace, LoadingOutcome};
 use crate::numbers::{percent, three_digits};
 use crate::printable::printable;
 

@@ -11,10 +11,10 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::output_file::{check_output, is_stdout, write_output};
-use super::{Ending, print};
-use crate::bench::{Bench, BenchOptions, ReadOrder, TargetKind, serve_rounds};
+use crate::cli::output_file::{check_output, is_stdout, write_output};
+use crate::cli::{Ending, print};
 use crate::error::{Error, Result};
+use crate::lab::{Bench, BenchOptions, ReadOrder, TargetKind, serve_rounds};
 use crate::options::{DEFAULT_SEED, default_threads};
 
 /// Hidden flag of a child process that serves requests for rounds.
@@ -32,7 +32,7 @@ Examples:
 /// Arguments of `dsconvert bench`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(in crate::cli) struct Args {
     /// Folder of images, .jsonl or .txt files (also .gz, .zst, .xz, .bz2), or directory or URL of a dataset
     #[arg(value_name = "PATH")]
     path: PathBuf,
@@ -135,7 +135,7 @@ impl Args {
         };
         let mut orders = Vec::new();
         for name in text.split(',') {
-            let order = super::values::parse("order", name.trim())?;
+            let order = crate::cli::values::parse("order", name.trim())?;
             if !orders.contains(&order) {
                 orders.push(order);
             }
@@ -149,7 +149,7 @@ impl Args {
             threads.dedup();
             return Ok(threads);
         };
-        let max = crate::bench::MAX_THREADS as u64;
+        let max = crate::lab::MAX_THREADS as u64;
         Ok(counts("--threads", text, 1, max)?.into_iter().map(|n| n as usize).collect())
     }
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from .batch_contents import elements_of, shallow_copy
 from .batch_loads import is_data_loader
-from .errors import UsageError
+from ..errors import UsageError
 from .headspace_report import HeadspaceReport, Stretch
-from .loader import Loader
+from ..loader import Loader
 from .loader_contents import counter_of
 from .worker_prediction import current_workers, predict_workers
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from .batch_loads import is_data_loader
 from .benchmark import load_times
-from .loader import Loader
+from ..loader import Loader
 from .simulation import simulate
 
 MAX_LOADED_BATCHES = 24

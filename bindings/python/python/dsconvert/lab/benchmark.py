@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from time import perf_counter, process_time
 from typing import Any, Literal, NamedTuple, TextIO
 
-from ._native import check_trace_file
+from .._native import check_trace_file
 from .batch_contents import BatchContents, contents_of, contents_of_items
 from .batch_loads import (
     BatchLoad,
@@ -29,11 +29,11 @@ from .batch_loads import (
 )
 from .bench_report import BenchReport, LoadBreakdown, Percentiles
 from .cache import CacheDataLoader
-from .counts import counted
-from .dataset import Dataset, Split
-from .dataset import open as open_dataset
-from .errors import UsageError
-from .loader import Loader
+from ..counts import counted
+from ..dataset import Dataset, Split
+from ..dataset import open as open_dataset
+from ..errors import UsageError
+from ..loader import Loader
 from .loader_contents import counter_of
 
 Stream = Callable[[], Iterator[tuple[Any, float]]]

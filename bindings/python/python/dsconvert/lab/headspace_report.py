@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from .bench_report import duration
-from .counts import counted
+from ..counts import counted
 from .step_time_plot import step_time_svg
 from .worker_prediction import WorkerPrediction
 

@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from ._native import simulate as _simulate
-from .errors import UsageError
+from .._native import simulate as _simulate
+from ..errors import UsageError
 
 Distribution = Literal["constant", "normal", "lognormal", "exponential", "gamma"]
 """Shapes of random times."""

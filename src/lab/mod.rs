@@ -1,5 +1,5 @@
-//! What `dsconvert bench` and `headspace` measure, found by its path. Everything else is in `dsconvert-measure`, which is
-//! re-exported here.
+//! The loader lab: what `dsconvert bench` and `headspace` measure, found by its path. Only this module names the crates of
+//! the lab (`lab/README.md`), and only `cli` needs this module.
 
 mod raw_images;
 mod raw_text;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub use dsconvert_measure::*;
+pub use dsconvert_simulate as simulator;
 
 use self::raw_images::RawImages;
 use self::raw_text::{RawText, unsupported};

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .errors import UsageError
+from ..errors import UsageError
 
 
 class CacheDataLoader:

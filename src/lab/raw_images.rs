@@ -3,9 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use dsconvert_measure::{
-    BatchWorker, DeliveredShape, LoadedBatch, RawFile, RawSource, Stopwatch, TargetKind,
-};
+use super::{BatchWorker, DeliveredShape, LoadedBatch, RawFile, RawSource, Stopwatch, TargetKind};
 
 use crate::storage::open_file;
 use crate::transform::image::{ImageScratch, ImageTransform};
