@@ -197,6 +197,28 @@ def test_the_command_calls_the_lab_through_one_file():
     assert set(using) == {("src", "cli", "lab")}
 
 
+@pytest.mark.parametrize("crate", ["src", "crates/writer/src"])
+def test_only_the_crates_for_programs_show_their_modules(crate):
+    """The command is an application, and the writer has two types. What is public for others here is hidden."""
+    face = (ROOT / crate / "lib.rs").read_text()
+    assert re.findall(r"^pub mod \w+;", face, re.MULTILINE)
+    assert not re.findall(r"(?<!#\[doc\(hidden\)\]\n)^pub mod \w+;", face, re.MULTILINE)
+
+
+def options_of(path):
+    """The enums of a file of options, with the attributes before each."""
+    return re.findall(r"((?:^#\[.*\]\n)+)^pub enum (\w+)", (ROOT / path).read_text(), re.MULTILINE)
+
+
+def test_options_can_get_further_values():
+    """Except those whose values the command must match completely, so that none is ignored."""
+    complete = {"Exhausted", "MixtureEpoch"}
+    files = ["crates/reader/src/batch/options.rs", "crates/reader/src/loader/options.rs", "crates/reader/src/mixture/options.rs"]
+    found = [option for path in files for option in options_of(path)]
+    assert len(found) > 15
+    assert {name for attributes, name in found if "#[non_exhaustive]" not in attributes} == complete
+
+
 # Something of each kind that exists, as code names it.
 EXISTING = {
     "a shard format": r'Format::Msgpack\b|"msgpack"',

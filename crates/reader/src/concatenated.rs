@@ -19,6 +19,7 @@ const MAX_LENDING: usize = 8;
 
 /// How the classes of several sources become those of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum ClassNames {
     /// All sources have the same classes, in the same order.
     #[default]

@@ -11,6 +11,7 @@ use crate::reader::batch::BatchSize;
 /// Size of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum BenchBatchSize {
     /// A fixed number of items.
     Items(u64),

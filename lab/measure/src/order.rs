@@ -24,6 +24,7 @@ use crate::sampling::Permutation;
 /// The order in which items are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ReadOrder {
     /// In the order in which they are stored.
     Sequential,

@@ -379,6 +379,7 @@ const MAX_SECONDS: f64 = 86_400.0;
 
 /// Length of a round.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Effort {
     /// A number of seconds.
     Seconds(f64),

@@ -150,6 +150,7 @@ fn is_zero(number: &u64) -> bool {
 /// State of a [`StepPlan`](super::StepPlan).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum SavedPlan {
     /// One record per row.
     Records(PlanState),

@@ -119,6 +119,7 @@ pub struct SourceTotals {
 
 /// How records are grouped into batches.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Batching {
     /// One record per row.
     Records(BatchOptions),

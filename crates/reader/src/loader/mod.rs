@@ -62,9 +62,6 @@ pub use options::{
     LoaderOptions, MAX_CROP, MAX_PREFETCH, MAX_THREADS, PackedLayout, PadSide, StoredPacking,
     TextBatchOptions, Undecodable,
 };
-/// Former names, which the options of a conversion have, too.
-#[doc(hidden)]
-pub use options::{ImageBatchOptions as ImageOptions, TextBatchOptions as TextOptions};
 pub use schedule::{LoaderCounts, LoaderTotals};
 pub use state::LoaderState;
 

@@ -132,6 +132,7 @@ impl LoaderOptions {
 /// Order of the dimensions of a batch of images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ImageLayout {
     /// Rows, height, width, channels: as decoded, and the memory layout of torch's `channels_last`.
     #[default]
@@ -142,6 +143,7 @@ pub enum ImageLayout {
 
 /// The samples of a pixel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Channels {
     /// 3: red, green, blue. Gray images have three equal samples; an alpha channel is dropped.
     #[default]
@@ -165,6 +167,7 @@ impl Channels {
 
 /// The part of an image that is used. All images of a batch have one size.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
 pub enum Crop {
     /// The whole image: the images of a batch must have one size.
     #[default]
@@ -210,6 +213,7 @@ impl Crop {
 /// does not match its checksum or cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Undecodable {
     /// An error that names the record takes the place of its batch.
     #[default]
@@ -294,6 +298,7 @@ fn check_limits(name: &str, (smallest, largest): (f64, f64), least: f64, most: f
 /// Type of token ids in a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum IdType {
     /// The type that embedding layers of torch take.
     #[default]
@@ -305,6 +310,7 @@ pub enum IdType {
 /// The side of a row that is padded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum PadSide {
     /// Tokens first.
     #[default]
@@ -316,6 +322,7 @@ pub enum PadSide {
 /// The token that is the label of a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum LabelsFor {
     /// The token at the position itself, for models that shift labels themselves, such as those of Hugging Face. The
     /// first token of each document is ignored wherever such a model would predict it from another document or from
@@ -333,6 +340,7 @@ pub enum LabelsFor {
 /// How several documents are laid out in one array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum PackedLayout {
     /// As the batching says: rows of one length, or an array of one dimension.
     #[default]
@@ -345,6 +353,7 @@ pub enum PackedLayout {
 /// What happens to rows of several documents that were packed when the dataset was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum StoredPacking {
     /// They are returned as they were packed, with `position_ids`, `cu_seqlens` and labels that stop at each document.
     #[default]

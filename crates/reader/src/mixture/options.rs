@@ -13,6 +13,7 @@ pub const MAX_SOURCES: usize = 1 << 16;
 /// What the weights of a mixture are shares of. Padding is never counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum MixtureUnit {
     /// Tokens (images: pixels) after truncation.
     #[default]
@@ -28,6 +29,7 @@ pub enum MixtureUnit {
 /// What is drawn from one source at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Mix {
     /// A record, or a packed row. Batches have records of several sources.
     Record,
@@ -61,6 +63,7 @@ pub enum MixtureEpoch {
 /// What happens when a state was saved with other weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum OnChange {
     /// The state is refused.
     #[default]
