@@ -205,7 +205,7 @@ def test_only_the_crates_for_programs_show_their_modules(crate):
     assert not re.findall(r"(?<!#\[doc\(hidden\)\]\n)^pub mod \w+;", face, re.MULTILINE)
 
 
-def options_of(path):
+def enums_in(path):
     """The enums of a file of options, with the attributes before each."""
     return re.findall(r"((?:^#\[.*\]\n)+)^pub enum (\w+)", (ROOT / path).read_text(), re.MULTILINE)
 
@@ -214,7 +214,7 @@ def test_options_can_get_further_values():
     """Except those whose values the command must match completely, so that none is ignored."""
     complete = {"Exhausted", "MixtureEpoch"}
     files = ["crates/reader/src/batch/options.rs", "crates/reader/src/loader/options.rs", "crates/reader/src/mixture/options.rs"]
-    found = [option for path in files for option in options_of(path)]
+    found = [option for path in files for option in enums_in(path)]
     assert len(found) > 15
     assert {name for attributes, name in found if "#[non_exhaustive]" not in attributes} == complete
 
