@@ -78,7 +78,7 @@ fn git_commit(root: &Path) -> Option<String> {
     let branch = git(root, &["symbolic-ref", "-q", "HEAD"]);
     let names = ["HEAD".to_owned(), "packed-refs".to_owned()].into_iter().chain(branch);
     let refs = names.filter_map(|name| git(root, &["rev-parse", "--git-path", &name]));
-    let sources = ["src", "crates", "Cargo.toml", "Cargo.lock"].map(str::to_owned);
+    let sources = ["src", "crates", "lab", "Cargo.toml", "Cargo.lock"].map(str::to_owned);
     for path in refs.chain(sources).map(|path| root.join(path)) {
         // Cargo would rerun this script at every build if a listed file were missing.
         if path.try_exists().unwrap_or(false) {

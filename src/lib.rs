@@ -1,7 +1,8 @@
 //! dsconvert turns raw image folders and text corpora, once and offline, into sharded records that training loaders
 //! read at the speed of the disk.
 //!
-//! This library implements the `dsconvert` command. Most programs need only `reader`.
+//! This library is the `dsconvert` command. Its modules have no stable interface, and are hidden. Programs use the crates
+//! `dsconvert-reader` and `dsconvert-writer`, which are also here under the names `reader` and `writer`.
 //!
 //! `docs/explanation/architecture.md` in the repository shows the data flow and the permitted module dependencies.
 
@@ -17,29 +18,39 @@ pub use dsconvert_writer as writer;
 #[cfg(feature = "convert")]
 use dsconvert_dataset::{foreign, numbers, option_names, panics, printable, sampling, testing, threads};
 
-#[cfg(feature = "bench")]
-pub mod bench;
 #[cfg(feature = "convert")]
 mod build_id;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod cli;
 #[cfg(feature = "convert")]
+#[doc(hidden)]
 pub mod export;
+#[cfg(feature = "lab")]
+#[doc(hidden)]
+pub mod lab;
 #[cfg(feature = "convert")]
+#[doc(hidden)]
 pub mod options;
 #[cfg(feature = "convert")]
+#[doc(hidden)]
 pub mod pipeline;
 #[cfg(feature = "convert")]
+#[doc(hidden)]
 pub mod recipe;
 #[cfg(feature = "convert")]
+#[doc(hidden)]
 pub mod report;
 #[cfg(feature = "convert")]
+#[doc(hidden)]
 pub mod source;
 #[cfg(feature = "convert")]
 mod stored_path;
 #[cfg(feature = "convert")]
+#[doc(hidden)]
 pub mod tokenizer_files;
 #[cfg(feature = "convert")]
+#[doc(hidden)]
 pub mod transform;
 #[cfg(feature = "convert")]
 mod warning;

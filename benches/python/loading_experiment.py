@@ -31,8 +31,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 import dsconvert
-from dsconvert.benchmark import load_times
-from dsconvert.worker_prediction import cores_of
+from dsconvert.lab.benchmark import load_times
+from dsconvert.lab.worker_prediction import cores_of
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests/python"))

@@ -43,6 +43,7 @@ pub(super) fn text(outcome: &RunOutcome, out: &Path, size: BatchSize) -> Result<
         let batches = match size {
             BatchSize::BatchSize(records) => plural(records, "record"),
             BatchSize::MaxTokens(tokens) | BatchSize::MaxTokensUnpadded(tokens) => plural(tokens, "token"),
+            _ => "this size".to_owned(), // never: the command passes no other
         };
         let (random, bucketed) = (percent(found.random), percent(found.bucketed));
         let (least, most) = found.bucketed_epochs;

@@ -3,17 +3,16 @@
 //! Arguments are handled in two stages: clap parses text (`images::Args`, …), and each subcommand converts it to the
 //! library's options. Only this module prints: results to standard output, everything else to standard error.
 
-mod bench;
 mod common;
 mod conversion_command;
 mod examples;
 mod export;
 mod flags;
 mod generate;
-mod headspace;
 mod hook;
 mod images;
 mod inspect;
+mod lab;
 mod lengths;
 mod mixture;
 mod output_file;
@@ -23,7 +22,6 @@ mod progress;
 mod recipe;
 mod run_report;
 mod signals;
-mod simulate;
 mod summary;
 mod synonyms;
 mod table;
@@ -113,13 +111,8 @@ enum Command {
     /// Write manual pages
     #[command(after_long_help = examples::MAN)]
     Man(generate::ManArgs),
-    /// Measure how fast images, text or a dataset can be read
-    Bench(Box<bench::Args>),
-    /// Estimate how much training would gain from faster loading
-    Headspace(Box<headspace::Args>),
-    /// Simulate data loader workers, their queue and the model
-    #[command(after_long_help = examples::SIMULATE)]
-    Simulate(Box<simulate::Args>),
+    #[command(flatten)]
+    Lab(lab::Command),
 }
 
 impl Command {
@@ -200,9 +193,7 @@ fn execute(command: Command) -> Result<Ending> {
         Command::Export(args) => export::exec(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man(&args),
-        Command::Bench(args) => bench::exec(&args),
-        Command::Headspace(args) => headspace::exec(&args),
-        Command::Simulate(args) => simulate::exec(&args),
+        Command::Lab(command) => lab::exec(&command),
     }
 }
 
@@ -227,7 +218,7 @@ where
     let command = ["dsconvert", "simulate", "--json"].into_iter().map(OsString::from);
     let parsed = Cli::try_parse_from(command.chain(arguments.into_iter().map(Into::into)));
     match parsed.map(|cli| cli.command) {
-        Ok(Command::Simulate(args)) => simulate::output(&args),
+        Ok(Command::Lab(lab::Command::Simulate(args))) => lab::simulate::output(&args),
         Ok(_) => Err(Error::usage("these are not arguments of `dsconvert simulate`")),
         Err(e) => Err(usage_of(&e)),
     }

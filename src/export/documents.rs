@@ -6,9 +6,8 @@ use super::{EndOfDocument, ExportFormat, ExportInput, ExportOptions, ExportSplit
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::reader::Record;
-use crate::reader::loader::{CU_SEQLENS, PIECE_STARTS};
 use crate::sample::{Ids, Value};
-use crate::schema::{INPUT_IDS, IdWidth, KEY, ORIGIN};
+use crate::schema::{CU_SEQLENS, INPUT_IDS, IdWidth, KEY, ORIGIN, PIECE_STARTS};
 
 /// Place of the token that separates documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

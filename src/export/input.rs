@@ -6,10 +6,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
-use crate::reader::loader::{CU_SEQLENS, PIECE_STARTS};
 use crate::reader::{Dataset, Mixture, MixtureEpoch, RecordSource, Split};
 use crate::report::Vocabulary;
-use crate::schema::{ASSISTANT_MASKS, Schema};
+use crate::schema::{ASSISTANT_MASKS, CU_SEQLENS, PIECE_STARTS, Schema};
 use crate::tokenizer_files::stored_tokenizer;
 
 /// The records of one split.
@@ -128,7 +127,9 @@ impl ExportInput {
         for (((dataset, split), drawn), (_, weight)) in splits.iter().zip(records.counts()).zip(weights) {
             let own = TokenizerFacts::of(dataset)?;
             tokenizer = Some(match tokenizer {
-                Some(known) if known.adds_eos != own.adds_eos && records.packed_length().is_some() => {
+                Some(known)
+                    if known.adds_eos != own.adds_eos && records.properties().packed_length.is_some() =>
+                {
                     return Err(Error::usage("some rows were packed with `add_eos`, and others without")
                         .at_path(dataset.path())
                         .help("mix rows that were packed alike, or convert without `pack`"));
@@ -179,7 +180,7 @@ impl ExportInput {
     /// Returns whether records are rows of several documents.
     pub(super) fn is_packed(&self) -> Result<bool> {
         let has_ends = self.schema()?.index_of(CU_SEQLENS).is_some();
-        Ok(has_ends && self.splits.iter().any(|split| split.source.packed_length().is_some()))
+        Ok(has_ends && self.splits.iter().any(|split| split.source.properties().packed_length.is_some()))
     }
 }
 

@@ -15,8 +15,7 @@ use super::{ExportFormat, ExportInput, ExportOptions, ExportSplit, Exporter, Par
 use crate::error::{Error, Result};
 use crate::manifest::FileEntry;
 use crate::reader::Record;
-use crate::reader::loader::CU_SEQLENS;
-use crate::schema::ASSISTANT_MASKS;
+use crate::schema::{ASSISTANT_MASKS, CU_SEQLENS};
 
 /// Packed sequences of Megatron-Bridge.
 pub(super) struct MegatronBridge {

@@ -317,7 +317,7 @@ fn left_out(format: ExportFormat, fields: &[String]) -> Option<String> {
 /// Refuses images that are not stored as image files, for which other tools have no type. Of each split, the first record
 /// is read.
 fn encoded_images(input: &ExportInput) -> Result<()> {
-    if input.splits.iter().any(|split| split.source.raw_channels().is_some()) {
+    if input.splits.iter().any(|split| split.source.properties().raw_channels.is_some()) {
         return Err(not_an_image_file());
     }
     input.splits.iter().try_for_each(|split| split.source.get_many(&[0])?.iter().try_for_each(check_images))

@@ -27,7 +27,7 @@ mod inspect;
 mod inspect_masks;
 mod inspect_mixture;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
-#[path = "../../crates/simulate/tests/common/installed.rs"]
+#[path = "../../lab/simulate/tests/common/installed.rs"]
 mod installed;
 mod layouts;
 mod lifecycle;

@@ -59,7 +59,7 @@ fn has_flag(text: &str) -> bool {
 #[test]
 fn the_library_names_options_not_flags() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let files: BTreeMap<_, _> = ["src", "crates", "bindings/python/src"]
+    let files: BTreeMap<_, _> = ["src", "crates", "lab", "bindings/python/src"]
         .iter()
         .flat_map(|dir| {
             tree(&root.join(dir)).into_iter().map(move |(name, bytes)| (format!("{dir}/{name}"), bytes))

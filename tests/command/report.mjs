@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 
-import { start } from "../../crates/simulate/tests/chromium.mjs";
+import { start } from "../../lab/simulate/tests/chromium.mjs";
 
 const [directory, screenshots] = process.argv.slice(2);
 const expected = JSON.parse(readFileSync(join(directory, "expected.json"), "utf8"));

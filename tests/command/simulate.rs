@@ -125,7 +125,7 @@ fn shown_command(page: &Path) -> String {
         const [, options] = page.match(/<script type="application\/json" id="options">(.*?)<\/script>/s);
         process.stdout.write(Words.command(JSON.parse(options)).join(" "));
     "#;
-    let words = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/simulate/page/words.js");
+    let words = concat!(env!("CARGO_MANIFEST_DIR"), "/lab/simulate/page/words.js");
     let output = Command::new("node").args(["-e", script, words]).arg(page).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let command = String::from_utf8(output.stdout).unwrap();

@@ -10,7 +10,7 @@ from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import dsconvert
-from dsconvert import headspace_probe
+from dsconvert.lab import headspace_probe
 from fake_device import VirtualTime
 
 LOAD_S = 0.02

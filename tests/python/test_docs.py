@@ -14,6 +14,7 @@ from conftest import FIXTURES, ROOT
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "crates").glob("*/README.md")),
+    *sorted((ROOT / "lab").rglob("README.md")),
     ROOT / "bindings/python/README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
@@ -157,7 +158,7 @@ def test_the_files_that_a_page_names_exist(page):
     if page.name == "CHANGELOG.md":
         return  # It names files of older versions.
     text = FENCE.sub("", page.read_text())
-    paths = re.findall(r"`((?:src|crates|bindings|tests|benches|fixtures|docs|proto|tools)/[^`\s]*)`", text)
+    paths = re.findall(r"`((?:src|crates|lab|bindings|tests|benches|fixtures|docs|proto|tools)/[^`\s]*)`", text)
     if page.name == "architecture.md":
         assert len(paths) > 40
     assert not [path for path in paths if "NAME" not in path and not list(ROOT.glob(path))]
@@ -185,6 +186,39 @@ def test_the_files_to_touch_are_counted():
         before = found
 
 
+def test_the_command_calls_the_lab_through_one_file():
+    crates = re.compile(r"\bdsconvert_(?:measure|simulate)\b")
+    files = [path for folder in ("src", "crates", "bindings") for path in (ROOT / folder).rglob("*.rs")]
+    naming = [str(path.relative_to(ROOT)) for path in files if crates.search(path.read_text())]
+    assert naming == ["src/lab/mod.rs"]
+    # Nothing but the commands of the lab needs it.
+    users = re.compile(r"\bcrate::lab\b|\bdsconvert::lab\b")
+    using = [path.relative_to(ROOT).parts[:3] for path in files if users.search(path.read_text())]
+    assert set(using) == {("src", "cli", "lab")}
+
+
+@pytest.mark.parametrize("crate", ["src", "crates/writer/src"])
+def test_only_the_crates_for_programs_show_their_modules(crate):
+    """The command is an application, and the writer has two types. What is public for others here is hidden."""
+    face = (ROOT / crate / "lib.rs").read_text()
+    assert re.findall(r"^pub mod \w+;", face, re.MULTILINE)
+    assert not re.findall(r"(?<!#\[doc\(hidden\)\]\n)^pub mod \w+;", face, re.MULTILINE)
+
+
+def enums_in(path):
+    """The enums of a file of options, with the attributes before each."""
+    return re.findall(r"((?:^#\[.*\]\n)+)^pub enum (\w+)", (ROOT / path).read_text(), re.MULTILINE)
+
+
+def test_options_can_get_further_values():
+    """Except those whose values the command must match completely, so that none is ignored."""
+    complete = {"Exhausted", "MixtureEpoch"}
+    files = ["crates/reader/src/batch/options.rs", "crates/reader/src/loader/options.rs", "crates/reader/src/mixture/options.rs"]
+    found = [option for path in files for option in enums_in(path)]
+    assert len(found) > 15
+    assert {name for attributes, name in found if "#[non_exhaustive]" not in attributes} == complete
+
+
 # Something of each kind that exists, as code names it.
 EXISTING = {
     "a shard format": r'Format::Msgpack\b|"msgpack"',
@@ -201,7 +235,7 @@ EXISTING = {
 def test_no_other_file_is_touched(what):
     files, changed = next((row[1], int(row[3])) for row in rows_of_files() if row[0] == what)
     listed = {path for path in re.findall(r"`([\w/]+\.rs)`", files) if "NAME" not in path}
-    sources = [path for folder in ("src", "crates", "bindings") for path in (ROOT / folder).rglob("*.rs")]
+    sources = [path for folder in ("src", "crates", "lab", "bindings") for path in (ROOT / folder).rglob("*.rs")]
     # Files of modules that are only compiled for tests.
     for_tests = {
         (path.parent if path.name in ("mod.rs", "lib.rs", "main.rs") else path.with_suffix("")) / f"{module}.rs"
@@ -292,7 +326,7 @@ def test_the_page_of_warnings_lists_every_code():
 def test_the_messages_that_the_troubleshooting_page_quotes_exist():
     page = (ROOT / "docs/how-to/troubleshoot.md").read_text()
     table = page.partition("| message | do this |\n|---|---|\n")[2].partition("\n\n")[0]
-    roots = ["src", "crates", "bindings/python"]
+    roots = ["src", "crates", "lab", "bindings/python"]
     source = "".join(
         path.read_text() for root in roots for suffix in ("rs", "py") for path in (ROOT / root).rglob(f"*.{suffix}")
     )

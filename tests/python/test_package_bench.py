@@ -13,11 +13,17 @@ import numpy as np
 import pytest
 
 import dsconvert
-from dsconvert import batch_loads, bench_report, benchmark
-from dsconvert.batch_contents import contents_of, elements_of
+from dsconvert.lab import batch_loads, bench_report, benchmark
+from dsconvert.lab.batch_contents import contents_of, elements_of
 from fake_device import VirtualTime
 
 QUICK = {"seconds": 0.3, "repeat": 2, "warmup": 1}
+
+
+def test_the_names_of_the_lab_are_also_those_of_the_package():
+    for name in dsconvert.lab.__all__:
+        assert getattr(dsconvert, name) is getattr(dsconvert.lab, name)
+        assert name in dsconvert.__all__
 
 
 @pytest.fixture
@@ -407,7 +413,7 @@ def test_a_sweep_can_be_interrupted():
     program = """
         import signal, sys, threading
         import dsconvert
-        from dsconvert import simulation
+        from dsconvert.lab import simulation
 
         signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run in the background, it is ignored
         sys.setswitchinterval(60)  # the other thread runs when this one has started to simulate

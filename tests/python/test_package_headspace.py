@@ -14,9 +14,9 @@ import pytest
 
 import dsconvert
 from conftest import ROOT
-from dsconvert import batch_loads, headspace_probe, headspace_report
-from dsconvert.headspace_probe import choose
-from dsconvert.worker_prediction import WorkerPrediction, cores_of
+from dsconvert.lab import batch_loads, headspace_probe, headspace_report
+from dsconvert.lab.headspace_probe import choose
+from dsconvert.lab.worker_prediction import WorkerPrediction, cores_of
 from fake_device import VirtualDevice, VirtualTime, VirtualWorkers
 
 

@@ -2,8 +2,8 @@
 
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::RecordSource;
-use dsconvert::reader::loader::{ATTENTION_MASK, CU_SEQLENS, LENGTHS, POSITION_IDS, SOURCE, VALID};
-use dsconvert::schema::{ASSISTANT_MASKS, INPUT_IDS, Schema};
+use dsconvert::reader::loader::{ATTENTION_MASK, LENGTHS, POSITION_IDS, SOURCE, VALID};
+use dsconvert::schema::{ASSISTANT_MASKS, CU_SEQLENS, INPUT_IDS, Schema};
 use dsconvert::suggest::did_you_mean;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -32,7 +32,7 @@ pub(crate) const TEXT: Condition =
 pub(crate) const IMAGES: Condition =
     condition("the dataset holds text", |given| given.schema().is_none_or(Schema::holds_images));
 pub(crate) const STORED_PACKED: Condition = condition("the records are not packed", |given| {
-    given.source.is_some_and(|source| source.packed_length().is_some())
+    given.source.is_some_and(|source| source.properties().packed_length.is_some())
 });
 pub(crate) const ASSEMBLED: Condition = Condition {
     help: Some("do it in transform or batch_transform, or leave out transform"),

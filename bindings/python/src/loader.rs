@@ -319,7 +319,7 @@ impl Loader {
     fn totals(&self, py: Python<'_>) -> PyResult<Option<TotalsTuple>> {
         let last = self.progress(py).last.as_ref().map(|(id, _, start)| (*id, start.clone()));
         let Some((id, start)) = last else { return Ok(None) };
-        let totals = detached(py, self.is_remote, || self.counts.totals(id.epoch, id.step, &start))?;
+        let totals = detached(py, self.is_remote, || self.counts.totals(id.step, &start))?;
         Ok(totals.map(|all| {
             let sources = all.sources.into_iter();
             let sources = sources.map(|of| (of.name, of.requested, of.realized, of.epochs)).collect();

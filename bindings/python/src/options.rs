@@ -7,12 +7,12 @@
 use dsconvert::error::{Error, Result};
 use dsconvert::packing::Packing;
 use dsconvert::reader::batch::{
-    BatchOptions, BatchSize, Boundaries, BucketBy, DEFAULT_BLOCK_RECORDS, DEFAULT_FIRST_BOUND,
+    BatchOptions, BatchSize, Batching, Boundaries, BucketBy, DEFAULT_BLOCK_RECORDS, DEFAULT_FIRST_BOUND,
     DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, Last, Layout, Oversize,
     PackOptions, Shuffle,
 };
 use dsconvert::reader::loader::{
-    Batching, Channels, Crop, IdType, ImageBatchOptions, ImageLayout, LabelsFor, LoaderOptions, MAX_THREADS,
+    Channels, Crop, IdType, ImageBatchOptions, ImageLayout, LabelsFor, LoaderOptions, MAX_THREADS,
     PackedLayout, PadSide, StoredPacking, TextBatchOptions, Undecodable,
 };
 use dsconvert::reader::{

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::RecordSource;
-use dsconvert::reader::batch::{BatchPlan, ImageShape, Layout, Lengths, LengthsInMemory, Position, Runs};
-use dsconvert::reader::loader::{LoaderState, SavedPlan};
+use dsconvert::reader::batch::{
+    BatchPlan, ImageShape, Layout, Lengths, LengthsInMemory, Position, Runs, SavedPlan,
+};
+use dsconvert::reader::loader::LoaderState;
 use pyo3::prelude::*;
 
 use crate::dataset::Split;
@@ -83,7 +85,7 @@ impl Plan {
         let (dataset, source) = match source {
             LengthArgument::Split(split) => {
                 let source = split.get().source();
-                if source.mixture().is_some() {
+                if source.properties().is_mixture {
                     let error = Error::usage("a BatchSampler does not mix datasets");
                     return Err(raise(error.help("use a Loader; or sample each dataset by itself")));
                 }

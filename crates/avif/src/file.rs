@@ -75,17 +75,6 @@ pub struct AvifFile<'a> {
     exif: Option<Cow<'a, [u8]>>,
 }
 
-/// Returns whether `bytes` start with the header of an AVIF image or sequence: a box `ftyp` with one of their brands.
-pub fn is_avif(bytes: &[u8]) -> bool {
-    let Some((size, rest)) = bytes.split_first_chunk() else { return false };
-    let Some(content) = rest.strip_prefix(b"ftyp") else { return false };
-    let length = (u32::from_be_bytes(*size) as usize).saturating_sub(8);
-    let content = content.get(..length).unwrap_or(content);
-    // The minor version, after the major brand, is not a brand.
-    let brands = content.as_chunks::<4>().0.iter().enumerate().filter(|(index, _)| *index != 1);
-    brands.map(|(_, brand)| brand).any(|brand| matches!(brand, b"avif" | b"avis"))
-}
-
 impl<'a> AvifFile<'a> {
     /// Reads the container of the file `bytes`, and checks that the data of the image is in it.
     ///

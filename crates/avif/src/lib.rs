@@ -14,4 +14,4 @@ mod sequence;
 
 pub use decoder::contain_panic;
 pub use error::{Error, ErrorKind};
-pub use file::{AvifFile, Mirror, Turn, is_avif};
+pub use file::{AvifFile, Mirror, Turn};

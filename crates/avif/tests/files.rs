@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use dsconvert_avif::{AvifFile, Error, ErrorKind, Mirror, Turn, is_avif};
+use dsconvert_avif::{AvifFile, Error, ErrorKind, Mirror, Turn};
 use proptest::prelude::*;
 
 const WIDTH: usize = 21;
@@ -66,7 +66,6 @@ fn headers() {
         assert_eq!(((file.width(), file.height()), file.channels()), (size, channels), "{name}");
         assert_eq!((file.depth(), file.frames(), file.turn()), (depth, frames, turned), "{name}");
         assert_eq!((file.icc(), file.exif()), (None, None), "{name}");
-        assert!(is_avif(&bytes) && !is_avif(&bytes[1..]), "{name}");
     }
 }
 
@@ -168,15 +167,6 @@ fn mirrors_are_reported() {
         let turn = AvifFile::read(&bytes).unwrap().turn();
         assert_eq!(turn, Turn { quarter_turns: 0, mirror: Some(mirror) });
     }
-}
-
-#[test]
-fn brands_are_found_in_any_order() {
-    assert!(is_avif(b"\0\0\0\x1cftypmif1\0\0\0\0miafavifmif1"));
-    assert!(!is_avif(b"\0\0\0\x14ftypheic\0\0\0\0mif1heicavif"));
-    // The minor version is not a brand.
-    assert!(!is_avif(b"\0\0\0\x14ftypheicavifmif1"));
-    assert!(!is_avif(b"\0\0\0\x14ftyp") && !is_avif(b""));
 }
 
 proptest! {

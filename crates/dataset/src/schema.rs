@@ -24,6 +24,10 @@ pub const INPUT_IDS: &str = "input_ids";
 pub const LENGTH: &str = "length";
 /// Name of the field that marks the tokens to train on.
 pub const ASSISTANT_MASKS: &str = "assistant_masks";
+/// Name of the field with the ends of the documents of a packed row.
+pub const CU_SEQLENS: &str = "cu_seqlens";
+/// Name of the field with the position of the first token of each piece of a packed row in its document.
+pub const PIECE_STARTS: &str = "piece_starts";
 /// Name of the column of the record index with the number of tokens to train on.
 pub const TRAINED: &str = "trained";
 /// Name of the field with the boxes of an annotated image.

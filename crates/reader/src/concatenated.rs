@@ -7,11 +7,10 @@ use std::sync::{Arc, OnceLock};
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::index::LengthRun;
 use dsconvert_dataset::sample::{Ids, Value, box_numbers, pack_box_numbers};
-use dsconvert_dataset::schema::{ASSISTANT_MASKS, Field, FieldType, LABEL, Schema};
+use dsconvert_dataset::schema::{ASSISTANT_MASKS, CU_SEQLENS, Field, FieldType, LABEL, Schema};
 
 use super::batch::{ImageShape, Lengths, Runs, json_digest, no_such_record};
-use super::loader::CU_SEQLENS;
-use super::source::ReadIds;
+use super::source::{ReadIds, RecordProperties};
 use super::{Record, RecordSource};
 
 /// Maximum number of sources whose ids are lent together. The ids of records of more sources are read as records, because
@@ -20,6 +19,7 @@ const MAX_LENDING: usize = 8;
 
 /// How the classes of several sources become those of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum ClassNames {
     /// All sources have the same classes, in the same order.
     #[default]
@@ -318,24 +318,20 @@ impl RecordSource for Concatenated {
         Arc::new(self.reopen())
     }
 
-    fn packed_length(&self) -> Option<u64> {
-        self.parts.first()?.source.packed_length()
-    }
-
-    fn has_masks(&self) -> bool {
-        self.parts.iter().any(|part| part.source.has_masks())
-    }
-
-    fn raw_channels(&self) -> Option<usize> {
-        self.parts.first()?.source.raw_channels()
+    fn properties(&self) -> RecordProperties {
+        let all: Vec<RecordProperties> = self.parts.iter().map(|part| part.source.properties()).collect();
+        let first = all.first().cloned().unwrap_or_default();
+        RecordProperties {
+            has_masks: all.iter().any(|part| part.has_masks),
+            tokenizer: all.into_iter().find_map(|part| part.tokenizer),
+            part_ends: self.ends.to_vec(),
+            is_mixture: false,
+            ..first
+        }
     }
 
     fn is_remote(&self) -> bool {
         self.parts.iter().any(|part| part.source.is_remote())
-    }
-
-    fn tokenizer(&self) -> Option<&str> {
-        self.parts.iter().find_map(|part| part.source.tokenizer())
     }
 
     fn at_record(&self, error: Error, record: u64) -> Error {
@@ -343,10 +339,6 @@ impl RecordSource for Concatenated {
             Ok((_, part, ordinal)) => part.source.at_record(error, ordinal),
             Err(_) => error.at_row(record),
         }
-    }
-
-    fn part_ends(&self) -> &[u64] {
-        &self.ends
     }
 }
 
@@ -439,7 +431,8 @@ fn check_compatible(
         let what = format!("{name} holds {}, but {other_name} holds {}", kind.name(), other_kind.name());
         return Err(Error::usage(what).help("read datasets of one kind together"));
     }
-    if let (Some(own), Some(others)) = (source.tokenizer(), other.tokenizer())
+    let (properties, other_properties) = (source.properties(), other.properties());
+    if let (Some(own), Some(others)) = (&properties.tokenizer, &other_properties.tokenizer)
         && own != others
     {
         let shown = |sha256: &str| sha256.get(..12).unwrap_or(sha256).to_owned();
@@ -450,19 +443,19 @@ fn check_compatible(
         );
         return Err(Error::usage(what).help("convert both with one tokenizer: the same id is another token"));
     }
-    if source.packed_length() != other.packed_length() {
+    if properties.packed_length != other_properties.packed_length {
         let rows = |length: Option<u64>| {
             length.map_or_else(|| "single documents".to_owned(), |n| format!("rows packed for {n} tokens"))
         };
-        let (own, others) = (rows(source.packed_length()), rows(other.packed_length()));
+        let (own, others) = (rows(properties.packed_length), rows(other_properties.packed_length));
         let what = format!("{name} holds {own}, but {other_name} holds {others}");
         return Err(Error::usage(what).help("convert all without `pack`, and pack them with `seq_len`"));
     }
-    if source.raw_channels() != other.raw_channels() {
+    if properties.raw_channels != other_properties.raw_channels {
         let stored = |channels: Option<usize>| {
             channels.map_or_else(|| "encoded images".to_owned(), |n| format!("raw samples of {n} channels"))
         };
-        let (own, others) = (stored(source.raw_channels()), stored(other.raw_channels()));
+        let (own, others) = (stored(properties.raw_channels), stored(other_properties.raw_channels));
         let what = format!("{name} holds {own}, but {other_name} holds {others}");
         return Err(Error::usage(what).help("convert both with the same encode"));
     }
@@ -473,9 +466,12 @@ fn check_compatible(
 fn common_fields(sources: &[(String, Arc<dyn RecordSource>)]) -> Result<Vec<Field>> {
     // Where no token is marked, all are to be trained on. Nothing replaces masks that were not selected.
     let has_masks = sources.iter().any(|(_, source)| source.schema().masks_field().is_some())
-        && sources.iter().all(|(_, source)| !source.has_masks() || source.schema().masks_field().is_some());
+        && sources
+            .iter()
+            .all(|(_, source)| !source.properties().has_masks || source.schema().masks_field().is_some());
     let mut common: Vec<Field> = Vec::new();
     let Some((first_name, first)) = sources.first() else { return Ok(common) };
+    let is_packed = first.properties().packed_length.is_some();
     let mut all: Vec<(&str, &Field)> = Vec::new();
     for (name, source) in sources {
         for field in &source.schema().fields {
@@ -510,9 +506,7 @@ fn common_fields(sources: &[(String, Arc<dyn RecordSource>)]) -> Result<Vec<Fiel
             }
         }
         let is_payload = field.name == first.schema().layout().payload;
-        let is_needed = is_payload
-            || field.ty == FieldType::Label
-            || (field.name == CU_SEQLENS && first.packed_length().is_some());
+        let is_needed = is_payload || field.ty == FieldType::Label || (field.name == CU_SEQLENS && is_packed);
         match missing {
             None => common.push(Field { nullable, ..field.clone() }),
             Some(missing) if is_needed => {

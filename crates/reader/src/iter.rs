@@ -2,13 +2,12 @@
 
 use std::iter::FusedIterator;
 use std::ops::{Bound, Range, RangeBounds};
-use std::sync::Mutex;
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::format::Format;
 
 use super::record::Record;
-use super::split::Split;
+use super::split::{ReadAheadLookup, Split};
 
 /// Maximum number of records that are read together.
 const BLOCK_RECORDS: u64 = 16_384;
@@ -169,49 +168,3 @@ impl FusedIterator for Records {}
 // Random access does not trigger read-ahead and pays nothing for it.
 //
 // The lock is non-blocking (see [`shards`](super::shards)).
-
-/// The read-ahead cache of a split: one block of consecutive records.
-#[derive(Debug, Default)]
-pub(super) struct ReadAhead {
-    state: Mutex<ReadAheadState>,
-}
-
-#[derive(Debug, Default)]
-struct ReadAheadState {
-    /// The ordinal after that of the last requested record; 0 before the first request.
-    next: u64,
-    /// Consecutive records that were read ahead.
-    block: Vec<Record>,
-}
-
-/// The result of [`ReadAhead::look_up`].
-pub(super) enum ReadAheadLookup {
-    /// The record was read ahead.
-    Hit(Record),
-    /// The record follows the last requested one, so the records after it will probably be requested, too.
-    Sequential,
-    /// Neither is the case: the record is read on its own.
-    Random,
-}
-
-impl ReadAhead {
-    /// Looks up `record` and remembers that it was requested.
-    pub(super) fn look_up(&self, record: u64) -> ReadAheadLookup {
-        let Ok(mut state) = self.state.try_lock() else { return ReadAheadLookup::Random };
-        let sequential = record > 0 && state.next == record;
-        state.next = record.saturating_add(1);
-        let offset = record.checked_sub(state.block.first().map_or(u64::MAX, Record::ordinal));
-        match offset.and_then(|offset| state.block.get(usize::try_from(offset).ok()?)) {
-            Some(found) => ReadAheadLookup::Hit(found.clone()),
-            None if sequential => ReadAheadLookup::Sequential,
-            None => ReadAheadLookup::Random,
-        }
-    }
-
-    /// Replaces the kept block with these consecutive records.
-    pub(super) fn keep(&self, block: Vec<Record>) {
-        if let Ok(mut state) = self.state.try_lock() {
-            state.block = block;
-        }
-    }
-}

@@ -59,6 +59,7 @@ pub use dsconvert_dataset::{error, format, index, manifest, packing, sample, sch
 pub mod batch;
 mod concatenated;
 mod dataset;
+mod dataset_state;
 #[cfg(feature = "decode")]
 pub mod decode;
 mod describe;
@@ -90,13 +91,12 @@ pub use describe::{
 pub use iter::Records;
 pub use mixture::{
     Delivered, Exhausted, MAX_SOURCES, Mix, Mixture, MixtureEpoch, MixtureOptions, MixturePrediction,
-    MixtureRecords, MixtureState, MixtureUnit, OnChange, SourcePrediction, SourceState, SourceTotals,
-    Weights,
+    MixtureRecords, MixtureUnit, OnChange, SourcePrediction, Weights,
 };
 pub use open_options::{DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, DEFAULT_READ_AHEAD_BYTES, OpenOptions};
 pub use record::Record;
 pub use shards::ShardFile;
-pub use source::{ReadIds, RecordSource};
+pub use source::{ReadIds, RecordProperties, RecordSource};
 pub use split::Split;
 pub use verify::{DEFAULT_MAX_PROBLEMS, DecodeFn, VerifyOptions, VerifyProgress, VerifyReport, verify};
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::sample::{Ids, Value};
-use dsconvert_dataset::schema::Schema;
+use dsconvert_dataset::schema::{HEIGHT, Schema, TRAINED, WIDTH};
 
-use crate::batch::{ImageShape, Lengths, Runs};
+use crate::batch::{Batching, ImageShape, Lengths, Runs, StepPlan};
 use crate::iter::block_end;
-use crate::{Mixture, Record, Split};
+use crate::{Record, Split};
 
 /// Receiver of token ids, one for each record that was asked for: see [`RecordSource::lend_ids`].
 pub type ReadIds<'a> = dyn FnMut(&[Ids<&[u8]>]) + 'a;
@@ -134,28 +134,18 @@ pub trait RecordSource: fmt::Debug + Send + Sync {
     /// may hold it.
     fn reopened(&self) -> Arc<dyn RecordSource>;
 
-    /// Returns the source of the records, if this one only orders or selects them. They have the properties below in common,
-    /// unless this source overrides them.
+    /// Returns the source of the records, if this one only orders or selects them. They have its properties, unless this
+    /// source overrides them.
     fn inner(&self) -> Option<&dyn RecordSource> {
         None
     }
 
-    /// Returns the number of tokens of a full row, if the records are rows of several documents, whose ends are in the
-    /// field [`CU_SEQLENS`](crate::loader::CU_SEQLENS).
-    fn packed_length(&self) -> Option<u64> {
-        self.inner()?.packed_length()
-    }
-
-    /// Returns whether the records mark the tokens to train on, in the field
-    /// [`ASSISTANT_MASKS`](dsconvert_dataset::schema::ASSISTANT_MASKS), even if [`RecordSource::schema`] is a selection
-    /// without it.
-    fn has_masks(&self) -> bool {
-        self.inner().map_or_else(|| self.schema().masks_field().is_some(), RecordSource::has_masks)
-    }
-
-    /// Returns the samples per pixel, if images are stored as raw samples instead of image files.
-    fn raw_channels(&self) -> Option<usize> {
-        self.inner()?.raw_channels()
+    /// Returns what the records have in common, besides their schema.
+    fn properties(&self) -> RecordProperties {
+        match self.inner() {
+            Some(inner) => inner.properties(),
+            None => RecordProperties::of_schema(self.schema()),
+        }
     }
 
     /// Returns whether reading a record may wait for the network.
@@ -163,28 +153,51 @@ pub trait RecordSource: fmt::Debug + Send + Sync {
         self.inner().is_some_and(RecordSource::is_remote)
     }
 
-    /// Returns the identifier of the tokenizer that made the token ids, if it is known. Sources with different ones cannot
-    /// be read as one.
-    fn tokenizer(&self) -> Option<&str> {
-        self.inner()?.tokenizer()
-    }
-
-    /// Returns one past the last ordinal of each source that this one consists of ([`Concatenated`]). Empty if it is a
-    /// single one.
-    ///
-    /// [`Concatenated`]: crate::Concatenated
-    fn part_ends(&self) -> &[u64] {
-        &[]
-    }
-
-    /// Returns the mixture that this source is: its shares decide which records a batch holds.
-    fn mixture(&self) -> Option<&Mixture> {
+    /// Plans the steps of an epoch, if the source itself decides which of its records form a batch, like a
+    /// [`Mixture`](crate::Mixture). `None`: `batching` decides it ([`Batching::plan`]). `micro_batches` is the number of
+    /// micro-batches of a global step.
+    fn step_plan(
+        &self,
+        batching: &Batching,
+        seed: u64,
+        micro_batches: u64,
+    ) -> Option<Result<Arc<dyn StepPlan>>> {
+        let _ = (batching, seed, micro_batches);
         None
     }
 
     /// Adds the place of a record to an error about it.
     fn at_record(&self, error: Error, record: u64) -> Error {
         error.at_row(record)
+    }
+}
+
+/// What the records of a source have in common, besides their schema.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct RecordProperties {
+    /// Number of tokens of a full row, if the records are rows of several documents, whose ends are in the field
+    /// [`CU_SEQLENS`](dsconvert_dataset::schema::CU_SEQLENS).
+    pub packed_length: Option<u64>,
+    /// Whether the records mark the tokens to train on, in the field
+    /// [`ASSISTANT_MASKS`](dsconvert_dataset::schema::ASSISTANT_MASKS), even if the schema is a selection without it.
+    pub has_masks: bool,
+    /// Samples per pixel, if images are stored as raw samples instead of image files.
+    pub raw_channels: Option<usize>,
+    /// Identifier of the tokenizer that made the token ids, if it is known. Sources with different ones cannot be read as one.
+    pub tokenizer: Option<String>,
+    /// One past the last ordinal of each source that the records are from, one source after another
+    /// ([`Concatenated`](crate::Concatenated)). Empty if it is a single one.
+    pub part_ends: Vec<u64>,
+    /// Whether the source itself decides which records form a batch ([`RecordSource::step_plan`]). Its batches then tell of which
+    /// source each record is.
+    pub is_mixture: bool,
+}
+
+impl RecordProperties {
+    /// Returns the properties of records that are documents or encoded images of one source.
+    pub fn of_schema(schema: &Schema) -> Self {
+        Self { has_masks: schema.masks_field().is_some(), ..Self::default() }
     }
 }
 
@@ -225,29 +238,74 @@ impl RecordSource for Split {
         Arc::new(self.detached())
     }
 
-    fn packed_length(&self) -> Option<u64> {
-        self.packed_length()
-    }
-
-    fn has_masks(&self) -> bool {
-        self.manifest().schema.masks_field().is_some()
-    }
-
-    fn raw_channels(&self) -> Option<usize> {
-        self.manifest().raw_channels().map(|n| n as usize)
+    fn properties(&self) -> RecordProperties {
+        let manifest = self.manifest();
+        let tokenizer = manifest.tokenizer.as_ref();
+        RecordProperties {
+            packed_length: self.packed_length(),
+            has_masks: manifest.schema.masks_field().is_some(),
+            raw_channels: manifest.raw_channels().map(|n| n as usize),
+            tokenizer: tokenizer.map(|_| manifest.tokenizer_sha256().unwrap_or("bytes").to_owned()),
+            part_ends: Vec::new(),
+            is_mixture: false,
+        }
     }
 
     fn is_remote(&self) -> bool {
         self.is_remote()
     }
 
-    fn tokenizer(&self) -> Option<&str> {
-        let manifest = self.manifest();
-        manifest.tokenizer.as_ref().map(|_| manifest.tokenizer_sha256().unwrap_or("bytes"))
-    }
-
     fn at_record(&self, error: Error, record: u64) -> Error {
         self.at_record(error, record)
+    }
+}
+
+/// The lengths of an opened split.
+impl Lengths for Split {
+    fn records(&self) -> u64 {
+        self.len()
+    }
+
+    fn record_at(&self, rank: u64) -> Result<u64> {
+        self.ranked(rank)
+    }
+
+    fn length_of(&self, record: u64) -> Result<u64> {
+        self.length(record)
+    }
+
+    fn lengths_of(&self, records: &[u64], out: &mut Vec<u64>) -> Result<()> {
+        let index = self.record_index()?;
+        for &record in records {
+            self.check_range(record)?;
+            out.push(index.length(record)?);
+        }
+        Ok(())
+    }
+
+    fn trained_of(&self, record: u64) -> Result<u64> {
+        let entry = self.entry(record)?;
+        Ok(entry.column(&self.manifest().schema, TRAINED).map_or(entry.length, u64::from))
+    }
+
+    fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {
+        let schema = &self.manifest().schema;
+        let entry = self.entry(record)?;
+        let column = |name| entry.column(schema, name);
+        let shape = column(WIDTH).zip(column(HEIGHT)).map(|(width, height)| ImageShape { width, height });
+        Ok(shape.filter(|_| schema.holds_images()))
+    }
+
+    fn key_of(&self, record: u64) -> Option<String> {
+        Some(self.get(record).ok()?.key()?.to_owned())
+    }
+
+    fn can_be_cut(&self) -> bool {
+        self.schema().holds_token_ids()
+    }
+
+    fn runs(&self) -> Result<Runs<'_>> {
+        Ok(Box::new(self.histogram()?))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Splits of an opened dataset: locates, reads and checks records.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::format::{self, Format, Placed, ShardReader};
@@ -10,8 +10,7 @@ use dsconvert_dataset::manifest;
 use dsconvert_dataset::sample::{self, Value};
 use dsconvert_dataset::schema::Schema;
 
-use super::dataset::{CheckedIndexes, DatasetState};
-use super::iter::ReadAhead;
+use super::dataset_state::{CheckedIndexes, DatasetState};
 use super::record::{Record, check_record};
 use super::shards::OpenShards;
 
@@ -110,6 +109,12 @@ impl Split {
     /// Returns the schema of the records: all fields, or the selected ones.
     pub fn schema(&self) -> &Schema {
         &self.projection.schema
+    }
+
+    /// Returns the number of tokens of a full row, if the records of the split are rows of several documents (the
+    /// option `pack` of the conversion).
+    pub fn packed_length(&self) -> Option<u64> {
+        self.schema().holds_token_ids().then(|| self.manifest().options.get("pack")?.as_u64()).flatten()
     }
 
     /// Returns whether the dataset is in object storage, where reading a record may wait for minutes.
@@ -470,3 +475,49 @@ pub(super) struct Located {
 /// Remedy when records and indexes disagree.
 const ALTERED: &str =
     "the shard or an index was altered; `dsconvert inspect --verify` names it: restore it or convert again";
+
+/// The read-ahead cache of a split: one block of consecutive records.
+#[derive(Debug, Default)]
+pub(super) struct ReadAhead {
+    state: Mutex<ReadAheadState>,
+}
+
+#[derive(Debug, Default)]
+struct ReadAheadState {
+    /// The ordinal after that of the last requested record; 0 before the first request.
+    next: u64,
+    /// Consecutive records that were read ahead.
+    block: Vec<Record>,
+}
+
+/// The result of [`ReadAhead::look_up`].
+pub(super) enum ReadAheadLookup {
+    /// The record was read ahead.
+    Hit(Record),
+    /// The record follows the last requested one, so the records after it will probably be requested, too.
+    Sequential,
+    /// Neither is the case: the record is read on its own.
+    Random,
+}
+
+impl ReadAhead {
+    /// Looks up `record` and remembers that it was requested.
+    pub(super) fn look_up(&self, record: u64) -> ReadAheadLookup {
+        let Ok(mut state) = self.state.try_lock() else { return ReadAheadLookup::Random };
+        let sequential = record > 0 && state.next == record;
+        state.next = record.saturating_add(1);
+        let offset = record.checked_sub(state.block.first().map_or(u64::MAX, Record::ordinal));
+        match offset.and_then(|offset| state.block.get(usize::try_from(offset).ok()?)) {
+            Some(found) => ReadAheadLookup::Hit(found.clone()),
+            None if sequential => ReadAheadLookup::Sequential,
+            None => ReadAheadLookup::Random,
+        }
+    }
+
+    /// Replaces the kept block with these consecutive records.
+    pub(super) fn keep(&self, block: Vec<Record>) {
+        if let Ok(mut state) = self.state.try_lock() {
+            state.block = block;
+        }
+    }
+}

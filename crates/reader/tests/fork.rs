@@ -15,9 +15,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use dsconvert_reader::Dataset;
-use dsconvert_reader::batch::{BatchOptions, BatchSize, BucketBy, PackOptions};
+use dsconvert_reader::batch::{BatchOptions, BatchSize, Batching, BucketBy, PackOptions};
 use dsconvert_reader::format::Format;
-use dsconvert_reader::loader::{Batch, Batching, Loader, LoaderOptions};
+use dsconvert_reader::loader::{Batch, Loader, LoaderOptions};
 use dsconvert_reader::schema::Kind;
 
 /// Seconds after which a child counts as deadlocked.

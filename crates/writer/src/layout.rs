@@ -2,6 +2,7 @@
 
 /// How to treat existing content of the output directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Existing {
     /// Refuse a directory that is not empty.
     #[default]

@@ -21,27 +21,40 @@
 //!
 //! # The modules
 //!
-//! `DatasetWriter` and [`UnitWriter`] are all that a program needs. The converter `dsconvert` writes through them, too; the
-//! modules of this crate are public for its stages, which reorder records, and its threads, which close shards.
+//! `DatasetWriter` and [`UnitWriter`] are all that a program needs. The command `dsconvert` writes through them, too. For its
+//! stages, which reorder records, and its threads, which close shards, modules are public but hidden: they have no stable
+//! interface.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub use dsconvert_dataset::{error, format, manifest, sample, schema, size};
 use dsconvert_dataset::{index, numbers, panics, printable, storage, testing, threads};
 
+#[doc(hidden)]
 pub mod commit;
 mod derived_files;
+#[doc(hidden)]
 pub mod layout;
+#[doc(hidden)]
 pub mod outcome;
+#[doc(hidden)]
 pub mod output;
+#[doc(hidden)]
 pub mod remote;
+#[doc(hidden)]
 pub mod remote_units;
 mod removal;
+#[doc(hidden)]
 pub mod repair;
+#[doc(hidden)]
 pub mod stage;
+#[doc(hidden)]
 pub mod stop;
+#[doc(hidden)]
 pub mod unit;
+#[doc(hidden)]
 pub mod units;
+#[doc(hidden)]
 pub mod workers;
 mod writer;
 

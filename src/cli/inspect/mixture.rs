@@ -16,9 +16,9 @@ use crate::numbers::{count, plural, share_of_whole};
 use crate::packing::Packing;
 use crate::printable::printable;
 use crate::reader::batch::{
-    BatchOptions, BatchSize, Boundaries, BucketBy, Last, MAX_MICRO_BATCHES, Oversize, PackOptions,
+    BatchOptions, BatchSize, Batching, Boundaries, BucketBy, Last, MAX_MICRO_BATCHES, Oversize, PackOptions,
 };
-use crate::reader::loader::{Batching, Loader, LoaderOptions};
+use crate::reader::loader::{Loader, LoaderOptions};
 use crate::reader::{Delivered, Exhausted, Mix, Mixture, MixturePrediction, RecordSource, Split};
 use crate::schema::Kind;
 use crate::storage::Access;

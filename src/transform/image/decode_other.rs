@@ -8,8 +8,8 @@ use super::icc::ColorSpace;
 use super::libwebp;
 use super::pixels::Pixels;
 use super::source::CheckedImage;
-use crate::decode::other::{fill_zeros, limits, open, open_damaged_png, reject, too_large};
-use crate::decode::{ImageType, TiffFile, to_8_bits};
+use crate::decode::other::{limits, open, open_damaged_png, reject};
+use crate::decode::{ImageType, TiffFile, fill_zeros, to_8_bits, too_large};
 use crate::sample::{Reject, RejectCode};
 
 /// The result of a decode, in addition to the pixels.

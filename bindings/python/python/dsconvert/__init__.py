@@ -11,9 +11,6 @@ The reference is `docs/reference/python.md` in the repository.
 
 from ._native import __version__
 from .batch_info import Batch, BatchInfo, batch_info
-from .bench_report import BenchReport, LoadBreakdown, Percentiles
-from .benchmark import bench
-from .cache import CacheDataLoader
 from .dataset import Dataset, Split, open
 from .epochs import SourceShare, StepTotals
 from .errors import (
@@ -28,14 +25,23 @@ from .errors import (
     UnsupportedError,
     UsageError,
 )
-from .headspace_probe import HeadspaceProbe, headspace
-from .headspace_report import HeadspaceReport, Stretch
+from .lab import (
+    BenchReport,
+    CacheDataLoader,
+    HeadspaceProbe,
+    HeadspaceReport,
+    LoadBreakdown,
+    Percentiles,
+    Stretch,
+    WorkerPrediction,
+    bench,
+    headspace,
+    simulate,
+)
 from .loader import Loader
 from .mixture import Mixture
 from .sampler import BatchSampler
-from .simulation import simulate
 from .source import Record
-from .worker_prediction import WorkerPrediction
 
 __all__ = [
     "Batch",

@@ -2,11 +2,7 @@
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::index::LengthRun;
-use dsconvert_dataset::schema::{HEIGHT, TRAINED, WIDTH};
 use xxhash_rust::xxh3::Xxh3;
-
-use super::shape::ImageShape;
-use crate::Split;
 
 /// The lengths of the records of one split.
 ///
@@ -84,6 +80,21 @@ pub trait Lengths {
     fn runs(&self) -> Result<Runs<'_>>;
 }
 
+/// Width and height of an image, in pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ImageShape {
+    /// Pixels per row.
+    pub width: u32,
+    /// Number of rows.
+    pub height: u32,
+}
+
+impl ImageShape {
+    pub(super) fn pixels(self) -> u64 {
+        u64::from(self.width) * u64::from(self.height)
+    }
+}
+
 /// The histogram of the lengths, run by run.
 pub type Runs<'a> = Box<dyn Iterator<Item = Result<LengthRun>> + 'a>;
 
@@ -122,55 +133,6 @@ impl<L: Lengths + ?Sized> Lengths for &L {
 
     fn runs(&self) -> Result<Runs<'_>> {
         (**self).runs()
-    }
-}
-
-/// The lengths of an opened split.
-impl Lengths for Split {
-    fn records(&self) -> u64 {
-        self.len()
-    }
-
-    fn record_at(&self, rank: u64) -> Result<u64> {
-        self.ranked(rank)
-    }
-
-    fn length_of(&self, record: u64) -> Result<u64> {
-        self.length(record)
-    }
-
-    fn lengths_of(&self, records: &[u64], out: &mut Vec<u64>) -> Result<()> {
-        let index = self.record_index()?;
-        for &record in records {
-            self.check_range(record)?;
-            out.push(index.length(record)?);
-        }
-        Ok(())
-    }
-
-    fn trained_of(&self, record: u64) -> Result<u64> {
-        let entry = self.entry(record)?;
-        Ok(entry.column(&self.manifest().schema, TRAINED).map_or(entry.length, u64::from))
-    }
-
-    fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {
-        let schema = &self.manifest().schema;
-        let entry = self.entry(record)?;
-        let column = |name| entry.column(schema, name);
-        let shape = column(WIDTH).zip(column(HEIGHT)).map(|(width, height)| ImageShape { width, height });
-        Ok(shape.filter(|_| schema.holds_images()))
-    }
-
-    fn key_of(&self, record: u64) -> Option<String> {
-        Some(self.get(record).ok()?.key()?.to_owned())
-    }
-
-    fn can_be_cut(&self) -> bool {
-        self.schema().holds_token_ids()
-    }
-
-    fn runs(&self) -> Result<Runs<'_>> {
-        Ok(Box::new(self.histogram()?))
     }
 }
 

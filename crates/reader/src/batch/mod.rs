@@ -24,13 +24,14 @@ mod permute;
 mod plan;
 mod shape;
 mod state;
+mod step_plan;
 #[cfg(test)]
 mod tests;
 
 pub use bucket::Bucket;
 pub use estimate::{Padding, SIMULATED_RECORDS, packed_padding, padding};
 pub use layout::Layout;
-pub use lengths::{Lengths, LengthsInMemory, Runs};
+pub use lengths::{ImageShape, Lengths, LengthsInMemory, Runs};
 pub(crate) use lengths::{look_up, no_such_record, runs_of};
 pub(crate) use options::json_digest;
 pub use options::{
@@ -40,11 +41,10 @@ pub use options::{
     Shuffle,
 };
 pub use pack::{
-    DEFAULT_PACK_ROWS, DEFAULT_PACK_WINDOW, MAX_DEFAULT_PACK_WINDOW, PackCursor, PackOptions, PackPlan,
-    PackState, PackedStep,
+    DEFAULT_PACK_ROWS, DEFAULT_PACK_WINDOW, MAX_DEFAULT_PACK_WINDOW, PackOptions, PackPlan, PackedStep,
 };
 pub(crate) use permute::{Purpose, key, source_seed};
 pub use plan::{BatchPlan, Counts, MicroBatch, StepTotals};
-pub use shape::ImageShape;
 pub(crate) use state::damaged_state;
-pub use state::{PlanState, Position};
+pub use state::{MixtureState, PackCursor, PackState, PlanState, Position, SavedPlan, SourceState};
+pub use step_plan::{BatchRows, Batching, PlannedStep, SourceTotals, StepPlan};

@@ -50,6 +50,7 @@ pub const MAX_BOUNDARIES: usize = 1 << 16;
 /// Size of a micro-batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum BatchSize {
     /// A fixed number of records.
     BatchSize(u64),
@@ -63,6 +64,7 @@ pub enum BatchSize {
 /// Which records may share a batch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum BucketBy {
     /// Any records: there is one bucket.
     None,
@@ -80,6 +82,7 @@ pub enum BucketBy {
 /// Where buckets end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Boundaries {
     /// Chosen from the histogram: as wide as possible, with at most this fraction of a bucket being padding or unused
     /// budget.
@@ -113,6 +116,7 @@ impl Boundaries {
 /// The order of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Shuffle {
     /// The stored order; with buckets, from short to long.
     None,
@@ -145,6 +149,7 @@ impl Shuffle {
 /// What happens to records that exceed the budget on their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Oversize {
     /// The plan is refused.
     Error,
@@ -159,6 +164,7 @@ pub enum Oversize {
 /// What happens to the records at the end of an epoch that do not fill a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Last {
     /// They form a smaller step, so every record occurs exactly once. A micro-batch of this step may be empty.
     Short,

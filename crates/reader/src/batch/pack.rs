@@ -20,7 +20,7 @@ use super::layout::check_micro_batches;
 use super::lengths::Lengths;
 use super::options::{ALGORITHM, Last, MAX_WINDOW_RECORDS, Shuffle, json_digest};
 use super::order::Epoch;
-use super::state::{PlanState, Position, damaged_state};
+use super::state::{PackCursor, PackState, PlanState, Position, damaged_state};
 use crate::range::check_in_range;
 
 /// Number of documents that are packed together with [`Packing::Concat`], and their minimum with
@@ -93,28 +93,6 @@ impl PackOptions {
                 }
             }
     }
-}
-
-/// A position in the documents of an epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PackCursor {
-    /// Number of documents before the current window, in the order of the epoch.
-    pub document: u64,
-    /// Number of tokens of the window's first document that previous windows used.
-    pub token: u64,
-    /// Number of rows of the window that are done.
-    pub row: u64,
-}
-
-/// State of a [`PackPlan`]: equal on every rank.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PackState {
-    /// The inputs of the order, and the step.
-    pub plan: PlanState,
-    /// Where the step starts.
-    pub cursor: PackCursor,
 }
 
 /// Rows of one global step.
@@ -280,6 +258,29 @@ impl<L: Lengths> PackPlan<L> {
         &self,
         from: &PackState,
     ) -> Result<impl Iterator<Item = Result<(PackedStep, PackState)>> + '_> {
+        self.check_state(from)?;
+        let mut at = Position { epoch: from.plan.epoch, step: from.plan.step };
+        let mut rows = self.rows_from(at.epoch, from.cursor);
+        let mut done = false;
+        Ok(std::iter::from_fn(move || {
+            if done {
+                return None;
+            }
+            let step = self.next_step(at, &mut rows).transpose();
+            done = !matches!(step, Some(Ok(_)));
+            at.step += 1;
+            step.map(|step| {
+                step.map(|step| {
+                    let plan = PlanState { epoch: at.epoch, step: at.step, ..self.start.clone() };
+                    let state = PackState { plan, cursor: step.next };
+                    (step, state)
+                })
+            })
+        }))
+    }
+
+    /// Checks that a saved state belongs to the run of this plan, and that its position exists.
+    pub(super) fn check_state(&self, from: &PackState) -> Result<()> {
         self.start.check_same_run(&from.plan)?;
         if from.cursor.document > self.lengths.records() {
             let what = format!(
@@ -302,24 +303,13 @@ impl<L: Lengths> PackPlan<L> {
                 from.plan.step
             )));
         }
-        let mut at = Position { epoch: from.plan.epoch, step: from.plan.step };
-        let mut rows = self.rows_from(at.epoch, from.cursor);
-        let mut done = false;
-        Ok(std::iter::from_fn(move || {
-            if done {
-                return None;
-            }
-            let step = self.step(at, &mut rows).transpose();
-            done = !matches!(step, Some(Ok(_)));
-            at.step += 1;
-            step.map(|step| {
-                step.map(|step| {
-                    let plan = PlanState { epoch: at.epoch, step: at.step, ..self.start.clone() };
-                    let state = PackState { plan, cursor: step.next };
-                    (step, state)
-                })
-            })
-        }))
+        Ok(())
+    }
+
+    /// Returns the step after `from`, a state of this plan. Its window is usually kept from the step before.
+    pub(super) fn step_after(&self, from: &PackState) -> Result<Option<PackedStep>> {
+        let at = Position { epoch: from.plan.epoch, step: from.plan.step };
+        self.next_step(at, &mut self.rows_from(at.epoch, from.cursor))
     }
 
     /// Returns the row at a position of `epoch`, the position after it, and whether the epoch ends after it. `None` if there is
@@ -335,7 +325,7 @@ impl<L: Lengths> PackPlan<L> {
         self.options.batch_size * self.start.micro_batches
     }
 
-    fn step(&self, at: Position, source: &mut RowSource<'_, L>) -> Result<Option<PackedStep>> {
+    fn next_step(&self, at: Position, source: &mut RowSource<'_, L>) -> Result<Option<PackedStep>> {
         let wanted = self.rows_per_step();
         let mut rows = Vec::new();
         while (rows.len() as u64) < wanted

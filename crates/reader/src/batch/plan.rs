@@ -11,10 +11,10 @@ use self::find::{BucketStep, Item};
 use super::bucket::Bucket;
 use super::cuttings::{Cutting, Cuttings};
 use super::layout::{Layout, check_micro_batches};
-use super::lengths::Lengths;
+use super::lengths::{ImageShape, Lengths};
 use super::options::{ALGORITHM, BatchOptions, BatchSize, BucketBy, Last, json_digest};
 use super::permute::{Purpose, key};
-use super::shape::{self, ImageShape, ShapeOrder};
+use super::shape::{self, ShapeOrder};
 use super::state::{PlanState, Position, damaged_state};
 use crate::recent::Recent;
 

@@ -12,23 +12,8 @@ use dsconvert_dataset::index::LengthRun;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::bucket::{Bucket, Buckets, too_long};
-use super::lengths::Lengths;
+use super::lengths::{ImageShape, Lengths};
 use super::options::{BatchOptions, Last, Oversize};
-
-/// Width and height of an image, in pixels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ImageShape {
-    /// Pixels per row.
-    pub width: u32,
-    /// Number of rows.
-    pub height: u32,
-}
-
-impl ImageShape {
-    fn pixels(self) -> u64 {
-        u64::from(self.width) * u64::from(self.height)
-    }
-}
 
 /// The records of a split in the order of their buckets: the number of pixels, then the width, then the ordinal.
 #[derive(Debug)]

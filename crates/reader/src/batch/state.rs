@@ -85,3 +85,99 @@ impl PlanState {
         }
     }
 }
+
+/// A position in the documents of an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackCursor {
+    /// Number of documents before the current window, in the order of the epoch.
+    pub document: u64,
+    /// Number of tokens of the window's first document that previous windows used.
+    pub token: u64,
+    /// Number of rows of the window that are done.
+    pub row: u64,
+}
+
+/// State of a [`PackPlan`](super::PackPlan): equal on every rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackState {
+    /// The inputs of the order, and the step.
+    pub plan: PlanState,
+    /// Where the step starts.
+    pub cursor: PackCursor,
+}
+
+/// State of a mixture: equal on every rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MixtureState {
+    /// The inputs of the order, and the step.
+    pub plan: PlanState,
+    /// Fingerprint of the weights and of what ends an epoch.
+    pub weights: String,
+    /// Number of global steps since the start of training.
+    pub steps: u64,
+    /// Number of tokens (images: pixels) in this epoch.
+    pub tokens: u64,
+    /// The sources before the next step.
+    pub sources: Vec<SourceState>,
+    /// The sources at the start of the epoch.
+    pub start: Vec<SourceState>,
+}
+
+/// State of one source of a mixture.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceState {
+    /// Number of passes over the source that are done, which is also its epoch.
+    pub epoch: u64,
+    /// The position in the pass. Of records and micro-batches, `document` is the number of those that are done.
+    pub cursor: PackCursor,
+    /// Where documents are packed, the number of tokens of the pass that are done.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tokens: u64,
+    /// The amount used since the weights changed, in the unit of the weights.
+    pub used: u64,
+    /// Whether a pass ended in this epoch of the mixture.
+    pub has_ended: bool,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// State of a [`StepPlan`](super::StepPlan).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SavedPlan {
+    /// One record per row.
+    Records(PlanState),
+    /// Packed rows.
+    Packed(PackState),
+    /// Records or packed rows of a [`Mixture`](crate::Mixture).
+    Mixture(MixtureState),
+}
+
+impl SavedPlan {
+    /// Returns the inputs of the order, and the step.
+    pub fn state(&self) -> &PlanState {
+        match self {
+            SavedPlan::Records(plan) => plan,
+            SavedPlan::Packed(packed) => &packed.plan,
+            SavedPlan::Mixture(mixture) => &mixture.plan,
+        }
+    }
+
+    /// Returns the error about a state of another kind of plan than that of `own`.
+    pub(crate) fn of_other_plan(&self, own: &str) -> Error {
+        let saved = match self {
+            SavedPlan::Records(_) => "records",
+            SavedPlan::Packed(_) => "packed rows",
+            SavedPlan::Mixture(_) => "a mixture",
+        };
+        Error::usage(format!("the state was saved for {saved}, not for {own}"))
+            .help("resume with the options of the first start, or start over")
+    }
+}

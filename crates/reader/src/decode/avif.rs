@@ -11,7 +11,7 @@ use super::divide_by_alpha;
 use super::pixels::Size;
 
 pub use super::AvifHeader;
-pub use dsconvert_avif::{contain_panic, is_avif};
+pub use dsconvert_avif::contain_panic;
 
 /// Reads the header of the AVIF image `bytes`, and checks that the data of its first frame is complete.
 ///

@@ -6,13 +6,13 @@ use fast_image_resize::{FilterType, Resizer};
 use image::ImageDecoder;
 
 use super::jpeg_engine::JpegEngine;
-use super::pixels::{Pixels, Rect, Size};
+use super::pixels::{PixelOrder, Pixels, Rect, Size};
 use super::plane_scaler::{PlaneScaler, is_resampled_by_planes};
 use super::planes_file::{PlanesChroma, PlanesFile};
-use super::resize::{SourceRegion, is_reducible, reduction, resize, scale};
+use super::rejects::{corrupt, fill_zeros, of_jpeg, too_large, unsupported};
+use super::resize::{SourceRegion, is_reducible, reduction, resize, scale, whole_pixels};
 use super::samples::to_8_bits;
 use super::sniff::{ImageType, sniff};
-use super::{corrupt, of_jpeg, unsupported};
 use super::{luma, other, turbo};
 
 /// Filter for parts whose size differs from the target; antialiased, as in PIL and torchvision.
@@ -27,24 +27,6 @@ pub struct Stored<'a> {
     pub size: Size,
     /// For raw samples (rows from top to bottom), the number of samples per pixel.
     pub raw_channels: Option<usize>,
-}
-
-/// The order of the samples of a decoded image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PixelOrder {
-    /// Samples per pixel: 1 for gray, 3 for RGB.
-    pub channels: usize,
-    /// Whether columns are in reverse order.
-    pub is_mirrored: bool,
-    /// Whether channels are separate planes.
-    pub is_planar: bool,
-}
-
-impl PixelOrder {
-    /// Returns the order of interleaved samples, `channels` per pixel.
-    pub fn interleaved(channels: usize) -> Self {
-        Self { channels, is_mirrored: false, is_planar: false }
-    }
 }
 
 /// Decodes images, reusing buffers and tables from one to the next.
@@ -291,19 +273,11 @@ impl Decoder {
         let decoded = decoder.total_bytes();
         decoder.set_limits(other::limits(decoded)).map_err(other::reject)?;
         let color_type = decoder.color_type();
-        let decoded = usize::try_from(decoded).map_err(|_| other::too_large())?;
-        other::fill_zeros(&mut self.samples, decoded)?;
+        let decoded = usize::try_from(decoded).map_err(|_| too_large())?;
+        fill_zeros(&mut self.samples, decoded)?;
         decoder.read_image(&mut self.samples).map_err(other::reject)?;
         to_8_bits(&self.samples, color_type, image.size, &mut self.whole)
     }
-}
-
-/// Returns `part` if it consists of whole pixels and has the size of the target, so that it is not resampled.
-pub(super) fn whole_pixels(part: SourceRegion, target: Size) -> Option<Rect> {
-    let (left, top) = (part.left as u32, part.top as u32);
-    let is_whole = (part.left, part.top) == (left.into(), top.into())
-        && (part.width, part.height) == (target.width.into(), target.height.into());
-    is_whole.then_some(Rect { left, top, size: target })
 }
 
 /// Reverses each row of `width` pixels.

@@ -2,8 +2,9 @@
 
 use dsconvert_dataset::sample::Reject;
 
-use super::other::{fill_zeros, png_decoder, png_error, reject, too_large};
+use super::other::{png_decoder, png_error, reject};
 use super::pixels::Size;
+use super::rejects::{fill_zeros, too_large};
 use super::sniff::{ImageType, sniff};
 use super::{corrupt, unsupported};
 

@@ -15,6 +15,7 @@ pub mod other;
 mod pixels;
 mod plane_scaler;
 mod planes_file;
+mod rejects;
 pub mod resample;
 mod resize;
 mod samples;
@@ -22,19 +23,18 @@ mod sniff;
 mod tiff;
 pub mod turbo;
 
-use dsconvert_dataset::sample::{Reject, RejectCode};
-use dsconvert_jpeg::ErrorKind;
-
-pub use decoder::{Decoder, PixelOrder, Stored};
+pub use decoder::{Decoder, Stored};
 pub use dsconvert_jpeg::luma;
 pub use mask::{Mask, Palette};
 pub use other::stored_size;
-pub use pixels::{Pixels, Rect, Size};
+pub use pixels::{PixelOrder, Pixels, Rect, Size};
 pub use planes_file::{PLANES_HEADER_BYTES, PlanesChroma, PlanesFile, planes_file, planes_of_pixels};
+pub use rejects::{corrupt, fill_zeros, of_jpeg, too_large, truncated, unsupported};
 pub use resize::{SourceRegion, reduction, resize, scale};
 pub use samples::{divide_by_alpha, to_8_bits};
 pub use sniff::{
     ImageType, converter, foreign_format, has_image_extension, has_signature, is_unreadable_photo, sniff,
+    unreadable,
 };
 pub use tiff::TiffFile;
 
@@ -47,41 +47,4 @@ pub struct AvifHeader {
     pub orientation: u16,
     /// Number of frames.
     pub frames: u32,
-}
-
-/// Returns the reject for a file that ends inside `what`.
-pub fn truncated(what: &str) -> Reject {
-    Reject::new(RejectCode::Truncated, format!("the file ends inside {what}"))
-}
-
-/// Returns the reject for an image of the type `name`, as of [`foreign_format`].
-pub fn unreadable(name: &str) -> Reject {
-    let how = match converter(name) {
-        Some((command, project)) => format!("PNG first, for example with `{command}` of {project}"),
-        None => "PNG or JPEG first".to_owned(),
-    };
-    unsupported(format!("{name} images cannot be read by this build; convert them to {how}"))
-}
-
-/// Returns the reject for content that contradicts its format.
-pub fn corrupt(message: impl Into<String>) -> Reject {
-    Reject::new(RejectCode::Corrupt, message)
-}
-
-/// Returns the reject for content that the format allows, but this build cannot decode.
-pub fn unsupported(message: impl Into<String>) -> Reject {
-    Reject::new(RejectCode::Unsupported, message)
-}
-
-/// Converts an error of the JPEG decoder into a reject.
-pub fn of_jpeg(error: dsconvert_jpeg::Error) -> Reject {
-    let code = match error.kind() {
-        ErrorKind::Truncated => RejectCode::Truncated,
-        ErrorKind::Unsupported => RejectCode::Unsupported,
-        ErrorKind::TooLarge => RejectCode::TooLarge,
-        // Requests fit the header that was read first, so a request that does not fit means that the file contradicts
-        // itself.
-        _ => RejectCode::Corrupt,
-    };
-    Reject::new(code, error.to_string())
 }

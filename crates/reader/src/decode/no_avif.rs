@@ -10,17 +10,6 @@ use image::{ImageDecoder, ImageError, ImageFormat, ImageResult};
 pub use super::AvifHeader;
 use super::unsupported;
 
-/// Returns whether `bytes` start with the brands of an AVIF file.
-pub fn is_avif(bytes: &[u8]) -> bool {
-    let Some((size, rest)) = bytes.split_first_chunk() else { return false };
-    let Some(content) = rest.strip_prefix(b"ftyp") else { return false };
-    let length = (u32::from_be_bytes(*size) as usize).saturating_sub(8);
-    let content = content.get(..length).unwrap_or(content);
-    // The minor version, after the major brand, is not a brand.
-    let brands = content.as_chunks::<4>().0.iter().enumerate().filter(|(index, _)| *index != 1);
-    brands.map(|(_, brand)| brand).any(|brand| matches!(brand, b"avif" | b"avis"))
-}
-
 fn reason() -> String {
     missing_feature("an AVIF image", "avif")
 }

@@ -3,24 +3,22 @@
 use std::borrow::Cow;
 use std::io::Cursor;
 
-use dsconvert_dataset::sample::{Reject, RejectCode};
+use dsconvert_dataset::sample::Reject;
 use image::codecs::bmp::BmpDecoder;
 use image::codecs::gif::GifDecoder;
 use image::codecs::pnm::PnmDecoder;
 use image::codecs::qoi::QoiDecoder;
 use image::codecs::tga::TgaDecoder;
 use image::codecs::webp::WebPDecoder;
-use image::error::{
-    DecodingError, ImageFormatHint, LimitError, LimitErrorKind, UnsupportedError, UnsupportedErrorKind,
-};
+use image::error::{DecodingError, ImageFormatHint, LimitError, LimitErrorKind};
 use image::{ColorType, ImageDecoder, ImageError, ImageFormat, ImageResult, Limits};
 
 use super::avif;
 use super::pixels::Size;
 use super::planes_file::PlanesReader;
+use super::rejects::{corrupt, image_error, too_large, truncated, unsupported};
 use super::sniff::{ImageType, sniff};
 use super::tiff::TiffFile;
-use super::{corrupt, truncated, unsupported};
 
 /// Bytes that a decoder may allocate in addition to its output: tables, windows, palettes, compressed strips.
 const DECODER_BYTES: u64 = 64 << 20;
@@ -160,19 +158,6 @@ fn has_unused_alpha(bytes: &[u8]) -> bool {
     offset > 0 && footer.ends_with(b"TRUEVISION-XFILE.\0") && attributes_type == Some(&0)
 }
 
-/// Replaces the content of `buffer` with `bytes` zeros. The size may come from a hostile file.
-pub fn fill_zeros(buffer: &mut Vec<u8>, bytes: usize) -> Result<(), Reject> {
-    buffer.clear();
-    buffer.try_reserve_exact(bytes).map_err(|_| too_large())?;
-    buffer.resize(bytes, 0);
-    Ok(())
-}
-
-/// Returns the reject for output that exceeds the memory limit.
-pub fn too_large() -> Reject {
-    Reject::new(RejectCode::TooLarge, "decoding it would exceed the memory limit")
-}
-
 /// Converts an error of the `image` crate into a reject. The input is in memory, so an unexpected end of file means
 /// that it is truncated.
 pub fn reject(error: ImageError) -> Reject {
@@ -186,20 +171,6 @@ pub fn reject(error: ImageError) -> Reject {
         ImageError::Unsupported(e) => unsupported(e.to_string()),
         ImageError::Decoding(e) => avif::reject_of(&e).unwrap_or_else(|| corrupt(e.to_string())),
         other => corrupt(other.to_string()),
-    }
-}
-
-/// Converts a reject into an error of the `image` crate, which has no reject codes. Truncation is an unexpected end of the
-/// file there.
-pub(super) fn image_error(reject: Reject) -> ImageError {
-    match reject.code {
-        RejectCode::Truncated => ImageError::IoError(std::io::ErrorKind::UnexpectedEof.into()),
-        RejectCode::Unsupported => ImageError::Unsupported(UnsupportedError::from_format_and_kind(
-            ImageFormatHint::Unknown,
-            UnsupportedErrorKind::GenericFeature(reject.message),
-        )),
-        RejectCode::TooLarge => ImageError::Limits(LimitError::from_kind(LimitErrorKind::InsufficientMemory)),
-        _ => ImageError::Decoding(DecodingError::new(ImageFormatHint::Unknown, reject.message)),
     }
 }
 

@@ -90,3 +90,21 @@ impl Pixels {
         self.data.resize(self.stride() * self.height as usize, 0);
     }
 }
+
+/// The order of the samples of a decoded image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PixelOrder {
+    /// Samples per pixel: 1 for gray, 3 for RGB.
+    pub channels: usize,
+    /// Whether columns are in reverse order.
+    pub is_mirrored: bool,
+    /// Whether channels are separate planes.
+    pub is_planar: bool,
+}
+
+impl PixelOrder {
+    /// Returns the order of interleaved samples, `channels` per pixel.
+    pub fn interleaved(channels: usize) -> Self {
+        Self { channels, is_mirrored: false, is_planar: false }
+    }
+}

@@ -8,12 +8,11 @@
 use dsconvert_dataset::sample::Reject;
 use dsconvert_jpeg::{PixelFormat, PlaneConverter, Region, StoredPlane, StoredPlanes};
 
-use super::corrupt;
-use super::decoder::{PixelOrder, whole_pixels};
-use super::pixels::{Rect, Size};
+use super::pixels::{PixelOrder, Rect, Size};
 use super::planes_file::{PlanesChroma, PlanesFile};
+use super::rejects::corrupt;
 use super::resample::{Buffers, MAX_STEP, Plane, SampleAxis, Triangle, Weights, resample};
-use super::resize::SourceRegion;
+use super::resize::{SourceRegion, whole_pixels};
 
 /// Chroma of fewer columns is not upsampled by interpolation, as in libjpeg-turbo.
 const MIN_FANCY_WIDTH: u32 = 3;

@@ -5,8 +5,8 @@ use dsconvert_dataset::sample::Reject;
 use dsconvert_jpeg::{PixelFormat, PlaneConverter, Region, StoredPlane, StoredPlanes, rgb_to_ycbcr};
 use image::{ColorType, ImageDecoder, ImageResult};
 
-use super::other::image_error;
 use super::pixels::{Pixels, Rect, Size};
+use super::rejects::image_error;
 use super::{corrupt, truncated, unsupported};
 
 /// The first four bytes of a file of planes.

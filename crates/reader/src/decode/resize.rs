@@ -6,8 +6,8 @@ use fast_image_resize::images::TypedImage;
 use fast_image_resize::pixels::{U8, U8x3, U8x4};
 use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 
-use super::corrupt;
-use super::pixels::{Pixels, Size};
+use super::pixels::{Pixels, Rect, Size};
+use super::rejects::corrupt;
 
 /// The part of a source that is resampled to the target, in source pixels. Coordinates may be fractions: decoding at a
 /// reduced scale leaves a last row or column that is only partly covered, and a crop after the resize starts anywhere.
@@ -112,6 +112,14 @@ pub(super) fn is_reducible(jpeg: &[u8]) -> bool {
 /// Returns the scale of a decode at 1/`reduction`. Every value that [`reduction`] returns has one.
 pub fn scale(reduction: u32) -> Scale {
     Scale::from_denominator(reduction).unwrap_or_default()
+}
+
+/// Returns `part` if it consists of whole pixels and has the size of the target, so that it is not resampled.
+pub(super) fn whole_pixels(part: SourceRegion, target: Size) -> Option<Rect> {
+    let (left, top) = (part.left as u32, part.top as u32);
+    let is_whole = (part.left, part.top) == (left.into(), top.into())
+        && (part.width, part.height) == (target.width.into(), target.height.into());
+    is_whole.then_some(Rect { left, top, size: target })
 }
 
 #[cfg(test)]

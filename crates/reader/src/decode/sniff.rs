@@ -2,10 +2,11 @@
 //!
 //! File extensions are unreliable (real corpora contain PNGs named `.JPEG`), so nothing after planning uses names.
 
+use dsconvert_dataset::sample::Reject;
 use serde::{Deserialize, Serialize};
 
-use super::avif;
 use super::planes_file::MAGIC;
+use super::rejects::unsupported;
 
 /// A type of image file, or `Raw` for raw pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -151,10 +152,30 @@ pub fn sniff(bytes: &[u8]) -> Option<ImageType> {
             let starts = ["WIDTH", "HEIGHT", "DEPTH", "MAXVAL", "TUPLTYPE", "#"];
             starts.iter().any(|start| rest.starts_with(start.as_bytes())).then_some(ImageType::Pnm)
         }
-        [_, _, _, _, b'f', b't', b'y', b'p', ..] => avif::is_avif(bytes).then_some(ImageType::Avif),
+        [_, _, _, _, b'f', b't', b'y', b'p', ..] => is_avif(bytes).then_some(ImageType::Avif),
         [b'q', b'o', b'i', b'f', _, _, _, _, _, _, _, _, 3 | 4, 0 | 1, ..] => Some(ImageType::Qoi),
         _ => is_tga_header(bytes).then_some(ImageType::Tga),
     }
+}
+
+/// Returns whether `bytes` start with the header of an AVIF image or sequence: a box `ftyp` with one of their brands.
+fn is_avif(bytes: &[u8]) -> bool {
+    let Some((size, rest)) = bytes.split_first_chunk() else { return false };
+    let Some(content) = rest.strip_prefix(b"ftyp") else { return false };
+    let length = (u32::from_be_bytes(*size) as usize).saturating_sub(8);
+    let content = content.get(..length).unwrap_or(content);
+    // The minor version, after the major brand, is not a brand.
+    let brands = content.as_chunks::<4>().0.iter().enumerate().filter(|(index, _)| *index != 1);
+    brands.map(|(_, brand)| brand).any(|brand| matches!(brand, b"avif" | b"avis"))
+}
+
+/// Returns the reject for an image of the type `name`, as of [`foreign_format`].
+pub fn unreadable(name: &str) -> Reject {
+    let how = match converter(name) {
+        Some((command, project)) => format!("PNG first, for example with `{command}` of {project}"),
+        None => "PNG or JPEG first".to_owned(),
+    };
+    unsupported(format!("{name} images cannot be read by this build; convert them to {how}"))
 }
 
 /// Returns whether `bytes` start with the signature of an image that this build reads. Unlike [`sniff`], this does not accept
@@ -277,8 +298,21 @@ mod tests {
         assert_eq!(sniff(b"RIFF\0\0\0\0WAVEfmt "), None);
         assert_eq!(sniff(b"GIF89a"), Some(ImageType::Gif));
         assert_eq!(sniff(b"MM\0*"), Some(ImageType::Tiff));
+        assert_eq!(sniff(b"\0\0\0\x1cftypmif1\0\0\0\0miafavifmif1"), Some(ImageType::Avif));
         assert_eq!(sniff(b"<html>"), None);
         assert_eq!(sniff(b""), None);
+    }
+
+    #[test]
+    fn avif_has_one_of_its_brands() {
+        for bytes in [
+            &b"\0\0\0\x14ftypheic\0\0\0\0mif1heicavif"[..],
+            // The minor version is not a brand.
+            b"\0\0\0\x14ftypheicavifmif1",
+            b"\0\0\0\x14ftyp",
+        ] {
+            assert_eq!(sniff(bytes), None, "{bytes:?}");
+        }
     }
 
     #[test]

@@ -20,12 +20,13 @@ use super::stored;
 use super::text::{Pieces, TokenRows, trained};
 use crate::batch::{ImageShape, MicroBatch};
 use crate::source::{flags_in, ids_in};
-use crate::{Record, RecordSource};
+use crate::{Record, RecordProperties, RecordSource};
 
 /// Assembles batches. Shared by all threads.
 #[derive(Debug)]
 pub(super) struct Assembler {
     source: Arc<dyn RecordSource>,
+    properties: RecordProperties,
     options: LoaderOptions,
     fields: BatchFields,
     pool: Arc<Pool>,
@@ -48,6 +49,7 @@ impl Assembler {
         let pool = Arc::new(Pool::new(kept));
         Ok(Self {
             source: Arc::clone(source),
+            properties: source.properties(),
             options: options.clone(),
             fields,
             pool,
@@ -66,6 +68,11 @@ impl Assembler {
     /// Returns the source that is read.
     pub(super) fn source(&self) -> &Arc<dyn RecordSource> {
         &self.source
+    }
+
+    /// Returns what the records of the source have in common.
+    pub(super) fn properties(&self) -> &RecordProperties {
+        &self.properties
     }
 
     /// Returns the options of the loader.
@@ -243,7 +250,7 @@ impl Assembler {
             rows,
             shape,
             field_index,
-            raw_channels: self.source.raw_channels(),
+            raw_channels: self.properties.raw_channels,
             options: &self.options.image,
             seed: self.options.seed,
             epoch: id.epoch,
@@ -301,7 +308,7 @@ impl Assembler {
                 BatchField::StoredValid(index) => stored::validity(&self.pool, records, rows, index),
                 BatchField::Valid => stored::valid(&self.pool, rows - text.filler_rows, rows, &blank),
                 BatchField::Source => {
-                    let ends = self.source.part_ends();
+                    let ends = &self.properties.part_ends;
                     match self.fields.shape == TokenLayout::Packed {
                         true => stored::sources(&self.pool, ends, text.records_of_pieces()),
                         false => stored::sources(&self.pool, ends, text.records_of_rows()),

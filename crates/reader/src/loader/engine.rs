@@ -26,9 +26,9 @@ use super::BatchFinisher;
 use super::assemble::Assembler;
 use super::batch::Batch;
 use super::image::DecodeScratch;
-use super::schedule::{BatchRows, BatchTask, LoaderCounts, LoaderPlan, Schedule};
+use super::schedule::{BatchTask, LoaderCounts, Schedule};
 use super::state::LoaderState;
-use crate::batch::Layout;
+use crate::batch::{BatchRows, Layout, StepPlan};
 
 /// Makes batches from one position on.
 pub(super) struct BatchEngine {
@@ -47,7 +47,7 @@ pub(super) struct BatchEngine {
 struct EngineState {
     assembler: Arc<Assembler>,
     finisher: Option<Arc<dyn BatchFinisher>>,
-    plan: Arc<LoaderPlan>,
+    plan: Arc<dyn StepPlan>,
     layout: Layout,
     /// Maximum number of batches that are ready or in progress.
     in_flight: u64,
@@ -383,10 +383,10 @@ impl Queue {
     }
 
     /// Opens the epoch after the current one. A failure is returned to the caller that requests that epoch.
-    fn open_next(&mut self, plan: &Arc<LoaderPlan>, layout: Layout) {
+    fn open_next(&mut self, plan: &Arc<dyn StepPlan>, layout: Layout) {
         let Some(epoch) = self.current.schedule.epoch().checked_add(1) else { return };
         if self.next.is_none() {
-            let start = plan.start(Some(self.current.schedule.start()), epoch);
+            let start = LoaderState::start(&**plan, Some(self.current.schedule.start()), epoch);
             let schedule = start.and_then(|at| Schedule::new(Arc::clone(plan), at, layout));
             self.next = schedule.ok().map(Tickets::new);
         }

@@ -2,13 +2,12 @@
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::schema::{
-    ASSISTANT_MASKS, CROP_TOP_LEFT, FieldType, IMAGE, INPUT_IDS, LABEL, RESIZED_SIZE, TARGET_SIZE,
+    ASSISTANT_MASKS, CROP_TOP_LEFT, CU_SEQLENS, FieldType, IMAGE, INPUT_IDS, LABEL, RESIZED_SIZE, TARGET_SIZE,
 };
 
-use super::options::{Batching, LabelsFor, LoaderOptions, PackedLayout, StoredPacking};
-use super::packed::CU_SEQLENS;
+use super::options::{LabelsFor, LoaderOptions, PackedLayout, StoredPacking};
 use crate::RecordSource;
-use crate::batch::Last;
+use crate::batch::{Batching, Last};
 
 /// Name of the array that is true for rows with a record, and false for filler rows and blank rows.
 pub const VALID: &str = "valid";
@@ -137,7 +136,7 @@ impl BatchFields {
         for name in names {
             fields.add(source, options, &name)?;
         }
-        if source.has_masks() && fields.masks.is_none() && fields.has_labels() {
+        if source.properties().has_masks && fields.masks.is_none() && fields.has_labels() {
             let what =
                 format!("the records mark the tokens to train on, and {ASSISTANT_MASKS:?} is not selected");
             return Err(Error::usage(what)
@@ -173,7 +172,7 @@ impl BatchFields {
             names.push(VALID);
         }
         // The entries of these batches are the arguments of a model.
-        if source.mixture().is_some() && !is_flash(source, options) && !is_megatron(options) {
+        if source.properties().is_mixture && !is_flash(source, options) && !is_megatron(options) {
             names.push(SOURCE);
         }
         let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
@@ -210,7 +209,7 @@ impl BatchFields {
         let schema = source.schema();
         let generated = match (self.shape, name) {
             (_, VALID) => Some(BatchField::Valid),
-            (_, SOURCE) if !source.part_ends().is_empty() => Some(BatchField::Source),
+            (_, SOURCE) if !source.properties().part_ends.is_empty() => Some(BatchField::Source),
             _ if !schema.holds_token_ids() => None,
             (_, ASSISTANT_MASKS) if self.masks.is_some() => Some(BatchField::AssistantMasks),
             (_, name) if is_flash(source, options) && CU_SEQ_LENS.contains(&name) => {
@@ -333,7 +332,7 @@ fn stored_pieces(
     options: &LoaderOptions,
     payload: Option<usize>,
 ) -> Result<Option<usize>> {
-    if source.packed_length().is_none()
+    if source.properties().packed_length.is_none()
         || options.text.stored_packing == StoredPacking::Ignore
         || payload.is_none()
     {

@@ -58,17 +58,12 @@ pub use fields::{ATTENTION_MASK, LENGTHS, POSITION_IDS, SOURCE, VALID};
 pub use handoff::{Claim, Handoff};
 pub use image::decode_image;
 pub use options::{
-    Batching, Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageBatchOptions, ImageLayout, LabelsFor,
+    Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageBatchOptions, ImageLayout, LabelsFor,
     LoaderOptions, MAX_CROP, MAX_PREFETCH, MAX_THREADS, PackedLayout, PadSide, StoredPacking,
     TextBatchOptions, Undecodable,
 };
-/// Former names, which the options of a conversion have, too.
-#[doc(hidden)]
-pub use options::{ImageBatchOptions as ImageOptions, TextBatchOptions as TextOptions};
-pub use packed::{CU_SEQLENS, PIECE_STARTS};
-pub(crate) use schedule::BatchRows;
 pub use schedule::{LoaderCounts, LoaderTotals};
-pub use state::{LoaderState, SavedPlan};
+pub use state::LoaderState;
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 
@@ -154,7 +149,7 @@ impl Loader {
         let options = options.for_source(&source)?;
         let counts = LoaderCounts::new(&source, &options)?;
         Ok(Self {
-            at: counts.plan.start(None, 0)?,
+            at: LoaderState::start(&*counts.plan, None, 0)?,
             counts,
             finisher: None,
             after_failed: None,
@@ -288,7 +283,7 @@ impl Loader {
     /// Same as [`LoaderCounts::totals`].
     pub fn totals(&self) -> Result<Option<LoaderTotals>> {
         match &self.last {
-            Some((id, start)) => self.counts.totals(id.epoch, id.step, start),
+            Some((id, start)) => self.counts.totals(id.step, start),
             None => Ok(None),
         }
     }
@@ -329,7 +324,7 @@ impl Loader {
         if self.restored && epoch == self.epoch() {
             return Ok(());
         }
-        let start = self.counts.plan.start(Some(&self.at), epoch)?;
+        let start = LoaderState::start(&*self.counts.plan, Some(&self.at), epoch)?;
         // If it is the next epoch, threads may have started on it.
         let engine = self.engine.take().filter(|_| self.epoch().checked_add(1) == Some(epoch));
         self.go_to(start);
@@ -361,9 +356,7 @@ impl Loader {
         self.at.clone()
     }
 
-    /// Moves to the position of a saved state. The layout may differ from that of the state. A state of packed rows that
-    /// was saved when windows had [`DEFAULT_PACK_WINDOW`](crate::batch::DEFAULT_PACK_WINDOW) documents by default keeps
-    /// these windows, in this epoch and all later ones.
+    /// Moves to the position of a saved state. The layout may differ from that of the state.
     ///
     /// # Errors
     ///
@@ -371,7 +364,7 @@ impl Loader {
     /// seed, set of options or number of micro-batches, or to a step started by an incompatible number of ranks, or its
     /// position does not exist. After an error, the loader is unchanged.
     pub fn restore(&mut self, state: &LoaderState) -> Result<()> {
-        let resumed = self.counts.plan.resume(state)?;
+        let resumed = state.resumed(&*self.counts.plan)?;
         state.turns(self.options().layout, self.micro_batches()).map(drop)?;
         self.go_to(resumed);
         (self.restored, self.last) = (true, None);

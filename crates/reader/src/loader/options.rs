@@ -6,7 +6,7 @@ use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::RecordSource;
-use crate::batch::{BatchOptions, BatchSize, Last, Layout, Lengths, Oversize, PackOptions};
+use crate::batch::{Batching, Last, Layout, Lengths, Oversize};
 use crate::range::check_in_range;
 
 /// Default number of batches that are made before they are requested, in addition to one per thread.
@@ -17,50 +17,6 @@ pub const MAX_THREADS: usize = 1024;
 pub const MAX_PREFETCH: usize = 1 << 16;
 /// Maximum side of a crop, in pixels.
 pub const MAX_CROP: u32 = 1 << 14;
-
-/// How records are grouped into batches.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Batching {
-    /// One record per row.
-    Records(BatchOptions),
-    /// Documents packed into rows of one length; text only.
-    Packed(PackOptions),
-}
-
-impl Batching {
-    /// Returns the length of packed rows; 0 if documents are not packed.
-    pub(crate) fn seq_len(&self) -> u64 {
-        match self {
-            Batching::Records(_) => 0,
-            Batching::Packed(packed) => packed.seq_len,
-        }
-    }
-
-    /// Returns what happens to the records at the end of an epoch that do not fill a step.
-    pub(super) fn last(&self) -> Last {
-        match self {
-            Batching::Records(batches) => batches.last,
-            Batching::Packed(packed) => packed.last,
-        }
-    }
-
-    /// Returns whether the records of a batch follow each other without padding.
-    pub(super) fn is_flat(&self) -> bool {
-        matches!(self, Batching::Records(batches) if matches!(batches.size, BatchSize::MaxTokensUnpadded(_)))
-    }
-}
-
-impl From<BatchOptions> for Batching {
-    fn from(options: BatchOptions) -> Self {
-        Batching::Records(options)
-    }
-}
-
-impl From<PackOptions> for Batching {
-    fn from(options: PackOptions) -> Self {
-        Batching::Packed(options)
-    }
-}
 
 /// Options of a [`Loader`](super::Loader).
 ///
@@ -120,7 +76,9 @@ impl LoaderOptions {
             return Err(Error::usage("`oversize \"truncate\"` does not apply: images cannot be cut")
                 .help("use another oversize policy"));
         }
-        let (Some(length), StoredPacking::Keep) = (source.packed_length(), self.text.stored_packing) else {
+        let (Some(length), StoredPacking::Keep) =
+            (source.properties().packed_length, self.text.stored_packing)
+        else {
             return Ok(self);
         };
         self.batching = match self.batching {
@@ -174,6 +132,7 @@ impl LoaderOptions {
 /// Order of the dimensions of a batch of images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ImageLayout {
     /// Rows, height, width, channels: as decoded, and the memory layout of torch's `channels_last`.
     #[default]
@@ -184,6 +143,7 @@ pub enum ImageLayout {
 
 /// The samples of a pixel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Channels {
     /// 3: red, green, blue. Gray images have three equal samples; an alpha channel is dropped.
     #[default]
@@ -207,6 +167,7 @@ impl Channels {
 
 /// The part of an image that is used. All images of a batch have one size.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
 pub enum Crop {
     /// The whole image: the images of a batch must have one size.
     #[default]
@@ -252,6 +213,7 @@ impl Crop {
 /// does not match its checksum or cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Undecodable {
     /// An error that names the record takes the place of its batch.
     #[default]
@@ -336,6 +298,7 @@ fn check_limits(name: &str, (smallest, largest): (f64, f64), least: f64, most: f
 /// Type of token ids in a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum IdType {
     /// The type that embedding layers of torch take.
     #[default]
@@ -347,6 +310,7 @@ pub enum IdType {
 /// The side of a row that is padded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum PadSide {
     /// Tokens first.
     #[default]
@@ -358,6 +322,7 @@ pub enum PadSide {
 /// The token that is the label of a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum LabelsFor {
     /// The token at the position itself, for models that shift labels themselves, such as those of Hugging Face. The
     /// first token of each document is ignored wherever such a model would predict it from another document or from
@@ -375,6 +340,7 @@ pub enum LabelsFor {
 /// How several documents are laid out in one array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum PackedLayout {
     /// As the batching says: rows of one length, or an array of one dimension.
     #[default]
@@ -387,6 +353,7 @@ pub enum PackedLayout {
 /// What happens to rows of several documents that were packed when the dataset was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum StoredPacking {
     /// They are returned as they were packed, with `position_ids`, `cu_seqlens` and labels that stop at each document.
     #[default]

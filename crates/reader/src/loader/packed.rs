@@ -2,23 +2,11 @@
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::sample::Value;
+use dsconvert_dataset::schema::CU_SEQLENS;
 
-use super::text::Pieces;
+use super::text::{Pieces, StoredPiece};
 use crate::batch::{BatchOptions, BatchSize};
-use crate::{Record, RecordSource, Split};
-
-/// Name of the stored field with the ends of documents.
-pub const CU_SEQLENS: &str = "cu_seqlens";
-/// Name of the stored field with the position of the first token of each piece in its document.
-pub const PIECE_STARTS: &str = "piece_starts";
-
-impl Split {
-    /// Returns the number of tokens of a full row, if the records of the split are rows of several documents (the
-    /// option `pack` of the conversion).
-    pub fn packed_length(&self) -> Option<u64> {
-        self.schema().holds_token_ids().then(|| self.manifest().options.get("pack")?.as_u64()).flatten()
-    }
-}
+use crate::{Record, RecordSource};
 
 impl BatchOptions {
     /// Returns the options for the records of `source`: rows that were packed when the dataset was made are padded
@@ -26,7 +14,7 @@ impl BatchOptions {
     /// was set.
     #[must_use]
     pub fn for_records_of(self, source: &dyn RecordSource) -> Self {
-        match (source.packed_length(), self.size) {
+        match (source.properties().packed_length, self.size) {
             (Some(length), BatchSize::BatchSize(_)) if self.pad_to_multiple_of == 1 => {
                 Self { pad_to_multiple_of: length, ..self }
             }
@@ -35,26 +23,6 @@ impl BatchOptions {
             }
             _ => self,
         }
-    }
-}
-
-/// A document, or a part of one, in a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct StoredPiece {
-    /// Index of its record in the batch.
-    pub(super) record: usize,
-    /// First token in the record.
-    pub(super) start: usize,
-    /// One past the last token that is used.
-    pub(super) end: usize,
-    /// One past the last token that is stored.
-    pub(super) stored_end: usize,
-}
-
-impl StoredPiece {
-    /// Returns the number of tokens that are used.
-    pub(super) fn len(&self) -> usize {
-        self.end - self.start
     }
 }
 

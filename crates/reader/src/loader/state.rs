@@ -3,8 +3,7 @@
 use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::batch::{Layout, PackState, PlanState, damaged_state};
-use crate::mixture::MixtureState;
+use crate::batch::{Layout, SavedPlan, StepPlan, damaged_state};
 
 /// State of a [`Loader`](super::Loader): the batches that were returned, not those that are prepared. Equal on all
 /// ranks that have returned the same number of batches; threads and prefetch are not part of it. It serializes to a few
@@ -19,29 +18,22 @@ pub struct LoaderState {
     pub micro_batches_done: u64,
 }
 
-/// State of the plan behind a loader.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SavedPlan {
-    /// One record per row.
-    Records(PlanState),
-    /// Packed rows.
-    Packed(PackState),
-    /// Records or packed rows of a [`Mixture`](crate::Mixture).
-    Mixture(MixtureState),
-}
-
-impl SavedPlan {
-    pub(super) fn state(&self) -> &PlanState {
-        match self {
-            SavedPlan::Records(plan) => plan,
-            SavedPlan::Packed(packed) => &packed.plan,
-            SavedPlan::Mixture(mixture) => &mixture.plan,
-        }
-    }
-}
-
 impl LoaderState {
+    /// Returns the state at the start of `epoch` of a plan, in the run of a state or else in a new one.
+    pub(super) fn start(plan: &dyn StepPlan, run: Option<&LoaderState>, epoch: u64) -> Result<Self> {
+        Ok(Self { plan: plan.start(run.map(|state| &state.plan), epoch)?, micro_batches_done: 0 })
+    }
+
+    /// Returns the state with which a plan continues from this one, which must belong to it.
+    pub(super) fn resumed(&self, plan: &dyn StepPlan) -> Result<Self> {
+        let resumed = plan.resume(&self.plan)?;
+        // The number of steps may be unknown. Whether there is another one is found faster.
+        if self.micro_batches_done > 0 && matches!(plan.step(&mut resumed.clone()), Ok(None)) {
+            self.check_unfinished_step(self.step())?;
+        }
+        Ok(Self { plan: resumed, ..self.clone() })
+    }
+
     /// Returns the epoch, from 0.
     pub fn epoch(&self) -> u64 {
         self.plan.state().epoch

@@ -9,6 +9,7 @@ mod finisher;
 mod image;
 #[cfg(feature = "decode")]
 mod masks;
+mod pinned;
 mod source;
 mod stored;
 mod text;
@@ -20,7 +21,7 @@ use dsconvert_dataset::format::Format;
 use dsconvert_dataset::schema::Kind;
 
 use super::*;
-use crate::batch::{BatchOptions, BatchSize};
+use crate::batch::{BatchOptions, BatchSize, Batching, SavedPlan};
 use crate::testing;
 use crate::{Dataset, Split};
 

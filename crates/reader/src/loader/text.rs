@@ -13,7 +13,6 @@ use super::batch::Column;
 use super::element::Element;
 use super::fields::{BatchField, TokenLayout};
 use super::options::{LabelsFor, PackedLayout, PadSide, TextBatchOptions};
-use super::packed::StoredPiece;
 use super::pool::Pool;
 use super::stored::per_row;
 
@@ -144,6 +143,26 @@ impl LabelRule {
                 .filter(|(_, flag)| **flag == 0)
                 .for_each(|(slot, _)| *slot = ignored);
         }
+    }
+}
+
+/// A document, or a part of one, in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StoredPiece {
+    /// Index of its record in the batch.
+    pub(super) record: usize,
+    /// First token in the record.
+    pub(super) start: usize,
+    /// One past the last token that is used.
+    pub(super) end: usize,
+    /// One past the last token that is stored.
+    pub(super) stored_end: usize,
+}
+
+impl StoredPiece {
+    /// Returns the number of tokens that are used.
+    pub(super) fn len(&self) -> usize {
+        self.end - self.start
     }
 }
 

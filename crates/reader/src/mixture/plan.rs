@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::packing::Row;
-use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Exhausted, Mix, Mixture, MixtureEpoch, MixtureOptions, MixtureUnit, OnChange, Segment};
-use crate::RecordSource;
+use super::options::{Exhausted, Mix, MixtureEpoch, MixtureOptions, MixtureUnit, OnChange, Segment};
 use crate::batch::{
-    ALGORITHM, BatchOptions, BatchPlan, BatchSize, BucketBy, MAX_BATCH_RECORDS, MicroBatch, PackCursor,
-    PackOptions, PackPlan, PlanState, Position, damaged_state, json_digest, source_seed,
+    ALGORITHM, BatchOptions, BatchPlan, BatchRows, BatchSize, Batching, BucketBy, MAX_BATCH_RECORDS,
+    MicroBatch, MixtureState, PackCursor, PackOptions, PackPlan, PlanState, PlannedStep, Position, SavedPlan,
+    SourceState, SourceTotals, StepPlan, damaged_state, json_digest, source_seed,
 };
-use crate::loader::{BatchRows, Batching};
 use crate::recent::Recent;
+use crate::{Concatenated, RecordSource};
 
 /// Maximum number of epochs that are gone through to find the start of a later one.
 const MAX_EPOCHS_AHEAD: u64 = 10_000;
@@ -25,68 +24,14 @@ const OVERFLOW_SCALE: f64 = 1.0 / ((1u128 << 127) as f64 * 2.0);
 /// Number of ends of epochs that are kept.
 const KEPT_EPOCHS: usize = 4;
 
-/// State of a mixture: equal on every rank.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MixtureState {
-    /// The inputs of the order, and the step.
-    pub plan: PlanState,
-    /// Fingerprint of the weights and of what ends an epoch.
-    pub weights: String,
-    /// Number of global steps since the start of training.
-    pub steps: u64,
-    /// Number of tokens (images: pixels) in this epoch.
-    pub tokens: u64,
-    /// The sources before the next step.
-    pub sources: Vec<SourceState>,
-    /// The sources at the start of the epoch.
-    pub start: Vec<SourceState>,
-}
-
-/// State of one source of a mixture.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SourceState {
-    /// Number of passes over the source that are done, which is also its epoch.
-    pub epoch: u64,
-    /// The position in the pass. Of records and micro-batches, `document` is the number of those that are done.
-    pub cursor: PackCursor,
-    /// Where documents are packed, the number of tokens of the pass that are done.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub tokens: u64,
-    /// The amount used since the weights changed, in the unit of the weights.
-    pub used: u64,
-    /// Whether a pass ended in this epoch of the mixture.
-    pub has_ended: bool,
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-/// The share of one source in the steps since the weights changed.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct SourceTotals {
-    /// Name of the source.
-    pub name: String,
-    /// The requested share.
-    pub requested: f64,
-    /// The share up to this step.
-    pub realized: f64,
-    /// Number of passes over the source since the start of training. The last one counts by its share of micro-batches or
-    /// records, or of tokens where documents are packed.
-    pub epochs: f64,
-}
-
 /// A pure function of (lengths, options, seed, state) that computes the next step of a mixture. It needs memory for the plans
 /// of the sources and one step.
 #[derive(Debug)]
-pub(crate) struct MixturePlan {
+pub(super) struct MixturePlan {
     sources: Vec<PlannedSource>,
     options: MixtureOptions,
     segments: Vec<Segment>,
-    pub(super) batching: Batching,
+    batching: Batching,
     micro_batches: u64,
     start: MixtureState,
     /// The number of steps of each epoch, by its start, and the start of the next one.
@@ -113,8 +58,14 @@ enum Units {
 }
 
 impl MixturePlan {
-    pub(crate) fn new(mixture: &Mixture, batching: &Batching, seed: u64, micro_batches: u64) -> Result<Self> {
-        let Mixture { options, records, .. } = mixture;
+    pub(super) fn new(
+        records: &Concatenated,
+        options: &MixtureOptions,
+        segments: &[Segment],
+        batching: &Batching,
+        seed: u64,
+        micro_batches: u64,
+    ) -> Result<Self> {
         let mut sources: Vec<PlannedSource> = Vec::new();
         for (index, (name, source)) in records.sources().enumerate() {
             let units = Units::new(source, batching, options.mix, source_seed(seed, index as u64));
@@ -132,7 +83,7 @@ impl MixturePlan {
             MixtureUnit::Epochs => sources.iter().map(PlannedSource::tokens).collect::<Result<Vec<u64>>>()?,
             _ => vec![1; sources.len()],
         };
-        let segments: Vec<Segment> = mixture.segments.iter().map(|s| normalized(s, &sizes)).collect();
+        let segments: Vec<Segment> = segments.iter().map(|s| normalized(s, &sizes)).collect();
         let mut lengths = Xxh3::new();
         let mut inner = None;
         for source in &sources {
@@ -152,7 +103,7 @@ impl MixturePlan {
         let ends = (&weights, options.exhausted, options.epoch);
         let plan = PlanState {
             version: ALGORITHM,
-            dataset: mixture.fingerprint(),
+            dataset: records.fingerprint(),
             lengths: format!("{:032x}", lengths.digest128()),
             options: json_digest("the options", &own)?,
             seed,
@@ -174,7 +125,7 @@ impl MixturePlan {
     }
 
     /// Returns the state at the start of `epoch` in the run of `state`; without one, in a new run.
-    pub(crate) fn start_of(&self, state: Option<&MixtureState>, epoch: u64) -> Result<MixtureState> {
+    pub(super) fn start_of(&self, state: Option<&MixtureState>, epoch: u64) -> Result<MixtureState> {
         let mut at = match state.filter(|state| state.plan.epoch <= epoch) {
             Some(state) if state.plan.epoch == epoch => return Ok(epoch_start(state)),
             Some(state) => state.clone(),
@@ -198,14 +149,12 @@ impl MixturePlan {
             return Ok(end);
         }
         let mut at = state.clone();
-        while let Some((_, after)) = self.step(&at)? {
-            at = after;
-        }
+        while self.advance(&mut at)?.is_some() {}
         Ok((at.plan.step, self.next_epoch(&at)))
     }
 
     /// Returns the number of global steps of the epoch of `state`.
-    pub(crate) fn steps(&self, state: &MixtureState) -> Result<u64> {
+    pub(super) fn steps_of(&self, state: &MixtureState) -> Result<u64> {
         match self.options.epoch {
             Some(MixtureEpoch::Steps(steps)) => Ok(steps),
             _ => Ok(self.end_of(state)?.0),
@@ -227,7 +176,7 @@ impl MixturePlan {
     }
 
     /// Returns whether the epoch ends before the next step.
-    pub(crate) fn is_over(&self, at: &MixtureState) -> bool {
+    fn is_over(&self, at: &MixtureState) -> bool {
         match (self.options.exhausted, self.options.epoch) {
             (Exhausted::Never, Some(MixtureEpoch::Steps(steps))) => at.plan.step >= steps,
             (Exhausted::Never, Some(MixtureEpoch::Tokens(tokens))) => at.tokens >= tokens,
@@ -245,12 +194,8 @@ impl MixturePlan {
         at.checked_sub(1).and_then(|at| self.segments.get(at)).map_or(&[], |segment| &segment.weights)
     }
 
-    /// Returns the state that continues from a saved one.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Usage`] when the state belongs to another run, or its position does not exist.
-    pub(crate) fn resume(&self, saved: &MixtureState) -> Result<MixtureState> {
+    /// Returns the state that continues from a saved one, with the weights of this plan.
+    pub(super) fn resumed(&self, saved: &MixtureState) -> Result<MixtureState> {
         self.start.plan.check_same_run(&saved.plan)?;
         let count = self.sources.len();
         if saved.sources.len() != count || saved.start.len() != count || saved.steps < saved.plan.step {
@@ -279,8 +224,9 @@ impl MixturePlan {
         })
     }
 
-    /// Returns the micro-batches of the next step and the state after it, or `None` at the end of the epoch.
-    pub(crate) fn step(&self, at: &MixtureState) -> Result<Option<(Vec<BatchRows>, MixtureState)>> {
+    /// Moves `at` to the end of the next step, and returns its micro-batches; `None` at the end of the epoch. After an error,
+    /// the state is of no use.
+    pub(super) fn advance(&self, at: &mut MixtureState) -> Result<Option<Vec<BatchRows>>> {
         if self.is_over(at) {
             let start = epoch_start(at);
             if self.ends.get(&start).is_none() {
@@ -288,31 +234,18 @@ impl MixturePlan {
             }
             return Ok(None);
         }
-        let mut after = at.clone();
-        let batches = self.advance(&mut after)?;
-        Ok(Some((batches, after)))
-    }
-
-    /// Moves `at` to the next step, which the epoch must have, and returns the micro-batches in between. After an error, the
-    /// state is of no use.
-    pub(super) fn advance(&self, at: &mut MixtureState) -> Result<Vec<BatchRows>> {
         if self.segments.iter().any(|segment| segment.start == at.steps) {
             at.sources.iter_mut().for_each(|source| source.used = 0);
         }
         let weights = self.weights(at.steps);
-        let batch = |index| self.micro_batch(index, weights, at);
+        let batch = |index| self.micro_batch_of(index, weights, at);
         let batches = (0..self.micro_batches).map(batch).collect::<Result<Vec<_>>>()?;
         at.plan.step += 1;
         at.steps = at.steps.saturating_add(1);
-        Ok(batches)
+        Ok(Some(batches))
     }
 
-    /// Returns the number of the source of a record.
-    pub(super) fn source_of(&self, record: u64) -> usize {
-        self.sources.partition_point(|source| source.first <= record).saturating_sub(1)
-    }
-
-    fn micro_batch(&self, index: u64, weights: &[f64], at: &mut MixtureState) -> Result<BatchRows> {
+    fn micro_batch_of(&self, index: u64, weights: &[f64], at: &mut MixtureState) -> Result<BatchRows> {
         match &self.batching {
             Batching::Packed(packed) => {
                 let mut rows = Vec::new();
@@ -397,7 +330,7 @@ impl MixturePlan {
     }
 
     /// Returns the shares after the step that led to `after`.
-    pub(crate) fn totals(&self, after: &MixtureState) -> Vec<SourceTotals> {
+    pub(super) fn totals(&self, after: &MixtureState) -> Vec<SourceTotals> {
         let weights = self.weights(after.steps.saturating_sub(1));
         let total: u64 = after.sources.iter().fold(0, |sum, source| sum.saturating_add(source.used));
         let sources = self.sources.iter().zip(&after.sources).zip(weights);
@@ -408,6 +341,37 @@ impl MixturePlan {
             epochs: state.epoch as f64 + planned.done_of_pass(state),
         });
         totals.collect()
+    }
+}
+
+impl StepPlan for MixturePlan {
+    fn start(&self, run: Option<&SavedPlan>, epoch: u64) -> Result<SavedPlan> {
+        self.start_of(run.map(mixed).transpose()?, epoch).map(SavedPlan::Mixture)
+    }
+
+    fn resume(&self, saved: &SavedPlan) -> Result<SavedPlan> {
+        self.resumed(mixed(saved)?).map(SavedPlan::Mixture)
+    }
+
+    fn steps(&self, at: &SavedPlan) -> Result<u64> {
+        self.steps_of(mixed(at)?)
+    }
+
+    fn step(&self, at: &mut SavedPlan) -> Result<Option<PlannedStep>> {
+        let SavedPlan::Mixture(state) = at else { return Err(at.of_other_plan("a mixture")) };
+        let at = Position { epoch: state.plan.epoch, step: state.plan.step };
+        Ok(self.advance(state)?.map(|batches| PlannedStep { at, batches }))
+    }
+
+    fn shares(&self, after: &SavedPlan) -> Vec<SourceTotals> {
+        mixed(after).map_or_else(|_| Vec::new(), |after| self.totals(after))
+    }
+}
+
+fn mixed(saved: &SavedPlan) -> Result<&MixtureState> {
+    match saved {
+        SavedPlan::Mixture(state) => Ok(state),
+        _ => Err(saved.of_other_plan("a mixture")),
     }
 }
 

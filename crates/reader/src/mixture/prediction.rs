@@ -3,8 +3,7 @@
 use dsconvert_dataset::error::Result;
 use dsconvert_dataset::storage::interrupt;
 
-use super::plan::{MixturePlan, SourceTotals};
-use crate::loader::BatchRows;
+use crate::batch::{BatchRows, SourceTotals, StepPlan};
 
 /// Number of steps after which an interruption is noticed.
 const CHECK_STEPS: u64 = 1024;
@@ -45,10 +44,10 @@ pub struct Delivered {
 }
 
 impl Delivered {
-    fn add(&mut self, rows: u64, tokens: u64, padded_tokens: u64) {
-        self.rows = self.rows.saturating_add(rows);
-        self.tokens = self.tokens.saturating_add(tokens);
-        self.padded_tokens = self.padded_tokens.saturating_add(padded_tokens);
+    fn add(&mut self, other: Self) {
+        self.rows = self.rows.saturating_add(other.rows);
+        self.tokens = self.tokens.saturating_add(other.tokens);
+        self.padded_tokens = self.padded_tokens.saturating_add(other.padded_tokens);
     }
 
     /// Returns the share of padding.
@@ -63,54 +62,66 @@ impl MixturePrediction {
     pub fn delivered(&self) -> Delivered {
         let mut sum = Delivered::default();
         for source in &self.sources {
-            let Delivered { rows, tokens, padded_tokens } = source.delivered;
-            sum.add(rows, tokens, padded_tokens);
+            sum.add(source.delivered);
         }
         sum
     }
 }
 
-impl MixturePlan {
-    /// Goes through epoch 0. If not `pads`, rows are laid out without padding.
-    pub(crate) fn predict(&self, pads: bool) -> Result<MixturePrediction> {
-        let mut at = self.start_of(None, 0)?;
-        let mut delivered = vec![Delivered::default(); at.sources.len()];
-        let mut batches = 0u64;
-        while !self.is_over(&at) {
-            if at.plan.step.is_multiple_of(CHECK_STEPS) {
-                interrupt::check()?;
-            }
-            let of_step = self.advance(&mut at)?;
-            batches += of_step.len() as u64;
-            of_step.iter().for_each(|batch| self.count(batch, pads, &mut delivered));
-        }
-        let sources = self.totals(&at).into_iter().zip(delivered);
-        let sources = sources.map(|(totals, delivered)| SourcePrediction { totals, delivered }).collect();
-        Ok(MixturePrediction { steps: at.plan.step, batches, sources })
+/// Goes through epoch 0 of a plan with `micro_batches` per step. `ends` has one past the last record of each source. If not
+/// `pads`, rows are laid out without padding; packed rows have `seq_len` tokens. `None` if the plan does not mix sources.
+pub(crate) fn predict(
+    plan: &dyn StepPlan,
+    micro_batches: u64,
+    ends: &[u64],
+    pads: bool,
+    seq_len: u64,
+) -> Result<Option<MixturePrediction>> {
+    let mut at = plan.start(None, 0)?;
+    if plan.shares(&at).is_empty() {
+        return Ok(None);
     }
+    let mut delivered = vec![Delivered::default(); ends.len()];
+    let (mut steps, mut batches) = (0u64, 0u64);
+    while let Some(step) = plan.step(&mut at)? {
+        if steps.is_multiple_of(CHECK_STEPS) {
+            interrupt::check()?;
+        }
+        steps += 1;
+        batches += micro_batches;
+        for index in 0..micro_batches {
+            let batch = plan.micro_batch(&step, index)?;
+            count(&batch, pads, seq_len, |record, amounts| {
+                if let Some(of_source) = delivered.get_mut(ends.partition_point(|&end| end <= record)) {
+                    of_source.add(amounts);
+                }
+            });
+        }
+    }
+    let sources = plan.shares(&at).into_iter().zip(delivered);
+    let sources = sources.map(|(totals, delivered)| SourcePrediction { totals, delivered }).collect();
+    Ok(Some(MixturePrediction { steps, batches, sources }))
+}
 
-    /// Adds the rows of a micro-batch to what is delivered of their sources.
-    fn count(&self, batch: &BatchRows, pads: bool, delivered: &mut [Delivered]) {
-        let mut add = |record: u64, rows: u64, tokens: u64, padded: u64| {
-            if let Some(of_source) = delivered.get_mut(self.source_of(record)) {
-                of_source.add(rows, tokens, if pads { padded } else { tokens });
+/// Calls `add` with a record of each row of a micro-batch and the amounts of the row.
+fn count(batch: &BatchRows, pads: bool, seq_len: u64, mut add: impl FnMut(u64, Delivered)) {
+    let mut add = |record, rows, tokens, padded| {
+        add(record, Delivered { rows, tokens, padded_tokens: if pads { padded } else { tokens } });
+    };
+    match batch {
+        BatchRows::Records { batch, .. } => {
+            for (&record, &length) in batch.records.iter().zip(&batch.lengths) {
+                add(record, 1, length, batch.width);
             }
-        };
-        match batch {
-            BatchRows::Records { batch, .. } => {
-                for (&record, &length) in batch.records.iter().zip(&batch.lengths) {
-                    add(record, 1, length, batch.width);
-                }
-                // Only micro-batches of a single source have filler rows.
-                if let Some(&record) = batch.records.first() {
-                    add(record, 0, 0, batch.filler_rows.saturating_mul(batch.width));
-                }
+            // Only micro-batches of a single source have filler rows.
+            if let Some(&record) = batch.records.first() {
+                add(record, 0, 0, batch.filler_rows.saturating_mul(batch.width));
             }
-            BatchRows::Packed { rows, .. } => {
-                for row in rows {
-                    if let Some(piece) = row.pieces.first() {
-                        add(piece.document, 1, row.tokens(), self.batching.seq_len());
-                    }
+        }
+        BatchRows::Packed { rows, .. } => {
+            for row in rows {
+                if let Some(piece) = row.pieces.first() {
+                    add(piece.document, 1, row.tokens(), seq_len);
                 }
             }
         }

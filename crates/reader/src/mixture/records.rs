@@ -9,11 +9,9 @@ use dsconvert_dataset::schema::Schema;
 use dsconvert_dataset::storage::interrupt;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::plan::MixturePlan;
 use super::{Mix, Mixture};
-use crate::batch::{BatchOptions, BatchSize, ImageShape, Lengths, Runs, look_up, runs_of};
-use crate::loader::BatchRows;
-use crate::source::ReadIds;
+use crate::batch::{BatchOptions, BatchRows, BatchSize, ImageShape, Lengths, Runs, look_up, runs_of};
+use crate::source::{ReadIds, RecordProperties};
 use crate::{Record, RecordSource};
 
 /// Maximum number of records that are read together.
@@ -55,14 +53,14 @@ impl Mixture {
             );
         }
         let one = BatchOptions::new(BatchSize::BatchSize(1));
-        let plan = MixturePlan::new(self, &one.into(), seed, 1)?;
+        let plan = self.plan(&one.into(), seed, 1)?;
         let mut at = plan.start_of(None, 0)?;
         let (mut order, mut counts, mut hash) = (Vec::new(), BTreeMap::new(), Xxh3::new());
-        while !plan.is_over(&at) {
+        while let Some(step) = plan.advance(&mut at)? {
             if at.plan.step.is_multiple_of(CHECK_RECORDS) {
                 interrupt::check()?;
             }
-            for batch in plan.advance(&mut at)? {
+            for batch in step {
                 let BatchRows::Records { batch, .. } = batch else { continue };
                 for (&record, &length) in batch.records.iter().zip(&batch.lengths) {
                     order.push(record);
@@ -85,7 +83,7 @@ impl Mixture {
 impl MixtureRecords {
     /// Returns the number of records that each source contributes.
     pub fn counts(&self) -> Vec<u64> {
-        let ends = self.records.part_ends();
+        let ends = self.records.properties().part_ends;
         let mut counts = vec![0; ends.len()];
         for record in &*self.order {
             if let Some(count) = counts.get_mut(ends.partition_point(|end| end <= record)) {
@@ -147,6 +145,11 @@ impl RecordSource for MixtureRecords {
 
     fn inner(&self) -> Option<&dyn RecordSource> {
         Some(&*self.records)
+    }
+
+    /// The records of a source are not one after another.
+    fn properties(&self) -> RecordProperties {
+        RecordProperties { part_ends: Vec::new(), ..self.records.properties() }
     }
 
     fn reopened(&self) -> Arc<dyn RecordSource> {

@@ -3,8 +3,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::batch::{BatchOptions, BatchSize, BucketBy, Oversize, PackOptions};
-use crate::loader::{BatchRows, Batching};
+use crate::batch::{
+    BatchOptions, BatchRows, BatchSize, Batching, BucketBy, MixtureState, Oversize, PackOptions,
+};
 use crate::testing::InMemory;
 
 /// Returns a source of documents with these lengths.
@@ -28,7 +29,7 @@ fn weights() -> MixtureOptions {
 
 fn plan(options: MixtureOptions, batching: impl Into<Batching>, micro_batches: u64) -> Result<MixturePlan> {
     let mixture = Mixture::new(three(), ClassNames::Equal, options)?;
-    MixturePlan::new(&mixture, &batching.into(), 7, micro_batches)
+    mixture.plan(&batching.into(), 7, micro_batches)
 }
 
 fn one_by_one(records: u64) -> BatchOptions {
@@ -39,9 +40,8 @@ fn one_by_one(records: u64) -> BatchOptions {
 fn epoch(plan: &MixturePlan, start: &MixtureState) -> Vec<(Vec<BatchRows>, MixtureState)> {
     let mut at = start.clone();
     std::iter::from_fn(|| {
-        let next = plan.step(&at).unwrap()?;
-        at = next.1.clone();
-        Some(next)
+        let step = plan.advance(&mut at).unwrap()?;
+        Some((step, at.clone()))
     })
     .collect()
 }
@@ -169,11 +169,8 @@ proptest! {
             let mut at = from.clone();
             let mut found = Vec::new();
             for _ in 0..40 {
-                match plan.step(&at).unwrap() {
-                    Some((step, after)) => {
-                        found.push((step, after.clone()));
-                        at = after;
-                    }
+                match plan.advance(&mut at).unwrap() {
+                    Some(step) => found.push((step, at.clone())),
                     None => at = plan.start_of(Some(&at), at.plan.epoch + 1).unwrap(),
                 }
             }
@@ -184,7 +181,7 @@ proptest! {
         let stop = stop.min(whole.len() - 2);
         let stored = serde_json::to_string(&whole[stop].1).unwrap();
         let second = plan(options, batching, 2).unwrap();
-        let resumed = second.resume(&serde_json::from_str(&stored).unwrap()).unwrap();
+        let resumed = second.resumed(&serde_json::from_str(&stored).unwrap()).unwrap();
         let rest = run(&resumed, &second);
         let expected = &whole[stop + 1..];
         prop_assert_eq!(&rest[..expected.len()], expected);
@@ -208,7 +205,7 @@ fn epochs_end_with_their_sources() {
             let ended = |state: &MixtureState| state.sources.iter().filter(|s| s.has_ended).count();
             let (last, before) = (&steps[steps.len() - 1].1, &steps[steps.len() - 2].1);
             assert!(ended(last) >= sources && ended(before) < sources);
-            assert_eq!(plan.steps(&start).unwrap(), steps.len() as u64);
+            assert_eq!(plan.steps_of(&start).unwrap(), steps.len() as u64);
             assert!(steps.iter().all(|(step, _)| records(step).iter().all(|batch| batch.len() == 3)));
             start = plan.start_of(Some(last), number + 1).unwrap();
             assert!(start.sources.iter().all(|source| source.cursor == Default::default()));
@@ -246,7 +243,7 @@ fn a_thousand_sources_take_part() {
         ..MixtureOptions::new(names.iter().map(|name| (name.as_str(), 1.0)))
     };
     let mixture = Mixture::new(sources, ClassNames::Equal, options).unwrap();
-    let plan = MixturePlan::new(&mixture, &one_by_one(4).into(), 7, 1).unwrap();
+    let plan = mixture.plan(&one_by_one(4).into(), 7, 1).unwrap();
     let steps = epoch(&plan, &plan.start_of(None, 0).unwrap());
     assert!(steps[499].1.sources.iter().all(|source| source.used == 2));
 }
@@ -314,7 +311,7 @@ fn weights_change_by_the_schedule_and_on_request() {
     let state = &steps[7].1;
     let other = |on_change| {
         let options = MixtureOptions { on_change, ..weights() };
-        plan(options, one_by_one(2), 2).unwrap().resume(state)
+        plan(options, one_by_one(2), 2).unwrap().resumed(state)
     };
     let error = other(OnChange::Refuse).unwrap_err();
     assert!(error.to_string().contains("other weights"), "{error}");
@@ -407,7 +404,7 @@ fn options_that_no_source_can_follow_are_refused() {
         ..MixtureOptions::new([("a", 1.0), ("long", 1.0)])
     };
     let mixture = Mixture::new(long, ClassNames::Equal, options).unwrap();
-    let error = MixturePlan::new(&mixture, &budget(Oversize::Drop, 60).into(), 7, 1).unwrap_err();
+    let error = mixture.plan(&budget(Oversize::Drop, 60).into(), 7, 1).unwrap_err();
     assert!(error.to_string().contains("the dataset \"long\" fills no micro-batch"), "{error}");
 }
 
@@ -418,7 +415,7 @@ fn damaged_states_are_refused() {
     let damage = |change: fn(&mut MixtureState)| {
         let mut state = state.clone();
         change(&mut state);
-        plan.resume(&state).unwrap_err().to_string()
+        plan.resumed(&state).unwrap_err().to_string()
     };
     assert!(damage(|state| state.sources[1].cursor.document = 50).contains("number 50 of the 50"));
     assert!(damage(|state| state.start[0].cursor.row = 1).contains("points at"));
@@ -471,7 +468,9 @@ proptest! {
                 }
             }
         }
-        let found = plan.predict(true).unwrap();
+        let ends = [30, 80, 87];
+        let predict = |pads| predict(&plan, micro_batches, &ends, pads, 16).unwrap().unwrap();
+        let found = predict(true);
         prop_assert_eq!(found.steps, steps.len() as u64);
         prop_assert_eq!(found.batches, steps.len() as u64 * micro_batches);
         let amounts = |delivered: Delivered| [delivered.rows, delivered.tokens, delivered.padded_tokens];
@@ -479,7 +478,7 @@ proptest! {
         prop_assert_eq!(of_sources, expected.to_vec());
         let sum = |at: usize| expected.iter().map(|amounts| amounts[at]).sum::<u64>();
         prop_assert_eq!(amounts(found.delivered()), [sum(0), sum(1), sum(2)]);
-        let unpadded = plan.predict(false).unwrap().delivered();
+        let unpadded = predict(false).delivered();
         prop_assert_eq!((unpadded.padded_tokens, unpadded.padding()), (unpadded.tokens, 0.0));
     }
 }

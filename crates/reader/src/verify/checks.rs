@@ -13,7 +13,7 @@ use dsconvert_dataset::schema::TRAINED;
 use dsconvert_dataset::storage::{Blob, list_dir};
 
 use super::{Problems, VerifyOptions, VerifyProgress};
-use crate::dataset::{DatasetState, check_sha256};
+use crate::dataset_state::{DatasetState, check_sha256};
 use crate::record::check_record;
 use crate::{Dataset, Record, Split};
 

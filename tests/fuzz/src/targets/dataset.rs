@@ -10,7 +10,7 @@ use dsconvert::error::Error;
 use dsconvert::format::Format;
 use dsconvert::manifest::MANIFEST_NAME;
 use dsconvert::reader::batch::{BatchOptions, BatchSize};
-use dsconvert::reader::loader::{Batch, Column, ImageOptions, Loader, LoaderOptions};
+use dsconvert::reader::loader::{Batch, Column, ImageBatchOptions, Loader, LoaderOptions};
 use dsconvert::reader::{Dataset, OpenOptions, Split};
 use dsconvert::sample::Value;
 use dsconvert::schema::{IMAGE, INPUT_IDS};
@@ -218,7 +218,7 @@ impl Comparison<'_> {
     }
 
     fn batches(&mut self) -> Result<(), String> {
-        let image = ImageOptions { decode: false, ..ImageOptions::default() };
+        let image = ImageBatchOptions { decode: false, ..ImageBatchOptions::default() };
         let batches = BatchOptions::new(BatchSize::BatchSize(3));
         let options = LoaderOptions { image, threads: 1, ..LoaderOptions::new(batches) };
         let mut loader = match Loader::new(self.split.clone(), options) {

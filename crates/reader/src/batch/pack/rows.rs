@@ -9,7 +9,8 @@ use super::super::lengths::Lengths;
 use super::super::options::Shuffle;
 use super::super::order::{Epoch, Order};
 use super::super::permute::Purpose;
-use super::{PackCursor, PackOptions};
+use super::super::state::PackCursor;
+use super::PackOptions;
 use crate::recent::Recent;
 
 /// Number of windows that are kept: the one whose rows are returned and the one whose rows are prepared.

@@ -8,7 +8,7 @@ use flate2::read::ZlibDecoder;
 use weezl::decode::Decoder as LzwDecoder;
 use weezl::{BitOrder, LzwStatus};
 
-use super::super::other::fill_zeros;
+use super::super::rejects::fill_zeros;
 use super::super::{corrupt, truncated};
 use super::fax;
 use super::layout::{Compression, Layout};

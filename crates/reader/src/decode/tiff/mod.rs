@@ -22,8 +22,8 @@ use self::layout::{Alpha, Colors, Layout};
 use self::pages::TiffPage;
 use self::samples::{Sample, SampleReader};
 use self::tags::TiffTags;
-use super::other::{image_error, too_large};
 use super::pixels::Size;
+use super::rejects::{image_error, too_large};
 use super::samples::divide_by_alpha;
 use super::{corrupt, truncated};
 

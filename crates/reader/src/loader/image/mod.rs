@@ -68,7 +68,7 @@ pub fn decode_image(source: &dyn RecordSource, record: &Record) -> Result<Array>
         rows: 1,
         shape: None,
         field_index: record.schema().index_of(IMAGE).ok_or_else(missing)?,
-        raw_channels: source.raw_channels(),
+        raw_channels: source.properties().raw_channels,
         options: &ImageBatchOptions::default(),
         seed: 0,
         epoch: 0,

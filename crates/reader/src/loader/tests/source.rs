@@ -4,7 +4,9 @@ use dsconvert_dataset::schema::Schema;
 
 use super::engine::options;
 use super::*;
-use crate::batch::{BatchPlan, Last, Layout, Lengths, PackOptions, PackPlan, Position};
+use crate::batch::{
+    BatchPlan, BatchRows, Last, Layout, Lengths, PackOptions, PackPlan, PlannedStep, Position, StepPlan,
+};
 use crate::{ClassNames, Concatenated, ReadIds, Record};
 
 /// A source under another fingerprint.
@@ -256,4 +258,99 @@ fn totals_count_no_padding_where_records_are_one_after_another() {
         }
         assert_eq!(padded > tokens, is_padded, "{padded} of {tokens}");
     }
+}
+
+/// Records of which the source itself makes batches: each record twice, one after another.
+#[derive(Debug, Clone)]
+struct Doubled(Arc<dyn RecordSource>);
+
+#[derive(Debug)]
+struct DoubledPlan(Arc<dyn StepPlan>);
+
+impl StepPlan for DoubledPlan {
+    fn start(&self, run: Option<&SavedPlan>, epoch: u64) -> Result<SavedPlan> {
+        self.0.start(run, epoch)
+    }
+
+    fn resume(&self, saved: &SavedPlan) -> Result<SavedPlan> {
+        self.0.resume(saved)
+    }
+
+    fn steps(&self, at: &SavedPlan) -> Result<u64> {
+        self.0.steps(at)
+    }
+
+    fn step(&self, at: &mut SavedPlan) -> Result<Option<PlannedStep>> {
+        self.0.step(at)
+    }
+
+    fn micro_batch(&self, step: &PlannedStep, index: u64) -> Result<BatchRows> {
+        let mut rows = self.0.micro_batch(step, index)?;
+        if let BatchRows::Records { batch, .. } = &mut rows {
+            batch.records = batch.records.iter().flat_map(|&record| [record; 2]).collect();
+            batch.lengths = batch.lengths.iter().flat_map(|&length| [length; 2]).collect();
+        }
+        Ok(rows)
+    }
+}
+
+impl RecordSource for Doubled {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn fingerprint(&self) -> String {
+        format!("doubled/{}", self.0.fingerprint())
+    }
+
+    fn schema(&self) -> &Schema {
+        self.0.schema()
+    }
+
+    fn lengths(&self) -> &dyn Lengths {
+        self.0.lengths()
+    }
+
+    fn get_many(&self, records: &[u64]) -> Result<Vec<Record>> {
+        self.0.get_many(records)
+    }
+
+    fn reopened(&self) -> Arc<dyn RecordSource> {
+        Arc::new(Self(self.0.reopened()))
+    }
+
+    fn inner(&self) -> Option<&dyn RecordSource> {
+        Some(&*self.0)
+    }
+
+    fn step_plan(
+        &self,
+        batching: &Batching,
+        seed: u64,
+        micro_batches: u64,
+    ) -> Option<Result<Arc<dyn StepPlan>>> {
+        let plan = batching.clone().plan(&self.fingerprint(), Arc::clone(&self.0), seed, micro_batches);
+        Some(plan.map(|plan| Arc::new(DoubledPlan(plan)) as Arc<dyn StepPlan>))
+    }
+}
+
+#[test]
+fn a_source_can_plan_its_own_batches() {
+    let dir = tempfile::tempdir().unwrap();
+    let source: Arc<dyn RecordSource> = text_split(dir.path(), Format::Msgpack).into();
+    let options = |threads| LoaderOptions { threads, ..batches_of(4) };
+    let mut plain = Loader::new(Arc::clone(&source), options(0)).unwrap();
+    let mut doubled = Loader::new(Arc::new(Doubled(source)) as Arc<dyn RecordSource>, options(2)).unwrap();
+    assert_eq!(doubled.len().unwrap(), plain.len().unwrap());
+    for batch in all(&mut plain) {
+        let twice: Vec<u64> = batch.records().iter().flat_map(|&record| [record; 2]).collect();
+        assert_eq!(doubled.next_batch().unwrap().unwrap().records(), twice);
+        assert_eq!(doubled.totals().unwrap().unwrap().tokens, 2 * batch.tokens());
+    }
+    assert!(doubled.next_batch().unwrap().is_none());
+    // A state of another kind of plan is refused by the plan.
+    let packed =
+        Loader::new(Arc::clone(doubled.source()), LoaderOptions::new(PackOptions::new(10, 2))).unwrap();
+    let refused = doubled.restore(&packed.state()).unwrap_err().to_string();
+    assert!(refused.contains("the state was saved for packed rows, not for records"), "{refused}");
 }

@@ -4,9 +4,8 @@ use dsconvert_dataset::packing::{IGNORE_LABEL, Packing};
 use dsconvert_dataset::schema::ASSISTANT_MASKS;
 use proptest::prelude::*;
 
-use super::super::schedule::LoaderPlan;
 use super::*;
-use crate::batch::{Last, Layout, Oversize, PackOptions};
+use crate::batch::{BatchRows, Last, Layout, Oversize, PackOptions};
 use crate::testing::{Document, InMemory};
 
 /// A document and the range of its tokens that is used.
@@ -25,22 +24,20 @@ fn labels_of((ids, masks): &Document, piece: std::ops::Range<usize>, labels_for:
 
 /// Returns the pieces of each row of the next batch of a loader that has one rank and one micro-batch per step.
 fn rows_of_next(loader: &Loader) -> Option<Vec<Vec<Used>>> {
-    match (&*loader.counts.plan, &loader.state().plan) {
-        (LoaderPlan::Records(plan), SavedPlan::Records(saved)) => {
-            let at = plan.resume(saved).unwrap();
-            let batch = (at.step < plan.steps()).then(|| plan.micro_batch(at, 0).unwrap())?;
+    let (plan, mut at) = (&*loader.counts.plan, loader.state().plan);
+    let step = plan.step(&mut at).unwrap()?;
+    Some(match plan.micro_batch(&step, 0).unwrap() {
+        BatchRows::Records { batch, .. } => {
             let rows = batch.records.iter().zip(&batch.lengths);
-            Some(rows.map(|(&record, &length)| vec![(record as usize, 0..length as usize)]).collect())
+            rows.map(|(&record, &length)| vec![(record as usize, 0..length as usize)]).collect()
         }
-        (LoaderPlan::Packed(plan), SavedPlan::Packed(saved)) => {
-            let (step, _) = plan.steps(saved).unwrap().next()?.unwrap();
+        BatchRows::Packed { rows, .. } => {
             let range = |range: std::ops::Range<u64>| range.start as usize..range.end as usize;
             let piece =
                 |piece: &dsconvert_dataset::packing::Piece| (piece.document as usize, range(piece.inputs()));
-            Some(step.rows.iter().map(|row| row.pieces.iter().map(piece).collect()).collect())
+            rows.iter().map(|row| row.pieces.iter().map(piece).collect()).collect()
         }
-        _ => panic!("the plan and its state differ"),
-    }
+    })
 }
 
 fn any_documents() -> impl Strategy<Value = Vec<Document>> {
