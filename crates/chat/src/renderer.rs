@@ -289,11 +289,11 @@ impl ChatRenderer {
         let separator = self.options.join_parts.map(JoinParts::separator);
         match self.run(chat, all, false, None) {
             Ok(rendered) => {
-                let as_lists = Layout::new(&rendered, &chat.origins, all).contents_as_lists();
-                if as_lists.is_empty() {
+                let chosen = self.contents_to_join(chat, &Layout::new(&rendered, &chat.origins, all));
+                if chosen.is_empty() {
                     return Ok(rendered);
                 }
-                chat.join_parts(separator, |number| as_lists.contains(&(number as u32)))?;
+                chat.join_parts(separator, |number| chosen.contains(&(number as u32)))?;
                 self.run(chat, all, false, None)
             }
             Err(error) if error.code == ChatRejectCode::InvalidChat && chat.has_text_parts() => {
@@ -308,6 +308,21 @@ impl ChatRenderer {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The messages whose lists of text parts the template does not iterate over. It writes them as Python would print them or as
+    /// JSON, or it tests whether a content is text and writes nothing of others.
+    fn contents_to_join(&self, chat: &Chat, layout: &Layout<'_>) -> BTreeSet<u32> {
+        let mut chosen = layout.contents_as_lists();
+        let is_one = |number: u32| {
+            let count = chat.text_part_count(number as usize);
+            count == Some(1) || count.is_some() && self.options.join_parts.is_some()
+        };
+        let (unwritten, lost) = layout.unwritten_parts();
+        if !chosen.is_empty() || lost.iter().any(|number| is_one(*number)) {
+            chosen.extend(unwritten.into_iter().filter(|number| is_one(*number)));
+        }
+        chosen
     }
 
     /// Renders the first messages of a chat.
@@ -396,7 +411,7 @@ impl ChatRenderer {
                     note(notes, "tools-not-rendered");
                     continue;
                 }
-                Field::Other | Field::Role => continue,
+                Field::Other | Field::PartKeys | Field::Role => continue,
                 Field::Reasoning if last_answer != Some(number) || last_user > Some(number) => {
                     note(notes, "reasoning-dropped");
                     continue;
