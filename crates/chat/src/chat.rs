@@ -146,7 +146,11 @@ impl ChatInput {
         let row = row
             .as_map_mut()
             .ok_or_else(|| invalid(format!("the chat is {found}, not an object with `messages`")))?;
-        let mut take = |name: &str| row.remove(name).filter(|value| !value.is_none());
+        // The keys stay: to remove one of many is to index the others again.
+        let mut take = |name: &str| {
+            let value = row.get_mut(name).map(|value| std::mem::replace(value, Value::none()));
+            value.filter(|value| !value.is_none())
+        };
         let mut reader = ChatReader {
             argument_text,
             budget,
