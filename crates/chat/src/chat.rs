@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::budget::Budget;
 use crate::flags::{TrainFlags, is_flag};
-use crate::renderer::{ChatReject, ChatRejectCode};
+use crate::reject::{ChatReject, ChatRejectCode, invalid};
 use crate::value::{JsonError, Map, Source, TEMPLATE, Text, TextBuilder, Value};
 
 /// Longer texts are rejected before they are parsed.
@@ -119,10 +119,6 @@ pub(crate) enum Field {
     /// A role that templates do not know.
     Role,
     Other,
-}
-
-pub(crate) fn invalid(message: String) -> ChatReject {
-    ChatReject { code: ChatRejectCode::InvalidChat, message }
 }
 
 impl ChatInput {

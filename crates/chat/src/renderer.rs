@@ -1,13 +1,13 @@
 //! `ChatRenderer`: renders chats with one template, and finds out what is trained.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::chat::{ArgumentText, Chat, ChatInput, Field, Message, RESERVED_ARGUMENTS, invalid, note};
+use crate::chat::{ArgumentText, Chat, ChatInput, Field, Message, RESERVED_ARGUMENTS, note};
 use crate::error::{ErrorKind, TemplateError};
 use crate::options::{ChatOptions, FinalStop, HistoryThinking, JoinParts, NotRendered, TrainOn};
+use crate::reject::{ChatReject, ChatRejectCode, invalid};
 use crate::spans::{
     AddedTokens, Layout, Probe, Turn, TurnRule, closing, common_header, disjoint, merged, trained_of_others,
     without,
@@ -52,54 +52,6 @@ pub enum Source {
         /// The role of the message; `tools` for the tools of the chat, and else empty.
         role: Arc<str>,
     },
-}
-
-/// Why a chat is not converted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChatReject {
-    /// The kind of the reject.
-    pub code: ChatRejectCode,
-    /// What is wrong, and where.
-    pub message: String,
-}
-
-impl fmt::Display for ChatReject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for ChatReject {}
-
-/// The kind of a reject.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ChatRejectCode {
-    /// The chat is malformed, or the template refuses it.
-    InvalidChat,
-    /// The chat has too much text.
-    TooLarge,
-    /// The template writes nothing of a message.
-    NotRendered,
-    /// A content has several text parts, and the template does not iterate over them.
-    TextParts,
-    /// No text is trained.
-    NothingToTrain,
-    /// The row has a system message, and its list of messages another one.
-    TwoSystems,
-}
-
-impl ChatRejectCode {
-    /// The code in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ChatRejectCode::InvalidChat => "invalid-chat",
-            ChatRejectCode::TooLarge => "too-large",
-            ChatRejectCode::NotRendered => "not-rendered",
-            ChatRejectCode::TextParts => "text-parts",
-            ChatRejectCode::NothingToTrain => "nothing-to-train",
-            ChatRejectCode::TwoSystems => "two-systems",
-        }
-    }
 }
 
 /// Arguments with which known templates write the reasoning of earlier turns.
