@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use crate::args::{CallArgs, optional_int, optional_text, required_text};
 use crate::ast::{BinaryOp, CompareOp};
+use crate::chars::is_space;
 use crate::error::{ErrorKind, Result, error, overflow, type_error, unsupported};
 use crate::eval::{Evaluator, undefined};
 use crate::methods::{
     Attribute, attribute_kind, capitalize, is_alphanumeric, is_lower, is_upper, map_chars, split_lines,
 };
-use crate::parse::is_space;
 use crate::value::{
     JsonStyle, Kind, List, Mark, Number, TEMPLATE, Text, TextBuilder, Value, View, as_int, equal, hashable,
     named, number, order, sort, view_items,

@@ -4,6 +4,7 @@
 mod args;
 mod ast;
 mod budget;
+mod chars;
 mod chat;
 mod error;
 mod eval;

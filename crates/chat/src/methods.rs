@@ -7,9 +7,9 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 
 use crate::args::{CallArgs, optional_int, optional_text, required_int, required_text};
 use crate::budget::Budget;
+use crate::chars::is_space;
 use crate::error::{ErrorKind, Result, error, type_error, unsupported};
 use crate::eval::Evaluator;
-use crate::parse::is_space;
 use crate::value::{
     Kind, List, Map, Mark, Number, TEMPLATE, Text, TextBuilder, Value, View, as_int, exponent, float_repr,
     hashable, number,

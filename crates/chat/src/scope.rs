@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use crate::Template;
 use crate::ast::*;
-use crate::error::TemplateError;
-use crate::parse::fail;
+use crate::error::{TemplateError, fail};
 
 /// Names that may be copied for the branches of conditions: the product of their numbers, in the worst case. A template of a
 /// model copies some thousands.
