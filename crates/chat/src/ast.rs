@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::filters::{Filter, Test};
+use crate::operators::{BinaryOp, CompareOp};
 
 /// A variable: the slot in the frame of a function, counted outward from the current function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,29 +26,6 @@ pub(crate) enum Const {
     Big(Arc<str>),
     Float(f64),
     Str(Arc<str>),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BinaryOp {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    FloorDiv,
-    Rem,
-    Pow,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CompareOp {
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-    In,
-    NotIn,
 }
 
 #[derive(Debug)]

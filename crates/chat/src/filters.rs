@@ -5,13 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::args::{CallArgs, optional_int, optional_text, required_text};
-use crate::ast::{BinaryOp, CompareOp};
-use crate::chars::is_space;
+use crate::attributes::{Attribute, attribute_kind};
+use crate::chars::{capitalize, is_alphanumeric, is_lower, is_space, is_upper, map_chars};
 use crate::error::{ErrorKind, Result, error, overflow, type_error, unsupported};
-use crate::eval::{Evaluator, undefined};
-use crate::methods::{
-    Attribute, attribute_kind, capitalize, is_alphanumeric, is_lower, is_upper, map_chars, split_lines,
-};
+use crate::operators::{BinaryOp, CompareOp};
+use crate::runtime::{Runtime, undefined};
+use crate::strings::split_lines;
 use crate::value::{
     JsonStyle, Kind, List, Mark, Number, TEMPLATE, Text, TextBuilder, Value, View, as_int, equal, hashable,
     named, number, order, sort, view_items,
@@ -117,7 +116,7 @@ struct Getter {
     fold_case: bool,
 }
 
-impl Evaluator<'_> {
+impl Runtime {
     /// `soft_str`.
     fn text_of(&mut self, value: &Value) -> Result<Text> {
         match &value.0 {

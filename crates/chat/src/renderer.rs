@@ -8,11 +8,12 @@ use crate::chat::{ArgumentText, Chat, ChatInput, Field, Message, RESERVED_ARGUME
 use crate::error::{ErrorKind, TemplateError};
 use crate::options::{ChatOptions, FinalStop, HistoryThinking, JoinParts, NotRendered, TrainOn};
 use crate::reject::{ChatReject, ChatRejectCode, invalid};
+use crate::rendered::{RenderOptions, Rendered};
 use crate::spans::{
     AddedTokens, Layout, Probe, Turn, TurnRule, closing, common_header, disjoint, merged, trained_of_others,
     without,
 };
-use crate::template::{RenderOptions, Rendered, Template};
+use crate::template::Template;
 use crate::value::Value;
 
 /// A chat as text, with who wrote it, and what is trained.

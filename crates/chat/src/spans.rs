@@ -6,7 +6,7 @@ use std::ops::Range;
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use crate::chat::{Field, Message, Origin};
-use crate::template::{Piece, Rendered};
+use crate::rendered::{Piece, Rendered};
 use crate::value::{Source, TEMPLATE};
 
 /// Strings of the added tokens of a tokenizer. White space is left out.

@@ -74,7 +74,8 @@ pub(crate) enum Kind {
     Namespace(usize),
     Macro(usize),
     Loop(usize, u64),
-    Function(Function),
+    /// One of [`functions`](crate::functions).
+    Function(&'static str),
     Method(Rc<(Value, Arc<str>)>),
 }
 
@@ -109,20 +110,6 @@ macro_rules! named {
     };
 }
 pub(crate) use named;
-
-named! {
-    /// The functions of Jinja2 and `transformers`.
-    Function {
-        Range: "range",
-        Dict: "dict",
-        Namespace: "namespace",
-        RaiseException: "raise_exception",
-        StrftimeNow: "strftime_now",
-        Lipsum: "lipsum",
-        Cycler: "cycler",
-        Joiner: "joiner",
-    }
-}
 
 /// A generator of Python: its items can be read once.
 pub(crate) struct ValueIterator {

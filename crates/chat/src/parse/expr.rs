@@ -7,6 +7,7 @@ use super::{Parsed, Parser};
 use crate::ast::*;
 use crate::error::fail;
 use crate::filters::{Filter, Test};
+use crate::operators::{BinaryOp, CompareOp};
 
 impl Parser {
     pub(super) fn tuple_end(&self, ends: &[&str]) -> bool {
