@@ -85,7 +85,7 @@ pub(crate) struct FilterCall {
     /// `None` in a filter block: the text of the block.
     pub(crate) value: Option<Expr>,
     pub(crate) name: Arc<str>,
-    pub(crate) filter: Option<Filter>,
+    pub(crate) filter: Option<&'static Filter>,
     pub(crate) args: Args,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct FilterCall {
 pub(crate) struct TestCall {
     pub(crate) value: Expr,
     pub(crate) name: Arc<str>,
-    pub(crate) test: Option<Test>,
+    pub(crate) test: Option<&'static Test>,
     pub(crate) args: Args,
 }
 

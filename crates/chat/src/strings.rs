@@ -9,6 +9,12 @@ use crate::runtime::Runtime;
 use crate::value::{Kind, Text, TextBuilder, Value};
 
 impl Runtime {
+    /// Pays for a text whose characters change one by one.
+    pub(crate) fn make_changed(&mut self, text: &Text) -> Result<()> {
+        self.budget.make_text(text)?;
+        self.budget.make_chars(text.len())
+    }
+
     pub(crate) fn str_method(&mut self, text: &Text, name: &str, args: CallArgs) -> Result<Value> {
         let string = text.as_str();
         match name {

@@ -86,31 +86,6 @@ pub(crate) enum View {
     Items,
 }
 
-/// Defines an enum whose variants have names in templates. The first name is that of messages.
-macro_rules! named {
-    ($(#[$doc:meta])* $type:ident { $($variant:ident: $($name:literal)|+,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum $type { $($variant),* }
-
-        impl $type {
-            pub(crate) fn named(name: &str) -> Option<$type> {
-                match name {
-                    $($($name)|+ => Some($type::$variant),)*
-                    _ => None,
-                }
-            }
-
-            pub(crate) fn name(self) -> &'static str {
-                match self {
-                    $($type::$variant => [$($name),+][0],)*
-                }
-            }
-        }
-    };
-}
-pub(crate) use named;
-
 /// A generator of Python: its items can be read once.
 pub(crate) struct ValueIterator {
     pub(crate) items: RefCell<std::vec::IntoIter<Value>>,

@@ -193,7 +193,7 @@ impl<'t> Evaluator<'t> {
         args: CallArgs,
     ) -> Result<Value> {
         match call.filter {
-            Some(filter) => self.runtime.apply_filter(filter, value, args),
+            Some(filter) => filter.apply(&mut self.runtime, value, args),
             None => error(ErrorKind::Unknown, format!("unknown filter `{}`", call.name)),
         }
     }

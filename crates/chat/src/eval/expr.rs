@@ -135,7 +135,7 @@ impl<'t> Evaluator<'t> {
                 let Some(test) = call.test else {
                     return error(ErrorKind::Unknown, format!("unknown test `{}`", call.name));
                 };
-                Ok(self.runtime.call_test(test, &value, args)?.into())
+                Ok(test.call(&mut self.runtime, &value, args)?.into())
             }
             ExprKind::Not(value) => Ok((!self.test_expr(value)?).into()),
             ExprKind::Negative(value) => {

@@ -7,7 +7,6 @@ use super::Evaluator;
 use crate::ast::{Const, Expr, ExprKind};
 use crate::attributes::{Attribute, map_attribute};
 use crate::error::Result;
-use crate::filters::is_of_type;
 use crate::operators::{BinaryOp, CompareOp};
 use crate::runtime::undefined;
 use crate::value::{Kind, Mark, TextBuilder, Value, equal_atoms};
@@ -109,8 +108,8 @@ impl<'t> Evaluator<'t> {
             },
             ExprKind::Test(call) if call.args.exprs().next().is_none() => {
                 call.test.zip(self.peek(&call.value)).and_then(|(test, value)| match value {
-                    Peeked::Value(value) => is_of_type(test, value),
-                    Peeked::Missing => is_of_type(test, &undefined("")),
+                    Peeked::Value(value) => test.of_type(value),
+                    Peeked::Missing => test.of_type(&undefined("")),
                     Peeked::Literal(_) => None,
                 })
             }
