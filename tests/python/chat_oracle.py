@@ -8,7 +8,8 @@ huggingface/trl has such a folder, `trl/chat_templates`. For each template, rand
 
 (a) the text is the same as that of `transformers`;
 (b) with generation blocks, the trained text is what `return_assistant_tokens_mask` selects;
-(c) without generation blocks, the trained text is that of `NAME_training.jinja`, wherever both render the same text;
+(c) without generation blocks, the trained text is that of `NAME_training.jinja`, wherever both render the same text, except for
+    what `TRAINED_HEADERS` lists;
 (d) with `--command target/debug/dsconvert --tokenizer tokenizer.json`, for conversations that are equal in (b) or (c):
     the ids and masks in a dataset that the command writes are those of `apply_chat_template`.
 """
@@ -43,6 +44,20 @@ chat_template_utils.datetime = FixedTime
 
 # Beginning of sequence, end of sequence. Strings that no template writes itself.
 SPECIAL_TOKENS = {"bos_token": "<|bos|>", "eos_token": "<|eos|>"}
+
+# What TRL trains at the start of turns, although the generation prompt has it: a model never writes it. Longer ones first.
+TRAINED_HEADERS = {
+    "deepseek_r1_distill": ["<｜Assistant｜>", "<｜tool▁outputs▁end｜>"],
+    "deepseekv3": ["<｜Assistant｜>", "<｜tool▁outputs▁end｜>"],
+    "gptoss": ["<|start|>assistant"],
+    "muse_glimmer": ["<|start|>assistant"],
+    "nemotron_3_5_lightning": ["<think>"],
+    "nemotron_3_nano": ["<think>"],
+    "nemotron_3_super": ["<think>"],
+    "nemotron_3_ultra": ["<think>"],
+    "qwen2_5": ["\n"],
+    "qwen3_8": ["<think>\n"],
+}
 
 WORDS = [
     "yes", "no", "The", "answer", "is", "42", "3.5", "naïve", "Straße", "Ελλάδα", "Привет", "世界", "日本語", "مرحبا", "שלום", "हिन्दी",
@@ -191,7 +206,7 @@ def reference(template, chat, spans=False):
         )
     except Exception as error:  # What a template raises is arbitrary.
         return None, f"{type(error).__name__}: {error}"
-    return rendered[0], merged(ranges[0]) if spans else []
+    return rendered[0], sorted(ranges[0]) if spans else []
 
 
 def merged(ranges):
@@ -237,6 +252,18 @@ class Program:
             encoded = result["text"].encode()
             result["trained"] = [[len(encoded[:at].decode()) for at in span] for span in result["trained"]]
         return result
+
+
+def without_header(name, chat, text, spans, ours):
+    """The spans without what the generation prompt has already. Where an answer may start with it, either form is accepted."""
+    answers = [str(message.get("content")) for message in chat["messages"] if message["role"] == "assistant"]
+    known = {start for start, _ in ours}
+
+    def length(start):
+        header = next((header for header in TRAINED_HEADERS.get(name, []) if text.startswith(header, start)), "")
+        return 0 if start in known and any(header in answer for answer in answers) else len(header)
+
+    return merged((start + length(start), end) for start, end in spans if start + length(start) < end)
 
 
 def show(chat, ours, text, spans=None):
@@ -305,24 +332,34 @@ def has_list(text):
     return text is None or "[{'type': 'text', 'text': " in text
 
 
-def with_texts(chat):
-    """The chat with the texts of contents that have one text part."""
+def with_texts(chat, rendered=None):
+    """The chat with the texts of contents that have one text part: of all, or of those that a template has written as a list, as
+    Python prints it or as JSON. The result of a tool may be JSON, as with Llama 3.1."""
+    def is_written(message, content):
+        return str(content) in rendered or message["role"] != "tool" and json.dumps(content, ensure_ascii=False) in rendered
+
     chat = json.loads(json.dumps(chat))
     for message in chat["messages"]:
-        if isinstance(message["content"], list) and len(message["content"]) == 1:
-            message["content"] = message["content"][0]["text"]
+        if isinstance(content := message["content"], list) and len(content) == 1 and (rendered is None or is_written(message, content)):
+            message["content"] = content[0]["text"]
     return chat
+
+
+def variants_of(template, chat):
+    """The chat in the forms that we may give to a template: arguments as objects, and contents as texts."""
+    variants = [chat, with_objects(chat)]
+    if any(isinstance(message["content"], list) for message in chat["messages"]):
+        texts = [with_texts(chat, reference(template, chat)[0] or "") for chat in variants]
+        variants += [with_texts(chat), with_objects(with_texts(chat)), *texts]
+    return variants
 
 
 def references(template, chat, ours, spans=False):
     """What `transformers` renders of the chat as we read it: arguments may be objects, and a single text part is its text. A
     chat with several parts over which the template does not iterate has no rendering that may be trained, although
     `transformers` leaves the parts out, or prints the list."""
-    variants = [chat, with_objects(chat)]
     lists = [message["content"] for message in chat["messages"] if isinstance(message["content"], list)]
-    if lists:
-        variants += [with_texts(chat), with_objects(with_texts(chat))]
-    rendered = [reference(template, variant, spans) for variant in variants]
+    rendered = [reference(template, variant, spans) for variant in variants_of(template, chat)]
     if "text" in ours:
         equal = next((found for found in rendered if found[0] == ours["text"]), None)
         if equal is not None:
@@ -358,6 +395,8 @@ def compare_spans(program, kind, name, template, training, chats, **options):
         return tally
     for chat, ours in zip(chats, results, strict=True):
         theirs, spans = references(training, chat, ours, spans=True)
+        if theirs is not None:
+            spans = without_header(name, chat, theirs, spans, ours.get("trained", [])) if kind == "c" else merged(spans)
         if theirs is None or ("text" in ours and ours["text"] != theirs):
             tally.skipped += 1
         elif "text" in ours:
@@ -427,8 +466,7 @@ def compare_tokens(command, name, template, training, alike, **options):
         tally.add(False, found, lambda: "")
         return tally
     for number, (chat, text) in enumerate(alike):
-        variants = (chat, with_objects(chat), with_texts(chat), with_objects(with_texts(chat)))
-        same = next(c for c in variants if reference(training, c)[0] == text)
+        same = next(c for c in variants_of(training, chat) if reference(training, c)[0] == text)
         messages = [{key: value for key, value in message.items() if value is not None} for message in same["messages"]]
         encoded = tokenizer.apply_chat_template(
             messages, tools=same.get("tools"), chat_template=training, return_dict=True, return_assistant_tokens_mask=True,

@@ -1,11 +1,13 @@
 """Chats rendered by `dsconvert-chat` equal those of `transformers`, and so does what is trained of them (chat_oracle.py).
 
-DSCONVERT_CHAT_TEMPLATES names further folders of templates, such as `trl/chat_templates` in a checkout of huggingface/trl.
+The templates are ours, a sample of those in the package `trl`, and those in the folders that DSCONVERT_CHAT_TEMPLATES names.
 """
 
+import importlib.util
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -17,19 +19,15 @@ pytest.importorskip("transformers")
 import chat_oracle  # noqa: E402
 
 OURS = ROOT / "crates/chat/tests/templates"
+TRL = importlib.util.find_spec("trl")
+PUBLISHED = chat_oracle.templates(Path(TRL.origin).parent / "chat_templates") if TRL else []
 FOLDERS = [OURS, *filter(None, os.environ.get("DSCONVERT_CHAT_TEMPLATES", "").split(os.pathsep))]
 COUNT = 300 if tier.is_exhaustive("tokenizers") else 40
 
-# Where inferred turns differ from those in TRL, and why: README.md of dsconvert-chat.
+# Where we refuse what TRL trains, and why: README.md of dsconvert-chat.
 EXPECTED = {
-    "deepseekv3": {"spans"},
-    "diffusion_gemma": {"into the turn of messages"},
-    "gptoss": {"spans"},
-    "joined": {"outside of its turn"},
-    "nemotron_3_nano": {"spans"},
-    "nemotron_3_super": {"spans"},
-    "nemotron_3_ultra": {"spans"},
-    "qwen2_5": {"spans"},
+    "diffusion_gemma": "into the turn of messages",
+    "joined": "outside of its turn",
 }
 
 
@@ -44,11 +42,22 @@ def program():
     return chat_oracle.Program(next(m["executable"] for m in messages if m.get("executable")))
 
 
+def compare(program, path):
+    for tally in chat_oracle.compare(path, program, COUNT, seed=tier.SEED):
+        # Few of the chats of which transformers renders a part differently are not compared.
+        least = {"a": 0, "b": 0.8 * COUNT, "c": COUNT}[tally.kind]
+        assert tally.equal >= least or path.stem in EXPECTED, tally.line()
+        expected = EXPECTED.get(path.stem) if tally.kind == "c" else None
+        unexpected = [reason for reason in tally.reasons if expected is None or expected not in reason]
+        assert not unexpected, tally.line() + "\n" + "\n".join(tally.examples)
+
+
 @pytest.mark.parametrize("path", [path for folder in FOLDERS for path in chat_oracle.templates(folder)], ids=lambda path: path.stem)
 def test_chats_equal_those_of_transformers_over_folders(program, path):
-    for tally in chat_oracle.compare(path, program, COUNT, seed=tier.SEED):
-        if tally.kind != "a":
-            assert tally.equal >= COUNT or path.stem in EXPECTED, tally.line()
-        expected = EXPECTED.get(path.stem, set()) if tally.kind == "c" else set()
-        unexpected = [reason for reason in tally.reasons if not any(known in reason for known in expected)]
-        assert not unexpected, tally.line() + "\n" + "\n".join(tally.examples)
+    compare(program, path)
+
+
+@pytest.mark.sampled("tokenizers", one_in=8)
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
+def test_chats_equal_those_of_transformers_with_templates_of_trl(program, path):
+    compare(program, path)

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use crate::error::{Result, type_error};
 use crate::value::{Kind, Text, Value, as_int};
 
+/// The arguments of a filter or a method by parameter. None has more than four.
+pub(crate) type Bound = [Option<Value>; 4];
+
 /// The arguments of a call.
 #[derive(Default)]
 pub(crate) struct CallArgs {
@@ -21,23 +24,42 @@ impl CallArgs {
         required: usize,
     ) -> Result<[Option<Value>; N]> {
         let mut values = [const { None }; N];
-        if self.positional.len() > N {
-            return type_error(format!("`{callee}` takes at most {N} arguments"));
+        self.bind_to(callee, &names, required, &mut values)?;
+        Ok(values)
+    }
+
+    /// The same for the parameters of a row in a table.
+    pub(crate) fn bound(self, callee: &str, names: &[&str], required: usize) -> Result<Bound> {
+        let mut values = Bound::default();
+        self.bind_to(callee, names, required, &mut values)?;
+        Ok(values)
+    }
+
+    fn bind_to(
+        self,
+        callee: &str,
+        names: &[&str],
+        required: usize,
+        values: &mut [Option<Value>],
+    ) -> Result<()> {
+        if self.positional.len() > names.len() {
+            return type_error(format!("`{callee}` takes at most {} arguments", names.len()));
         }
         for (slot, value) in values.iter_mut().zip(self.positional) {
             *slot = Some(value);
         }
         for (name, value) in self.keyword {
-            match names.iter().position(|known| **known == *name) {
-                Some(at) if values[at].is_none() => values[at] = Some(value),
+            let at = names.iter().position(|known| **known == *name);
+            match at.and_then(|at| values.get_mut(at)) {
+                Some(slot @ None) => *slot = Some(value),
                 Some(_) => return type_error(format!("`{callee}` got the argument `{name}` twice")),
                 None => return type_error(format!("`{callee}` has no argument `{name}`")),
             }
         }
-        if let Some(missing) = values[..required].iter().position(Option::is_none) {
-            return type_error(format!("`{callee}` needs the argument `{}`", names[missing]));
+        match names.iter().zip(values.iter()).take(required).find(|(_, value)| value.is_none()) {
+            Some((missing, _)) => type_error(format!("`{callee}` needs the argument `{missing}`")),
+            None => Ok(()),
         }
-        Ok(values)
     }
 
     /// The only argument, which is needed.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::filters::{Filter, Test};
+use crate::operators::{BinaryOp, CompareOp};
 
 /// A variable: the slot in the frame of a function, counted outward from the current function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,29 +26,6 @@ pub(crate) enum Const {
     Big(Arc<str>),
     Float(f64),
     Str(Arc<str>),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BinaryOp {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    FloorDiv,
-    Rem,
-    Pow,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CompareOp {
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-    In,
-    NotIn,
 }
 
 #[derive(Debug)]
@@ -107,7 +85,7 @@ pub(crate) struct FilterCall {
     /// `None` in a filter block: the text of the block.
     pub(crate) value: Option<Expr>,
     pub(crate) name: Arc<str>,
-    pub(crate) filter: Option<Filter>,
+    pub(crate) filter: Option<&'static Filter>,
     pub(crate) args: Args,
 }
 
@@ -115,7 +93,7 @@ pub(crate) struct FilterCall {
 pub(crate) struct TestCall {
     pub(crate) value: Expr,
     pub(crate) name: Arc<str>,
-    pub(crate) test: Option<Test>,
+    pub(crate) test: Option<&'static Test>,
     pub(crate) args: Args,
 }
 

@@ -1,7 +1,6 @@
 //! `Budget`: what rendering may still cost. Its counts are the same on every machine, and are charged before the work.
 
 use crate::error::{ErrorKind, Result, error};
-use crate::value::{Text, TextBuilder};
 
 /// Bytes that are read in one step.
 const BYTES_PER_STEP: usize = 16;
@@ -52,15 +51,10 @@ impl Budget {
         }
     }
 
-    /// Pays for a copy of a text.
+    /// Pays for one step, and for text of `bytes` in `runs` of characters from one source.
     #[inline]
-    pub(crate) fn make_text(&mut self, text: &Text) -> Result<()> {
-        self.make(text.len() + RUN_BYTES * text.runs())
-    }
-
-    /// Pays for a copy of a text that is being built.
-    pub(crate) fn make_built(&mut self, text: &TextBuilder) -> Result<()> {
-        self.make(text.len() + RUN_BYTES * text.runs.len())
+    pub(crate) fn make_runs(&mut self, bytes: usize, runs: usize) -> Result<()> {
+        self.make(bytes + RUN_BYTES * runs)
     }
 
     /// Pays for `count` characters that become texts of their own, or change one by one.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::budget::Budget;
 use crate::flags::{TrainFlags, is_flag};
-use crate::renderer::{ChatReject, ChatRejectCode};
+use crate::reject::{ChatReject, ChatRejectCode, invalid};
 use crate::value::{JsonError, Map, Source, TEMPLATE, Text, TextBuilder, Value};
 
 /// Longer texts are rejected before they are parsed.
@@ -114,13 +114,11 @@ pub(crate) enum Field {
     ToolCall(usize),
     FunctionCall,
     Tools,
+    /// The keys of the parts of a content, which only a template writes that does not iterate over the parts.
+    PartKeys,
     /// A role that templates do not know.
     Role,
     Other,
-}
-
-pub(crate) fn invalid(message: String) -> ChatReject {
-    ChatReject { code: ChatRejectCode::InvalidChat, message }
 }
 
 impl ChatInput {
@@ -144,7 +142,11 @@ impl ChatInput {
         let row = row
             .as_map_mut()
             .ok_or_else(|| invalid(format!("the chat is {found}, not an object with `messages`")))?;
-        let mut take = |name: &str| row.remove(name).filter(|value| !value.is_none());
+        // The keys stay: to remove one of many is to index the others again.
+        let mut take = |name: &str| {
+            let value = row.get_mut(name).map(|value| std::mem::replace(value, Value::none()));
+            value.filter(|value| !value.is_none())
+        };
         let mut reader = ChatReader {
             argument_text,
             budget,
@@ -231,6 +233,11 @@ impl Chat {
         let parts = self.values.get(number)?.as_map()?.get("content")?.as_list()?;
         let is_result = self.messages.get(number).is_some_and(|message| *message.role == *"tool");
         parts.iter().map(|part| text_of_part(part, is_result)).collect()
+    }
+
+    /// The number of the parts of such a content.
+    pub(crate) fn text_part_count(&self, number: usize) -> Option<usize> {
+        self.text_parts(number).map(|parts| parts.len())
     }
 
     pub(crate) fn has_text_parts(&self) -> bool {
@@ -388,6 +395,8 @@ impl ChatReader {
     fn content(&mut self, at: usize, number: u32, role: &str, value: &mut Value) -> Result<(), ChatReject> {
         let found = kind(value);
         let has_parts = value.as_list().is_some_and(|parts| parts.iter().any(|part| part.as_map().is_some()));
+        // The result of a tool may be a list that is meant to be JSON.
+        let keys = (has_parts && role != "tool").then(|| self.source(Some(number), Field::PartKeys, false));
         let parts = |parts: &mut Vec<Value>| -> Result<(), ChatReject> {
             for (number_of_part, part) in parts.iter_mut().enumerate() {
                 read_part(at, part, role != "tool")?;
@@ -410,7 +419,7 @@ impl ChatReader {
                         self.mark_needed(number, Field::Content(Some(number_of_part)), &mut marked);
                         let other = self.source(Some(number), Field::Other, false);
                         fields.iter_mut().for_each(|(_, value)| value.mark(other));
-                        fields.mark_keys(other);
+                        fields.mark_keys(keys.unwrap_or(other));
                         fields.insert("text", marked);
                     }
                     None => self.mark_needed(number, Field::Content(Some(number_of_part)), part),

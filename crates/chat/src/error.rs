@@ -102,3 +102,8 @@ pub(crate) fn unsupported<T>(message: impl Into<String>) -> Result<T> {
 pub(crate) fn overflow<T>() -> Result<T> {
     unsupported("integers of more than 64 bits are not supported in arithmetic")
 }
+
+/// An error in the source of a template. Line 0 is the template as a whole.
+pub(crate) fn fail<T>(line: u32, message: impl Into<String>) -> Result<T> {
+    Err(TemplateError::of(ErrorKind::Syntax, message).or_line(line))
+}

@@ -1,7 +1,6 @@
 //! Flags of messages, and of the parts of their contents, by which trainers leave text out of the loss.
 
-use crate::chat::invalid;
-use crate::renderer::ChatReject;
+use crate::reject::{ChatReject, invalid};
 use crate::value::{Map, Value};
 
 /// `weight` is the flag of OpenAI, `loss`, `loss_weight` and `loss_scale` are those of ms-swift, and `train` and `training`

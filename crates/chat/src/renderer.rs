@@ -1,18 +1,19 @@
 //! `ChatRenderer`: renders chats with one template, and finds out what is trained.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::chat::{ArgumentText, Chat, ChatInput, Field, Message, RESERVED_ARGUMENTS, invalid, note};
+use crate::chat::{ArgumentText, Chat, ChatInput, Field, Message, RESERVED_ARGUMENTS, note};
 use crate::error::{ErrorKind, TemplateError};
 use crate::options::{ChatOptions, FinalStop, HistoryThinking, JoinParts, NotRendered, TrainOn};
+use crate::reject::{ChatReject, ChatRejectCode, invalid};
+use crate::rendered::{RenderOptions, Rendered};
 use crate::spans::{
     AddedTokens, Layout, Probe, Turn, TurnRule, closing, common_header, disjoint, merged, trained_of_others,
     without,
 };
-use crate::template::{RenderOptions, Rendered, Template};
+use crate::template::Template;
 use crate::value::Value;
 
 /// A chat as text, with who wrote it, and what is trained.
@@ -52,54 +53,6 @@ pub enum Source {
         /// The role of the message; `tools` for the tools of the chat, and else empty.
         role: Arc<str>,
     },
-}
-
-/// Why a chat is not converted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChatReject {
-    /// The kind of the reject.
-    pub code: ChatRejectCode,
-    /// What is wrong, and where.
-    pub message: String,
-}
-
-impl fmt::Display for ChatReject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for ChatReject {}
-
-/// The kind of a reject.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ChatRejectCode {
-    /// The chat is malformed, or the template refuses it.
-    InvalidChat,
-    /// The chat has too much text.
-    TooLarge,
-    /// The template writes nothing of a message.
-    NotRendered,
-    /// A content has several text parts, and the template does not iterate over them.
-    TextParts,
-    /// No text is trained.
-    NothingToTrain,
-    /// The row has a system message, and its list of messages another one.
-    TwoSystems,
-}
-
-impl ChatRejectCode {
-    /// The code in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ChatRejectCode::InvalidChat => "invalid-chat",
-            ChatRejectCode::TooLarge => "too-large",
-            ChatRejectCode::NotRendered => "not-rendered",
-            ChatRejectCode::TextParts => "text-parts",
-            ChatRejectCode::NothingToTrain => "nothing-to-train",
-            ChatRejectCode::TwoSystems => "two-systems",
-        }
-    }
 }
 
 /// Arguments with which known templates write the reasoning of earlier turns.
@@ -289,11 +242,11 @@ impl ChatRenderer {
         let separator = self.options.join_parts.map(JoinParts::separator);
         match self.run(chat, all, false, None) {
             Ok(rendered) => {
-                let as_lists = Layout::new(&rendered, &chat.origins, all).contents_as_lists();
-                if as_lists.is_empty() {
+                let chosen = self.contents_to_join(chat, &Layout::new(&rendered, &chat.origins, all));
+                if chosen.is_empty() {
                     return Ok(rendered);
                 }
-                chat.join_parts(separator, |number| as_lists.contains(&(number as u32)))?;
+                chat.join_parts(separator, |number| chosen.contains(&(number as u32)))?;
                 self.run(chat, all, false, None)
             }
             Err(error) if error.code == ChatRejectCode::InvalidChat && chat.has_text_parts() => {
@@ -308,6 +261,21 @@ impl ChatRenderer {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The messages whose lists of text parts the template does not iterate over. It writes them as Python would print them or as
+    /// JSON, or it tests whether a content is text and writes nothing of others.
+    fn contents_to_join(&self, chat: &Chat, layout: &Layout<'_>) -> BTreeSet<u32> {
+        let mut chosen = layout.contents_as_lists();
+        let is_one = |number: u32| {
+            let count = chat.text_part_count(number as usize);
+            count == Some(1) || count.is_some() && self.options.join_parts.is_some()
+        };
+        let (unwritten, lost) = layout.unwritten_parts();
+        if !chosen.is_empty() || lost.iter().any(|number| is_one(*number)) {
+            chosen.extend(unwritten.into_iter().filter(|number| is_one(*number)));
+        }
+        chosen
     }
 
     /// Renders the first messages of a chat.
@@ -396,7 +364,7 @@ impl ChatRenderer {
                     note(notes, "tools-not-rendered");
                     continue;
                 }
-                Field::Other | Field::Role => continue,
+                Field::Other | Field::PartKeys | Field::Role => continue,
                 Field::Reasoning if last_answer != Some(number) || last_user > Some(number) => {
                     note(notes, "reasoning-dropped");
                     continue;

@@ -4,10 +4,8 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::Template;
 use crate::ast::*;
-use crate::error::TemplateError;
-use crate::parse::fail;
+use crate::error::{TemplateError, fail};
 
 /// Names that may be copied for the branches of conditions: the product of their numbers, in the worst case. A template of a
 /// model copies some thousands.
@@ -43,8 +41,19 @@ struct FunctionSlots {
     captured: bool,
 }
 
+/// A template whose names stand for slots.
+pub(crate) struct Resolved {
+    pub(crate) root: Function,
+    /// Whether there is a `generation` block.
+    pub(crate) generation: bool,
+    /// The names of the variables that the template does not define itself.
+    pub(crate) globals: BTreeSet<Arc<str>>,
+    /// The texts, and the strings in expressions.
+    pub(crate) literals: Vec<Arc<str>>,
+}
+
 /// Resolves the names of a template, whose `body` becomes the root function.
-pub(crate) fn resolve(body: Vec<Stmt>) -> Result<Template, TemplateError> {
+pub(crate) fn resolve(body: Vec<Stmt>) -> Result<Resolved, TemplateError> {
     let mut resolver = Resolver::default();
     let mut root = Function { name: "template".into(), body, ..Function::default() };
     let resolved = resolver.function(&mut root, false);
@@ -53,7 +62,7 @@ pub(crate) fn resolve(body: Vec<Stmt>) -> Result<Template, TemplateError> {
     }
     resolved?;
     let Resolver { generation, globals, literals, .. } = resolver;
-    Ok(Template { root, generation, globals, literals, source: Box::default() })
+    Ok(Resolved { root, generation, globals, literals })
 }
 
 #[derive(Default)]

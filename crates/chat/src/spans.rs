@@ -6,7 +6,7 @@ use std::ops::Range;
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use crate::chat::{Field, Message, Origin};
-use crate::template::{Piece, Rendered};
+use crate::rendered::{Piece, Rendered};
 use crate::value::{Source, TEMPLATE};
 
 /// Strings of the added tokens of a tokenizer. White space is left out.
@@ -46,6 +46,14 @@ impl AddedTokens {
     fn closes(&self, text: &str) -> bool {
         let text = text.trim_end();
         self.tokens.iter().any(|token| text.ends_with(token.trim_end()))
+    }
+
+    /// A text without the spaces after the token that closes it. A token of the next turn may start with them, such as `▁[` of
+    /// `</s> [INST]`. Newlines after the token stay.
+    fn without_space<'a>(&self, text: &'a str) -> &'a str {
+        let closed = text.trim_end_matches(|c: char| c.is_whitespace() && c != '\n');
+        let is_closed = |text: &str| self.tokens.iter().any(|token| text.ends_with(token.as_str()));
+        if closed.len() < text.len() && !is_closed(text) && is_closed(closed) { closed } else { text }
     }
 
     /// The length of the longest common prefix of two texts that splits no token of either.
@@ -179,19 +187,45 @@ impl<'a> Layout<'a> {
     fn foreign(&self, range: Range<usize>, number: usize) -> Option<u32> {
         let origins = self.pieces(range).filter_map(|(_, source)| self.origin(source));
         let mut messages = origins
-            .filter(|origin| !matches!(origin.field, Field::Other | Field::Role))
+            .filter(|origin| !matches!(origin.field, Field::Other | Field::PartKeys | Field::Role))
             .filter_map(|origin| origin.message);
         messages.find(|message| *message as usize != number)
     }
 
-    /// The messages of whose contents the template has written Python's form of a list.
+    /// The messages of whose contents the template has written a list: Python's form of one, or JSON with the keys of parts.
     pub(crate) fn contents_as_lists(&self) -> BTreeSet<u32> {
-        let forms = self.pieces.iter().filter(|piece| piece.python_form);
-        let origins = forms.filter_map(|piece| self.origin(piece.source));
-        origins
-            .filter(|origin| matches!(origin.field, Field::Content(_)))
-            .filter_map(|origin| origin.message)
+        let is_list = |piece: &&Piece, origin: &Origin| match origin.field {
+            Field::Content(_) => piece.python_form,
+            field => field == Field::PartKeys,
+        };
+        let pieces = self.pieces.iter().filter_map(|piece| Some((piece, self.origin(piece.source)?)));
+        pieces
+            .filter(|(piece, origin)| is_list(piece, origin))
+            .filter_map(|(_, origin)| origin.message)
             .collect()
+    }
+
+    /// The messages with a list of parts of which the template writes nothing, and those among them that lose a text by it.
+    pub(crate) fn unwritten_parts(&self) -> (BTreeSet<u32>, BTreeSet<u32>) {
+        let (mut unwritten, mut lost, mut written) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        if !self.origins.iter().any(|origin| matches!(origin.field, Field::Content(Some(_)))) {
+            return (unwritten, lost);
+        }
+        let sources: BTreeSet<Source> = self.pieces.iter().map(|piece| piece.source).collect();
+        for (source, origin) in (1..).zip(self.origins) {
+            let (Field::Content(Some(_)), Some(message)) = (origin.field, origin.message) else { continue };
+            if sources.contains(&source) {
+                written.insert(message);
+                continue;
+            }
+            unwritten.insert(message);
+            if origin.needed {
+                lost.insert(message);
+            }
+        }
+        unwritten.retain(|message| !written.contains(message));
+        lost.retain(|message| !written.contains(message));
+        (unwritten, lost)
     }
 
     /// Whether Python's form of a list, an object or `None` is in one of the ranges, which are in order.
@@ -315,6 +349,9 @@ impl TurnRule {
         }
         if turn.end == layout.text.len() {
             end = end.min(self.before_prompt(layout).max(self.after_closing(layout, start)));
+        }
+        if let Some(text) = layout.text.get(start..end) {
+            end = start + tokens.without_space(text).len();
         }
         Ok((start < end).then_some(start..end))
     }

@@ -1,76 +1,31 @@
-//! A compiled template, and what it renders.
+//! `Template`: a compiled chat template.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::ast::Function;
 use crate::error::TemplateError;
 use crate::eval::Evaluator;
-use crate::value::{Source, Value};
-
-/// How a template is rendered.
-#[derive(Clone, Debug)]
-pub struct RenderOptions {
-    /// The time that `strftime_now` writes, in seconds since 1970, in UTC.
-    pub now: Option<i64>,
-    /// Steps after which rendering stops with an error. A step is one operation, one item that is visited or compared, or 16
-    /// bytes that are read.
-    pub steps: u64,
-    /// Bytes that may be made: of text, also of that which is not written in the end, and 64 for each item of a list.
-    pub bytes: u64,
-}
-
-impl Default for RenderOptions {
-    fn default() -> RenderOptions {
-        RenderOptions { now: None, steps: 4 << 20, bytes: 48 << 20 }
-    }
-}
-
-/// A run of characters from one source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// The byte after the run. It starts where the previous one ends.
-    pub end: usize,
-    /// Who wrote it.
-    pub source: Source,
-    /// The message in whose iteration of the outermost loop over messages the text was written or captured.
-    pub turn: Option<u32>,
-    /// Whether these are characters of Python's form of a list, an object or `None`.
-    pub python_form: bool,
-}
-
-/// A rendered chat.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rendered {
-    /// The text.
-    pub text: String,
-    /// Runs of characters, which cover the text. Neighbors differ.
-    pub pieces: Vec<Piece>,
-    /// The byte ranges of the `generation` blocks, in the order in which they ended.
-    pub generation: Vec<Range<usize>>,
-    /// The steps and the bytes that it took, of those of [`RenderOptions`].
-    pub steps: u64,
-    /// See `steps`.
-    pub bytes: u64,
-}
+use crate::rendered::{RenderOptions, Rendered};
+use crate::scope::Resolved;
+use crate::value::Value;
 
 /// A compiled chat template. Threads can share it.
 #[derive(Debug)]
 pub struct Template {
-    pub(crate) root: Function,
-    pub(crate) generation: bool,
-    /// The names of the variables that the template does not define itself.
-    pub(crate) globals: BTreeSet<Arc<str>>,
-    pub(crate) literals: Vec<Arc<str>>,
-    pub(crate) source: Box<str>,
+    root: Function,
+    generation: bool,
+    globals: BTreeSet<Arc<str>>,
+    literals: Vec<Arc<str>>,
+    source: Box<str>,
 }
 
 impl Template {
     /// Compiles the source of a template.
     pub fn compile(source: &str) -> Result<Template, TemplateError> {
-        let template = crate::scope::resolve(crate::parse::parse(source)?)?;
-        Ok(Template { source: source.into(), ..template })
+        let Resolved { root, generation, globals, literals } =
+            crate::scope::resolve(crate::parse::parse(source)?)?;
+        Ok(Template { root, generation, globals, literals, source: source.into() })
     }
 
     /// Whether `name` is a word of the source: an attribute, a string or a variable.
@@ -114,7 +69,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ErrorKind;
+    use crate::error::ErrorKind;
+    use crate::rendered::Piece;
+    use crate::value::Source;
 
     fn try_render(template: &str, context: &str) -> Result<Rendered, TemplateError> {
         let mut context = Value::from_json(context).unwrap();

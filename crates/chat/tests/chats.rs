@@ -15,6 +15,7 @@ const INST: &str = include_str!("templates/inst.jinja");
 const NEXT_ROLE: &str = include_str!("templates/next_role.jinja");
 const LOOK_AHEAD: &str = include_str!("templates/look_ahead.jinja");
 const JOINED: &str = include_str!("templates/joined.jinja");
+const END_IN_PROMPT: &str = include_str!("templates/end_in_prompt.jinja");
 
 fn options() -> ChatOptions {
     let tokens = [
@@ -516,7 +517,7 @@ fn stops_and_roles_are_options() {
     assert_eq!("user,tool".parse(), Ok(TrainOn::Roles(vec!["user".into(), "tool".into()])));
 }
 
-/// A template whose token for the end of a turn is also the start of its generation prompt, as that of Jamba.
+/// A template whose token for the end of a turn is also the start of its generation prompt.
 const EARLY_END: &str = "{% for m in messages %}{% if not loop.first %}{{ '<|eot|>' }}{% endif %}{{ '<|head|>' + m.role + '<|/head|> ' + m.content }}\
     {% for call in m.tool_calls or [] %}{{ '<tool_call>' + call.function.name + '</tool_call>' }}{% endfor %}{% endfor %}{{ '<|eot|>' }}\
     {% if add_generation_prompt %}{{ '<|head|>assistant<|/head|> ' }}{% endif %}";
@@ -539,6 +540,18 @@ fn the_end_of_a_turn_is_trained_where_the_generation_prompt_starts_with_it() {
     let inside =
         EARLY_END.replace("{{ '<|eot|>' }}{% if add_generation_prompt %}{{ '", "{% if true %}{{ '<|eot|>");
     assert_eq!(trained(&inside, options(), &two_turns()), ["A1<|eot|>", "A2<|eot|>"]);
+    // That of Jamba, whose generation prompt has no space after its header.
+    let jamba = || {
+        let tokens = ["<|bom|>", "<|eom|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>"];
+        ChatOptions { added_tokens: tokens.map(str::to_owned).to_vec(), ..options() }
+    };
+    assert_eq!(trained(END_IN_PROMPT, jamba(), &two_turns()), [" A1<|eom|>", " A2<|eom|>"]);
+    assert_eq!(trained(END_IN_PROMPT, jamba(), &empty), [" <|eom|>"]);
+    let last = ChatOptions { train_on: TrainOn::Last, ..jamba() };
+    assert_eq!(trained(END_IN_PROMPT, last, &two_turns()), [" A2<|eom|>"]);
+    let allow = ChatOptions { not_rendered: NotRendered::Allow, ..jamba() };
+    let calls = " <tool_calls>[\n    {\"name\": \"f\", \"arguments\": {}}\n]</tool_calls><|eom|>";
+    assert_eq!(trained(END_IN_PROMPT, allow, &call), [calls]);
     // Templates that close a turn in its iteration.
     let marks = MARKS.replace("{%- if add_generation_prompt %}", "{%- if true %}");
     assert_eq!(trained(&marks, options(), &two_turns()), ["A1<|im_end|>\n", "A2<|im_end|>\n"]);
@@ -599,6 +612,60 @@ fn text_parts_are_joined_by_templates_that_iterate_and_by_an_option() {
     let row = json!({"messages": [{"role": "system", "content": parts(&["S"])}, {"role": "assistant", "content": "A"}]});
     assert_eq!(refused(&roles, options(), &row).0, ChatRejectCode::InvalidChat);
     assert!("x".parse::<dsconvert_chat::JoinParts>().is_err());
+}
+
+/// The template of Nemotron 3 tests whether the content of a call is text, and writes no list.
+#[test]
+fn a_text_part_is_its_text_where_the_template_writes_nothing_of_a_list() {
+    let template = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}\
+        {% if m.content is string %}{{ m.content }}{% elif m.role == 'tool' %}{{ m.content|tojson }}{% endif %}{{ '<|im_end|>' }}{% endfor %}\
+        {% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+    let one = chat_of_parts(&["U"], &["A"]);
+    assert_eq!(trained(template, options(), &one), ["A<|im_end|>"]);
+    // Several parts have no text of their own.
+    let several = chat_of_parts(&["U"], &["A", "B"]);
+    assert_eq!(refused(template, options(), &several).0, ChatRejectCode::NotRendered);
+    let join = ChatOptions { join_parts: Some("\n".parse().unwrap()), ..options() };
+    assert_eq!(trained(template, join, &several), ["A\nB<|im_end|>"]);
+    let allow = ChatOptions { not_rendered: NotRendered::Allow, ..options() };
+    assert_eq!(trained(template, allow, &several), ["<|im_end|>"]);
+    // The result of a tool that the template writes as JSON stays a list. Other contents do not.
+    let mut result = one;
+    let tool = json!({"role": "tool", "content": parts(&["R"])});
+    result["messages"].as_array_mut().unwrap().insert(1, tool);
+    let text = render(template, options(), &result).text;
+    assert!(
+        text.contains("[{\"type\": \"text\", \"text\": \"R\"}]") && text.contains("\nA<|im_end|>"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_text_part_is_its_text_where_the_template_writes_a_list_as_json() {
+    let template = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + (m.content if m.content is string else m.content|tojson) + '<|im_end|>' }}{% endfor %}\
+        {% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+    let one = render(template, options(), &chat_of_parts(&["U"], &["A"]));
+    assert_eq!(one, render(template, options(), &chat(&[("user", "U"), ("assistant", "A")])));
+    let several = chat_of_parts(&["U"], &["A", "B"]);
+    assert_eq!(refused(template, options(), &several).0, ChatRejectCode::TextParts);
+    // As in the template of Jamba.
+    let row = chat_of_parts(&["U"], &["A"]);
+    let tokens = ["<|bom|>", "<|eom|>", "<|system|>", "<|user|>", "<|assistant|>"];
+    let jamba = ChatOptions { added_tokens: tokens.map(str::to_owned).to_vec(), ..options() };
+    assert_eq!(trained(END_IN_PROMPT, jamba, &row), [" A<|eom|>"]);
+}
+
+/// The template of LLaVA-NeXT has a space after each turn, which may be the start of the first token of the next one.
+#[test]
+fn spaces_after_the_end_of_a_turn_are_not_trained() {
+    let template = "{% for m in messages %}{{ '[INST] ' + m.content + ' [/INST]' if m.role == 'user' else ' ' + m.content + '</s> ' }}{% endfor %}";
+    let row = chat(&[("user", "U1"), ("assistant", "A1"), ("user", "U2"), ("assistant", "A2 ")]);
+    assert_eq!(trained(template, options(), &row), [" A1</s>", " A2 </s>"]);
+    let newline = template.replace("'</s> '", "'</s> \n'");
+    assert_eq!(trained(&newline, options(), &row), [" A1</s> \n", " A2 </s> \n"]);
+    // Without an added token, nothing is known to close a turn.
+    let plain = ChatOptions { added_tokens: Vec::new(), ..options() };
+    assert_eq!(trained(template, plain, &row), [" A1</s> ", " A2 </s> "]);
 }
 
 #[test]
@@ -676,7 +743,7 @@ fn every_string_of_a_chat_is_content() {
 ' }}{% if m.content is string %}{{ m.content }}{% else %}        {% for part in m.content %}{{ part | tojson }}{% endfor %}{% endif %}{{ '<|im_end|>
 ' }}{% endfor %}        {% if add_generation_prompt %}{{ '<|im_start|>assistant
 ' }}{% endif %}";
-    let row = json!({"messages": [{"role": "user", "content": [{"type": "text", "text": "U", evil: "x"}]}, {"role": "assistant", "content": "A"}]});
+    let row = json!({"messages": [{"role": "tool", "content": [{"type": "text", "text": "U", evil: "x"}]}, {"role": "assistant", "content": "A"}]});
     let rendered = render(keys, train_on("none"), &row);
     let key = rendered.text.find(evil).unwrap();
     let piece = rendered.pieces.iter().find(|piece| piece.end > key).unwrap();

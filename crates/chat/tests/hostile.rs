@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)] // The exception for tests does not cover helper functions.
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use dsconvert_chat::{
@@ -519,47 +520,79 @@ fn many_short_messages_are_linear() {
     assert!(one.0 <= 100 * 40, "{} steps for 100 messages", one.0);
 }
 
+const ANSWERED: &str = r#"{"role": "user", "content": "U"}, {"role": "assistant", "content": "A"}"#;
+
+/// An item many times, with commas between. In one buffer, so that memory is that of the product.
+fn many(item: &str, count: usize) -> String {
+    let mut text = String::with_capacity(count * (item.len() + 1));
+    for at in 0..count {
+        if at > 0 {
+            text.push(',');
+        }
+        text.push_str(item);
+    }
+    text
+}
+
+fn keys(count: usize) -> String {
+    let mut text = String::with_capacity(count * 14);
+    for at in 0..count {
+        let comma = if at > 0 { "," } else { "" };
+        write!(text, r#"{comma}"k{at}": 0"#).unwrap();
+    }
+    text
+}
+
+fn content(json: String) -> String {
+    format!(
+        r#"{{"messages": [{{"role": "user", "content": {json}}}, {{"role": "assistant", "content": "A"}}]}}"#
+    )
+}
+
+/// Chats of up to 25 MB. One at a time, since they are large themselves.
+fn hostile_chat(number: usize) -> Option<String> {
+    let large = |count: usize| if cfg!(debug_assertions) { count / 10 } else { count * 20 };
+    Some(match number {
+        0 => content(format!("[{}]", many("[]", large(400_000)))),
+        1 => content(format!("[{}]", many("{}", large(400_000)))),
+        2 => content(format!("[{}]", many(r#"{"a":{}}"#, large(200_000)))),
+        3 => content(format!("[{}]", many("0", large(800_000)))),
+        4 => content(format!("[{}]", many(r#"{"text":"a"}"#, large(100_000)))),
+        5 => content(format!("{}{}", "[".repeat(199), "]".repeat(199))),
+        6 => content(format!("\"{}\"", "<think>".repeat(large(200_000)))),
+        7 => content(format!("\"{}\"", "\\u0001".repeat(large(200_000)))),
+        8 => format!(r#"{{"messages": [{ANSWERED}], {}}}"#, keys(large(50_000))),
+        9 => format!(r#"{{"messages": [{ANSWERED}], "chat_template_kwargs": {{{}}}}}"#, keys(large(50_000))),
+        10 => {
+            format!(
+                r#"{{"messages": [{{"role": "user", "content": "U", {}}}, {ANSWERED}]}}"#,
+                keys(large(50_000))
+            )
+        }
+        11 => {
+            let tools = many(r#""{\"a\":[[],[],[]]}""#, large(50_000));
+            format!(r#"{{"messages": [{ANSWERED}], "tools": [{tools}]}}"#)
+        }
+        12 => {
+            let calls = many(r#"{"function":{"name":"f","arguments":"{}"}}"#, large(30_000));
+            format!(
+                r#"{{"messages": [{ANSWERED}, {{"role": "assistant", "content": "", "tool_calls": [{calls}]}}]}}"#
+            )
+        }
+        // As many as are read, and not more.
+        13 => format!(r#"{{"messages": [{ANSWERED}], {}}}"#, keys(large(50_000) * 3 / 8)),
+        14 => content(format!("[{}]", many("[]", large(300_000) * 3 / 64))),
+        15 => content(format!("[{}]", many(r#"{"text":"a"}"#, large(100_000) / 20))),
+        _ => return None,
+    })
+}
+
 #[test]
 fn hostile_chats_are_rejected() {
-    let large = |count: usize| if cfg!(debug_assertions) { count / 10 } else { count * 20 };
-    let content = |json: String| {
-        format!(
-            r#"{{"messages": [{{"role": "user", "content": {json}}}, {{"role": "assistant", "content": "A"}}]}}"#
-        )
-    };
-    let many = |item: &str, count: usize| vec![item; count].join(",");
-    let keys = || (0..large(50_000)).map(|at| format!(r#""k{at}": 0"#)).collect::<Vec<_>>().join(",");
-    let answer = r#"{"role": "user", "content": "U"}, {"role": "assistant", "content": "A"}"#;
-    let call = r#"{"function":{"name":"f","arguments":"{}"}}"#;
-    // One at a time, since they are large themselves.
-    let chats: [&dyn Fn() -> String; 13] = [
-        &|| content(format!("[{}]", many("[]", large(400_000)))),
-        &|| content(format!("[{}]", many("{}", large(400_000)))),
-        &|| content(format!("[{}]", many(r#"{"a":{}}"#, large(200_000)))),
-        &|| content(format!("[{}]", many("0", large(800_000)))),
-        &|| content(format!("[{}]", many(r#"{"text":"a"}"#, large(100_000)))),
-        &|| content(format!("{}{}", "[".repeat(199), "]".repeat(199))),
-        &|| content(format!("\"{}\"", "<think>".repeat(large(200_000)))),
-        &|| content(format!("\"{}\"", "\\u0001".repeat(large(200_000)))),
-        &|| format!(r#"{{"messages": [{answer}], {}}}"#, keys()),
-        &|| format!(r#"{{"messages": [{answer}], "chat_template_kwargs": {{{}}}}}"#, keys()),
-        &|| format!(r#"{{"messages": [{{"role": "user", "content": "U", {}}}, {answer}]}}"#, keys()),
-        &|| {
-            let tools = many(r#""{\"a\":[[],[],[]]}""#, large(50_000));
-            format!(r#"{{"messages": [{answer}], "tools": [{tools}]}}"#)
-        },
-        &|| {
-            let calls = many(call, large(30_000));
-            format!(
-                r#"{{"messages": [{answer}, {{"role": "assistant", "content": "", "tool_calls": [{calls}]}}]}}"#
-            )
-        },
-    ];
     let mut slowest = Duration::ZERO;
     for template in [MARKS, MARKS_TRAINING, HEADERS] {
         let renderer = ChatRenderer::new(template, options("assistant")).unwrap();
-        for chat in chats {
-            let chat = chat();
+        for chat in (0..).map_while(hostile_chat) {
             match timed(&chat, &mut slowest, || renderer.render(&chat)) {
                 Ok(chat) => assert!(!chat.text.is_empty()),
                 Err(reject) => assert!(!reject.message.is_empty() && reject.message.len() < 1000, "{reject}"),
@@ -571,6 +604,41 @@ fn hostile_chats_are_rejected() {
     let reject = renderer.render(&content(format!("[{}]", many("[]", 400_000)))).unwrap_err();
     assert_eq!(reject.code, ChatRejectCode::TooLarge);
     assert!(reject.message.contains("too many values"), "{reject}");
+}
+
+/// The most memory that this process had, in MiB.
+#[cfg(target_os = "linux")]
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() >> 10
+}
+
+/// Each chat in a process of its own. Small chats show nothing, so that this is a test of release builds.
+#[test]
+#[cfg(target_os = "linux")]
+#[allow(clippy::print_stdout, reason = "figures are read by a person, with --nocapture")]
+fn a_hostile_chat_takes_at_most_256_mib() {
+    const CHILD: &str = "DSCONVERT_HOSTILE_CHAT";
+    const NAME: &str = "a_hostile_chat_takes_at_most_256_mib";
+    if let Ok(number) = std::env::var(CHILD) {
+        let chat = hostile_chat(number.parse().unwrap()).unwrap();
+        let renderer = ChatRenderer::new(MARKS, options("assistant")).unwrap();
+        let (before, start) = (peak_memory(), Instant::now());
+        let result = renderer.render(&chat);
+        let (elapsed, result) = (start.elapsed(), result.map(|_| ()).map_err(|reject| reject.code.as_str()));
+        println!("chat {number}: {} MiB of {before} before, {elapsed:?}, {result:?}", peak_memory());
+        assert!(peak_memory() <= 256, "{} MiB", peak_memory());
+        return;
+    }
+    if cfg!(debug_assertions) {
+        return;
+    }
+    for number in (0..).take_while(|number| hostile_chat(*number).is_some()) {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args([NAME, "--exact", "--nocapture"]).env(CHILD, number.to_string());
+        assert!(child.status().unwrap().success());
+    }
 }
 
 #[test]

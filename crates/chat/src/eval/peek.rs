@@ -4,10 +4,11 @@
 //! all other cases.
 
 use super::Evaluator;
-use crate::ast::{BinaryOp, CompareOp, Const, Expr, ExprKind};
+use crate::ast::{Const, Expr, ExprKind};
+use crate::attributes::{Attribute, map_attribute};
 use crate::error::Result;
-use crate::filters::is_of_type;
-use crate::methods::{Attribute, map_attribute};
+use crate::operators::{BinaryOp, CompareOp};
+use crate::runtime::undefined;
 use crate::value::{Kind, Mark, TextBuilder, Value, equal_atoms};
 
 /// Longest path that is read, so that a long one is not read again for each of its parts.
@@ -27,7 +28,7 @@ pub(super) enum Peeked<'a> {
 }
 
 impl<'a> Peeked<'a> {
-    fn as_str(self) -> Option<&'a str> {
+    pub(super) fn as_str(self) -> Option<&'a str> {
         match self {
             Peeked::Value(value) => value.as_str(),
             Peeked::Literal(text) => Some(text),
@@ -57,7 +58,7 @@ impl<'t> Evaluator<'t> {
         self.peek_path(expr, MAX_PATH)
     }
 
-    fn peek_path(&self, expr: &'t Expr, most: u32) -> Option<Peeked<'_>> {
+    pub(super) fn peek_path(&self, expr: &'t Expr, most: u32) -> Option<Peeked<'_>> {
         let object = |object: &'t Expr| match self.peek_path(object, most.checked_sub(1)?)? {
             Peeked::Value(object) => Some(object),
             Peeked::Literal(_) | Peeked::Missing => None,
@@ -70,7 +71,8 @@ impl<'t> Evaluator<'t> {
                     Some(map.get(name).map_or(Peeked::Missing, Peeked::Value))
                 }
                 Kind::Namespace(at) => {
-                    let entries = self.namespaces.get(*at).filter(|entries| entries.len() <= MAX_SEARCHED)?;
+                    let entries =
+                        self.runtime.namespaces.get(*at).filter(|entries| entries.len() <= MAX_SEARCHED)?;
                     let found = entries.iter().find(|(known, _)| known == name);
                     found.map(|(_, value)| Peeked::Value(value))
                 }
@@ -106,13 +108,13 @@ impl<'t> Evaluator<'t> {
             },
             ExprKind::Test(call) if call.args.exprs().next().is_none() => {
                 call.test.zip(self.peek(&call.value)).and_then(|(test, value)| match value {
-                    Peeked::Value(value) => is_of_type(test, value),
-                    Peeked::Missing => is_of_type(test, &super::undefined("")),
+                    Peeked::Value(value) => test.of_type(value),
+                    Peeked::Missing => test.of_type(&undefined("")),
                     Peeked::Literal(_) => None,
                 })
             }
             _ => match self.peek(expr) {
-                Some(Peeked::Value(value)) => Some(self.truth(value)?),
+                Some(Peeked::Value(value)) => Some(self.runtime.truth(value)?),
                 Some(Peeked::Missing) => Some(false),
                 Some(Peeked::Literal(text)) => Some(!text.is_empty()),
                 None => None,
@@ -120,17 +122,17 @@ impl<'t> Evaluator<'t> {
         };
         match known {
             Some(known) => {
-                self.budget.charge(1)?;
+                self.runtime.budget.charge(1)?;
                 Ok(known)
             }
             None => {
                 let value = self.eval(expr)?;
-                self.truth(&value)
+                self.runtime.truth(&value)
             }
         }
     }
 
-    fn logic(&mut self, expr: &'t Expr) -> Result<bool> {
+    pub(super) fn logic(&mut self, expr: &'t Expr) -> Result<bool> {
         let (items, stop) = match &expr.kind {
             ExprKind::Not(value) => return Ok(!self.test_expr(value)?),
             ExprKind::And(items) => (items, false),
@@ -146,7 +148,12 @@ impl<'t> Evaluator<'t> {
     }
 
     /// Compares values of constant size, and short strings.
-    fn peek_compare(&self, first: &'t Expr, operator: CompareOp, second: &'t Expr) -> Option<bool> {
+    pub(super) fn peek_compare(
+        &self,
+        first: &'t Expr,
+        operator: CompareOp,
+        second: &'t Expr,
+    ) -> Option<bool> {
         let is_equal = match operator {
             CompareOp::Eq => true,
             CompareOp::Ne => false,
@@ -181,7 +188,7 @@ impl<'t> Evaluator<'t> {
             if !self.push_peeked(operand, &mut out)? {
                 let value = self.eval(operand)?;
                 let Kind::Str(text) = &value.0 else { return Ok((out, at, Some(value))) };
-                self.budget.make_text(text)?;
+                self.runtime.budget.make_text(text)?;
                 out.push_text(text);
             }
         }
@@ -190,7 +197,7 @@ impl<'t> Evaluator<'t> {
 
     /// Appends a string that exists already. Returns false if the value is none.
     pub(super) fn push_peeked(&mut self, expr: &'t Expr, out: &mut TextBuilder) -> Result<bool> {
-        let mut budget = self.budget;
+        let mut budget = self.runtime.budget;
         let pushed = match self.peek(expr) {
             Some(peeked) => {
                 budget.make(peeked.len())?;
@@ -198,7 +205,7 @@ impl<'t> Evaluator<'t> {
             }
             None => false,
         };
-        self.budget = budget;
+        self.runtime.budget = budget;
         Ok(pushed)
     }
 }

@@ -2,61 +2,63 @@
 
 use std::rc::Rc;
 
-use super::Evaluator;
+use crate::budget::Budget;
 use crate::error::{ErrorKind, Result, error, type_error};
 use crate::value::{Kind, List, Text, TextBuilder, Value, as_int, range_len};
 
-impl Evaluator<'_> {
-    pub(super) fn slice(&mut self, object: &Value, [start, stop, step]: [Option<i64>; 3]) -> Result<Value> {
-        let step = step.unwrap_or(1);
-        if step == 0 {
-            return error(ErrorKind::Value, "the step of a slice is zero");
+/// `object[start:stop:step]`.
+pub(crate) fn slice(
+    object: &Value,
+    [start, stop, step]: [Option<i64>; 3],
+    budget: &mut Budget,
+) -> Result<Value> {
+    let step = step.unwrap_or(1);
+    if step == 0 {
+        return error(ErrorKind::Value, "the step of a slice is zero");
+    }
+    match &object.0 {
+        Kind::Undefined(missing) => error(ErrorKind::Undefined, missing.to_string()),
+        Kind::List(list) | Kind::Tuple(list) => {
+            let (first, last) = slice_indices(list.items.len(), start, stop, step);
+            budget.make_items(range_len(first, last, step))?;
+            let positions = slice_positions(list.items.len(), start, stop, step);
+            let items = positions.filter_map(|at| list.items.get(at).cloned()).collect();
+            let list = Rc::new(List::new(items, list.source));
+            Ok(if matches!(object.0, Kind::Tuple(_)) { Kind::Tuple(list) } else { Kind::List(list) }.into())
         }
-        match &object.0 {
-            Kind::Undefined(missing) => error(ErrorKind::Undefined, missing.to_string()),
-            Kind::List(list) | Kind::Tuple(list) => {
-                let (first, last) = slice_indices(list.items.len(), start, stop, step);
-                self.budget.make_items(range_len(first, last, step))?;
-                let positions = slice_positions(list.items.len(), start, stop, step);
-                let items = positions.filter_map(|at| list.items.get(at).cloned()).collect();
-                let list = Rc::new(List::new(items, list.source));
-                Ok(if matches!(object.0, Kind::Tuple(_)) { Kind::Tuple(list) } else { Kind::List(list) }
-                    .into())
+        Kind::Str(text) => {
+            budget.read(text.len())?;
+            if step == 1 {
+                return Ok(slice_text(text, start, stop).into());
             }
-            Kind::Str(text) => {
-                self.budget.read(text.len())?;
-                if step == 1 {
-                    return Ok(slice_text(text, start, stop).into());
-                }
-                self.budget.make_items(text.len())?;
-                let chars: Vec<(usize, char)> = text.as_str().char_indices().collect();
-                let mut out = TextBuilder::default();
-                let positions = slice_positions(chars.len(), start, stop, step);
-                for (at, c) in positions.filter_map(|at| chars.get(at)) {
-                    out.push_text(&text.slice(*at..*at + c.len_utf8()));
-                }
-                Ok(out.finish().into())
+            budget.make_items(text.len())?;
+            let chars: Vec<(usize, char)> = text.as_str().char_indices().collect();
+            let mut out = TextBuilder::default();
+            let positions = slice_positions(chars.len(), start, stop, step);
+            for (at, c) in positions.filter_map(|at| chars.get(at)) {
+                out.push_text(&text.slice(*at..*at + c.len_utf8()));
             }
-            Kind::Range(first, last, width) => {
-                let length = range_len(*first, *last, *width);
-                let (from, to) = slice_indices(length, start, stop, step);
-                let at = |index: i64| first.saturating_add(index.saturating_mul(*width));
-                Ok(Kind::Range(at(from), at(to), width.saturating_mul(step)).into())
-            }
-            _ => type_error(format!("a value of type {} has no slices", object.type_name())),
+            Ok(out.finish().into())
         }
+        Kind::Range(first, last, width) => {
+            let length = range_len(*first, *last, *width);
+            let (from, to) = slice_indices(length, start, stop, step);
+            let at = |index: i64| first.saturating_add(index.saturating_mul(*width));
+            Ok(Kind::Range(at(from), at(to), width.saturating_mul(step)).into())
+        }
+        _ => type_error(format!("a value of type {} has no slices", object.type_name())),
     }
 }
 
 /// The position that a Python index stands for.
-pub(super) fn position(index: &Value, length: usize) -> Option<usize> {
+pub(crate) fn position(index: &Value, length: usize) -> Option<usize> {
     let index = as_int(index)?;
     let length = i64::try_from(length).ok()?;
     let at = if index < 0 { index.checked_add(length)? } else { index };
     (0..length).contains(&at).then(|| usize::try_from(at).ok()).flatten()
 }
 
-pub(super) fn char_at(text: &Text, index: &Value) -> Option<Text> {
+pub(crate) fn char_at(text: &Text, index: &Value) -> Option<Text> {
     let index = as_int(index)?;
     let chars = text.as_str().char_indices();
     let found = if index < 0 {
@@ -69,7 +71,7 @@ pub(super) fn char_at(text: &Text, index: &Value) -> Option<Text> {
     found.map(|(at, c)| text.slice(at..at + c.len_utf8()))
 }
 
-pub(super) fn slice_bound(value: &Value) -> Result<Option<i64>> {
+pub(crate) fn slice_bound(value: &Value) -> Result<Option<i64>> {
     match as_int(value) {
         Some(bound) => Ok(Some(bound)),
         None if value.is_none() => Ok(None),

@@ -3,15 +3,37 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use super::Evaluator;
-use crate::ast::{BinaryOp, CompareOp};
 use crate::error::{ErrorKind, Result, error, overflow, type_error, unsupported};
+use crate::runtime::Runtime;
 use crate::value::{
     Kind, List, Number, TEMPLATE, Text, TextBuilder, Value, View, as_int, compare_numbers, equal, hashable,
     number, order,
 };
 
-impl Evaluator<'_> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BinaryOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    FloorDiv,
+    Rem,
+    Pow,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CompareOp {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    In,
+    NotIn,
+}
+
+impl Runtime {
     pub(crate) fn binary(&mut self, operator: BinaryOp, left: Value, right: Value) -> Result<Value> {
         use BinaryOp::{Add, Div, FloorDiv, Mul, Pow, Rem, Sub};
         self.budget.charge(1)?;
@@ -156,7 +178,7 @@ impl Evaluator<'_> {
     }
 }
 
-pub(super) fn operand_error<T>(symbol: &str, left: &Value, right: &Value) -> Result<T> {
+pub(crate) fn operand_error<T>(symbol: &str, left: &Value, right: &Value) -> Result<T> {
     for value in [left, right] {
         if let Kind::Undefined(missing) = &value.0 {
             return error(ErrorKind::Undefined, missing.to_string());
@@ -168,7 +190,7 @@ pub(super) fn operand_error<T>(symbol: &str, left: &Value, right: &Value) -> Res
     type_error(format!("`{symbol}` is not defined for {} and {}", left.type_name(), right.type_name()))
 }
 
-pub(super) fn negate(value: &Value) -> Result<Value> {
+pub(crate) fn negate(value: &Value) -> Result<Value> {
     let source = value.source();
     let mut result: Value = match number(value) {
         Some(Number::Int(value)) => match value.checked_neg() {
