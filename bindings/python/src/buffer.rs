@@ -10,7 +10,8 @@ use std::ffi::{CStr, c_int, c_long, c_void};
 use std::ptr;
 
 use bytes::Bytes;
-use dsconvert::reader::loader::{Array, DType};
+use dsconvert::reader::loader::Array;
+use dsconvert::schema::DType;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
