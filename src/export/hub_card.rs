@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::schema::{FieldType, LABEL, Schema};
+use crate::schema::{FieldType, LABEL, ListItems, Schema};
 
 /// What the card lists of a split.
 #[derive(Debug)]
@@ -58,19 +58,17 @@ fn feature(ty: FieldType, schema: &Schema) -> String {
     match ty {
         FieldType::Image | FieldType::Mask => "dtype: image".to_owned(),
         FieldType::Json => "dtype: string".to_owned(),
-        FieldType::IdsU16 => "sequence: uint16".to_owned(),
-        FieldType::IdsU32 => "sequence: uint32".to_owned(),
-        FieldType::Flags => "sequence: int8".to_owned(),
-        FieldType::Boxes => "sequence:\n      sequence: float32".to_owned(),
-        FieldType::BoxInts => "sequence: int64".to_owned(),
-        FieldType::Int32Pair => "sequence: int32".to_owned(),
-        FieldType::Label | FieldType::BoxLabels => {
+        ty if ty.is_class() => {
             let names = schema.class_names.iter().enumerate();
             let names = names.map(|(label, name)| format!("\n          '{label}': {}", quoted(name)));
-            let outer = if ty == FieldType::Label { "dtype" } else { "sequence" };
+            let outer = if ty.list_items().is_some() { "sequence" } else { "dtype" };
             format!("{outer}:\n      class_label:\n        names:{}", names.collect::<String>())
         }
-        other => format!("dtype: {}", other.name()),
+        ty => match ty.list_items() {
+            Some(ListItems { dtype, columns: None }) => format!("sequence: {dtype}"),
+            Some(ListItems { dtype, columns: Some(_) }) => format!("sequence:\n      sequence: {dtype}"),
+            None => format!("dtype: {}", ty.name()),
+        },
     }
 }
 

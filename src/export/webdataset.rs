@@ -13,7 +13,7 @@ use crate::decode::sniff;
 use crate::error::{Error, Result};
 use crate::manifest::FileEntry;
 use crate::reader::Record;
-use crate::sample::{Value, box_numbers, boxes, pair};
+use crate::sample::{Numbers, Value};
 use crate::schema::{FieldType, INPUT_IDS, IdWidth, LABEL, Schema};
 use crate::storage::NewFile;
 
@@ -200,14 +200,10 @@ fn json_of(ty: FieldType, value: &Value) -> Result<Json> {
         Value::Text(text) if ty == FieldType::Json => serde_json::from_str(text.as_str())
             .map_err(|e| Error::corrupt("a JSON field does not hold JSON").caused_by(e))?,
         Value::Text(text) => json!(text.as_str()),
-        Value::Bytes(list) if ty == FieldType::Boxes => {
-            boxes(list).map(|one| json!(one.map(shortest))).collect()
-        }
-        Value::Bytes(list) if ty.is_per_box() => box_numbers(list).collect(),
-        Value::Bytes(bytes) if ty == FieldType::Int32Pair => json!(pair(bytes)),
-        Value::Bytes(_) | Value::Ids(_) => {
-            return Err(Error::internal("binary values are members of their own"));
-        }
+        Value::Bytes(_) | Value::Ids(_) => match Numbers::of(ty, value) {
+            Some(numbers) => numbers.to_json(),
+            None => return Err(Error::internal("binary values are members of their own")),
+        },
     })
 }
 

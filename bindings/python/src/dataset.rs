@@ -9,12 +9,13 @@ use dsconvert::error::{Error, Result};
 use dsconvert::format::Format;
 use dsconvert::reader::{self, ClassNames, Concatenated, Description, Mixture, RecordSource};
 use dsconvert::report::{ClassCounts, DatasetReport, ReportOptions, summary_html};
-use dsconvert::schema::{HEIGHT, IMAGE, WIDTH};
+use dsconvert::sample::Numbers;
+use dsconvert::schema::{DType, HEIGHT, IMAGE, WIDTH};
 use dsconvert::storage::{Access, ObjectUrl};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::buffer::{Buffer, ItemType, to_numpy};
+use crate::buffer::{Buffer, to_numpy};
 use crate::error::raise;
 use crate::interrupt::detached;
 use crate::options::mixture_options;
@@ -295,7 +296,9 @@ impl Split {
             }
             Ok(Bytes::from(bytes))
         });
-        to_numpy(py, Buffer::shared(lengths?, ItemType::U64))
+        let lengths = lengths?;
+        let shape = vec![lengths.len() / DType::UInt64.bytes()];
+        to_numpy(py, Buffer::shared(Numbers { dtype: DType::UInt64, shape, bytes: &lengths }))
     }
 }
 

@@ -25,6 +25,7 @@
 mod aligned;
 mod boxes;
 mod ids;
+mod numbers;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,7 @@ pub use aligned::{Tokens, trained};
 pub use boxes::{Int32Pair, PixelBox, box_numbers, boxes, pack_box_numbers, pack_boxes, pack_pair, pair};
 pub(crate) use boxes::{PAIR_BYTES, are_boxes, check_per_box};
 pub use ids::{Ids, PackedIds};
+pub use numbers::Numbers;
 
 use crate::schema::{MAX_INDEX_COLUMNS, Schema, TRAINED};
 

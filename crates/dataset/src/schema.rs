@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
 pub use dtype::DType;
-pub use field_type::{BOX_BYTES, FieldType, IdWidth};
+pub use field_type::{BOX_BYTES, FieldType, IdWidth, ListItems};
 
 /// Name of the field that identifies a record; unique within a dataset.
 pub const KEY: &str = "key";
@@ -261,7 +261,12 @@ impl Schema {
 
     /// Returns the position of the field with boxes, if there is one.
     pub fn boxes_field(&self) -> Option<usize> {
-        self.fields.iter().position(|field| field.ty == FieldType::Boxes)
+        self.fields.iter().position(|field| field.ty.is_boxes())
+    }
+
+    /// Returns the position of the field with the classes of boxes, if there is one.
+    pub fn box_labels_field(&self) -> Option<usize> {
+        self.per_box().find(|&at| self.fields.get(at).is_some_and(|field| field.ty.is_class()))
     }
 
     /// Returns the positions of the fields with one item per box, in stored order.
@@ -317,7 +322,7 @@ impl Schema {
                 "only {ASSISTANT_MASKS:?} of a text dataset has this type; it directly follows {ORIGIN:?} and is never null"
             )));
         }
-        let boxes = self.fields.iter().filter(|field| field.ty == FieldType::Boxes).count();
+        let boxes = self.fields.iter().filter(|field| field.ty.is_boxes()).count();
         if let Some(at) = self.per_box().next()
             && (boxes != 1 || !self.holds_images())
         {

@@ -239,7 +239,7 @@ impl Part {
             for (field, value) in schema.fields.iter().zip(&mut values) {
                 match value {
                     Value::Int(label) if field.name == LABEL => *label = mapped(*label)?,
-                    Value::Bytes(labels) if field.ty == FieldType::BoxLabels => {
+                    Value::Bytes(labels) if field.ty.is_class() => {
                         let all = box_numbers(labels).map(mapped).collect::<Result<Vec<_>>>()?;
                         *labels = pack_box_numbers(all);
                     }

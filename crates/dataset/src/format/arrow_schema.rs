@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::schema::{Field, FieldType, Kind, Schema};
+use crate::schema::{DType, Field, FieldType, Kind, ListItems, Schema};
 
 /// The one metadata key of an Arrow or Parquet shard.
 pub(super) const METADATA_KEY: &str = "huggingface";
@@ -24,9 +24,6 @@ pub(super) const METADATA_KEY: &str = "huggingface";
 pub(super) const IMAGE_BYTES: &str = "bytes";
 /// Name of the child field for a file name. Always null, because the image is in the record.
 pub(super) const IMAGE_PATH: &str = "path";
-
-/// Numbers of a box.
-pub(super) const BOX_NUMBERS: i32 = 4;
 
 /// Value of the metadata key.
 #[derive(Serialize, Deserialize)]
@@ -93,7 +90,7 @@ pub(super) fn from_arrow(arrow: &ArrowSchema, metadata: Option<&str>) -> Result<
         .collect::<Vec<_>>();
     let class_names = fields
         .iter()
-        .find(|f| matches!(f.ty, FieldType::Label | FieldType::BoxLabels))
+        .find(|f| f.ty.is_class())
         .and_then(|f| {
             let feature = metadata.info.features.get(&f.name)?;
             feature.get("feature").unwrap_or(feature).get("names")?.as_array()
@@ -135,8 +132,9 @@ pub(super) fn expect(schema: &Schema, found: &ArrowSchema) -> Result<()> {
 /// Arrow, and the size of `a` if it is a list of fixed size.
 fn same_type(a: &DataType, b: &DataType) -> bool {
     match (a, b) {
+        (DataType::FixedSizeList(_, a), DataType::FixedSizeList(_, b)) if a != b => false,
         (DataType::List(a), DataType::List(b))
-        | (DataType::FixedSizeList(a, _), DataType::List(b) | DataType::FixedSizeList(b, BOX_NUMBERS)) => {
+        | (DataType::FixedSizeList(a, _), DataType::List(b) | DataType::FixedSizeList(b, _)) => {
             same_type(a.data_type(), b.data_type()) && a.is_nullable() == b.is_nullable()
         }
         (DataType::Struct(a), DataType::Struct(b)) => {
@@ -164,14 +162,30 @@ pub(super) fn data_type(ty: FieldType) -> DataType {
         FieldType::Float32 => DataType::Float32,
         FieldType::Float64 => DataType::Float64,
         FieldType::Image | FieldType::Mask => DataType::Struct(image_fields()),
-        FieldType::IdsU16 => DataType::List(item(DataType::UInt16)),
-        FieldType::IdsU32 => DataType::List(item(DataType::UInt32)),
-        FieldType::Flags => DataType::List(item(DataType::Int8)),
-        FieldType::Boxes => {
-            DataType::List(item(DataType::FixedSizeList(item(DataType::Float32), BOX_NUMBERS)))
-        }
-        FieldType::BoxLabels | FieldType::BoxInts => DataType::List(item(DataType::Int64)),
-        FieldType::Int32Pair => DataType::List(item(DataType::Int32)),
+        // The remaining types are lists.
+        list => match list.list_items() {
+            Some(ListItems { dtype, columns: None }) => DataType::List(item(number_type(dtype))),
+            Some(ListItems { dtype, columns: Some(columns) }) => {
+                DataType::List(item(DataType::FixedSizeList(item(number_type(dtype)), columns as i32)))
+            }
+            None => DataType::Null,
+        },
+    }
+}
+
+/// Returns the Arrow type of a number.
+pub(super) fn number_type(dtype: DType) -> DataType {
+    match dtype {
+        DType::Bool => DataType::Boolean,
+        DType::UInt8 => DataType::UInt8,
+        DType::Int8 => DataType::Int8,
+        DType::UInt16 => DataType::UInt16,
+        DType::UInt32 => DataType::UInt32,
+        DType::Int32 => DataType::Int32,
+        DType::UInt64 => DataType::UInt64,
+        DType::Int64 => DataType::Int64,
+        DType::Float32 => DataType::Float32,
+        DType::Float64 => DataType::Float64,
     }
 }
 
@@ -192,20 +206,18 @@ fn item(ty: DataType) -> Arc<ArrowField> {
 fn feature(ty: FieldType, schema: &Schema) -> Json {
     let value = |dtype: &str| json!({ "dtype": dtype, "_type": "Value" });
     let class = || json!({ "names": schema.class_names, "_type": "ClassLabel" });
+    if let Some(ListItems { dtype, columns }) = ty.list_items() {
+        let number = if ty.is_class() { class() } else { value(dtype.name()) };
+        let one = match columns {
+            Some(columns) => json!({ "feature": number, "length": columns, "_type": "List" }),
+            None => number,
+        };
+        return json!({ "feature": one, "_type": "List" });
+    }
     match ty {
         FieldType::Json => value("string"),
         FieldType::Image | FieldType::Mask => json!({ "_type": "Image" }),
         FieldType::Label => class(),
-        FieldType::IdsU16 => json!({ "feature": value("uint16"), "_type": "List" }),
-        FieldType::IdsU32 => json!({ "feature": value("uint32"), "_type": "List" }),
-        FieldType::Flags => json!({ "feature": value("int8"), "_type": "List" }),
-        FieldType::Boxes => {
-            let one = json!({ "feature": value("float32"), "length": BOX_NUMBERS, "_type": "List" });
-            json!({ "feature": one, "_type": "List" })
-        }
-        FieldType::BoxLabels => json!({ "feature": class(), "_type": "List" }),
-        FieldType::BoxInts => json!({ "feature": value("int64"), "_type": "List" }),
-        FieldType::Int32Pair => json!({ "feature": value("int32"), "_type": "List" }),
         // The remaining types have the same name in `datasets`.
         other => value(other.name()),
     }

@@ -237,22 +237,15 @@ impl<B: AsRef<[u8]>, C: Fn(Range<usize>) -> B> Cursor<'_, C> {
             (FieldType::String | FieldType::Json, _) => {
                 Value::Text(self.text(marker)?.ok_or_else(|| wrong(marker))?)
             }
-            (
-                FieldType::Binary
-                | FieldType::Image
-                | FieldType::Mask
-                | FieldType::Flags
-                | FieldType::Boxes
-                | FieldType::BoxLabels
-                | FieldType::BoxInts
-                | FieldType::Int32Pair,
-                Marker::Bin8 | Marker::Bin16 | Marker::Bin32,
-            ) => Value::Bytes(self.payload(marker)?.ok_or_else(|| wrong(marker))?),
-            (FieldType::IdsU16 | FieldType::IdsU32, Marker::Bin8 | Marker::Bin16 | Marker::Bin32) => {
+            (ty, Marker::Bin8 | Marker::Bin16 | Marker::Bin32)
+                if ty == FieldType::Binary || ty.is_image_file() || ty.list_items().is_some() =>
+            {
                 let bytes = self.payload(marker)?.ok_or_else(|| wrong(marker))?;
-                let width = field.ty.id_width().ok_or_else(|| wrong(marker))?;
                 let partial = || Fault::bad(at, "the id list ends in the middle of an id");
-                Value::Ids(Ids::new(width, bytes).ok_or_else(partial)?)
+                match ty.id_width() {
+                    Some(width) => Value::Ids(Ids::new(width, bytes).ok_or_else(partial)?),
+                    None => Value::Bytes(bytes),
+                }
             }
             _ => return Err(wrong(marker)),
         })

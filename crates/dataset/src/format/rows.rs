@@ -8,11 +8,11 @@ use arrow_array::{Array, ArrayRef, GenericListArray, RecordBatch};
 use arrow_buffer::Buffer;
 use bytes::Bytes;
 
-use super::arrow_schema::BOX_NUMBERS;
+use super::arrow_schema::number_type;
 use super::check;
 use super::columns::little_endian;
 use crate::sample::{Record, Text, Value};
-use crate::schema::{Field, FieldType, Schema};
+use crate::schema::{DType, Field, FieldType, ListItems, Schema};
 
 /// Decoded rows. Text, bytes and ids are returned as views into the decoded columns.
 pub(super) struct DecodedRows {
@@ -90,32 +90,38 @@ fn payload(ty: FieldType, column: &ArrayRef) -> Option<Bytes> {
         FieldType::Image | FieldType::Mask => {
             column.as_struct_opt()?.columns().first()?.as_binary_opt::<i32>()?.values().clone()
         }
-        FieldType::Boxes => box_numbers(column)?,
-        FieldType::BoxLabels | FieldType::BoxInts => items::<Int64Type>(column)?,
-        FieldType::Int32Pair => items::<Int32Type>(column)?,
-        _ => return Some(Bytes::new()),
+        // Token lists are decoded by `parquet/lists.rs`.
+        ty if ty.is_token_list() => return None,
+        ty => match ty.list_items() {
+            Some(items) => list_numbers(column, items)?,
+            None => return Some(Bytes::new()),
+        },
     };
     Some(Bytes::from_owner(buffer))
 }
 
-/// Returns the items of a list column as little-endian bytes, or `None` if an item is null or has another type.
-fn items<T: ArrowPrimitiveType>(column: &ArrayRef) -> Option<Buffer> {
-    let items = column.as_list_opt::<i32>()?.values().as_primitive_opt::<T>()?;
-    (items.null_count() == 0).then(|| little_endian(items.values().inner(), size_of::<T::Native>()))
+/// Returns the numbers of a list column as little-endian bytes, or `None` if an item is null or of another type.
+fn list_numbers(column: &ArrayRef, items: ListItems) -> Option<Buffer> {
+    let values = column.as_list_opt::<i32>()?.values();
+    let Some(columns) = items.columns else { return numbers(values, items.dtype) };
+    // Parquet has no lists of a fixed size. Each item has the same number of them, and the first one starts at the first
+    // number.
+    let rows = values.as_list_opt::<i32>()?;
+    let is_row = |pair: &[i32]| i64::from(pair[1]) - i64::from(pair[0]) == columns as i64;
+    let offsets = rows.value_offsets();
+    let are_rows = rows.null_count() == 0
+        && offsets.first().is_none_or(|&first| first == 0)
+        && offsets.windows(2).all(is_row);
+    are_rows.then(|| numbers(rows.values(), items.dtype))?
 }
 
-/// Returns the numbers of the boxes in a list column as little-endian bytes, or `None` if an item is not a box.
-fn box_numbers(column: &ArrayRef) -> Option<Buffer> {
-    let boxes = column.as_list_opt::<i32>()?.values().as_list_opt::<i32>()?;
-    // Each box has the same number of items, and the first one starts at the first number.
-    let is_box = |pair: &[i32]| pair[1].checked_sub(pair[0]) == Some(BOX_NUMBERS);
-    let offsets = boxes.value_offsets();
-    let are_boxes = boxes.null_count() == 0
-        && offsets.first().is_none_or(|&first| first == 0)
-        && offsets.windows(2).all(is_box);
-    let numbers = boxes.values().as_primitive_opt::<Float32Type>()?;
-    (are_boxes && numbers.null_count() == 0)
-        .then(|| little_endian(numbers.values().inner(), size_of::<f32>()))
+/// Returns numbers as little-endian bytes, or `None` if one is null or they have another type.
+fn numbers(array: &ArrayRef, dtype: DType) -> Option<Buffer> {
+    let data = array.to_data();
+    (*data.data_type() == number_type(dtype) && data.null_count() == 0).then_some(())?;
+    let (start, len) = (data.offset() * dtype.bytes(), data.len() * dtype.bytes());
+    let bytes = data.buffers().first().filter(|bytes| start + len <= bytes.len())?;
+    Some(little_endian(&bytes.slice_with_length(start, len), dtype.bytes()))
 }
 
 /// Returns the number in `row`; `None` if the column has another type.
@@ -157,10 +163,9 @@ fn value(field: &Field, column: &ArrayRef, payload: &Bytes, row: usize) -> Resul
         FieldType::UInt64 => Value::UInt(number::<UInt64Type>(column, row).ok_or_else(other)?),
         FieldType::Float32 => Value::Float(number::<Float32Type>(column, row).ok_or_else(other)?.into()),
         FieldType::Float64 => Value::Float(number::<Float64Type>(column, row).ok_or_else(other)?),
-        FieldType::IdsU16 | FieldType::IdsU32 | FieldType::Flags => return Err(other()),
-        FieldType::Boxes | FieldType::BoxLabels | FieldType::BoxInts | FieldType::Int32Pair => {
+        ty => {
             let list: &GenericListArray<i32> = column.as_list_opt::<i32>().ok_or_else(other)?;
-            let item_bytes = field.ty.item_bytes().ok_or_else(other)?;
+            let item_bytes = ty.item_bytes().filter(|_| !ty.is_token_list()).ok_or_else(other)?;
             Value::Bytes(cut(slice(payload, list.value_offsets(), row, item_bytes))?)
         }
     })

@@ -11,6 +11,10 @@ pub enum DType {
     UInt8,
     /// Signed, 8 bits.
     Int8,
+    /// Unsigned, 16 bits.
+    UInt16,
+    /// Unsigned, 32 bits.
+    UInt32,
     /// Signed, 32 bits.
     Int32,
     /// Signed, 64 bits.
@@ -30,6 +34,8 @@ impl DType {
             DType::Bool => "bool",
             DType::UInt8 => "uint8",
             DType::Int8 => "int8",
+            DType::UInt16 => "uint16",
+            DType::UInt32 => "uint32",
             DType::Int32 => "int32",
             DType::Int64 => "int64",
             DType::UInt64 => "uint64",
@@ -42,7 +48,8 @@ impl DType {
     pub fn bytes(self) -> usize {
         match self {
             DType::Bool | DType::UInt8 | DType::Int8 => 1,
-            DType::Int32 | DType::Float32 => 4,
+            DType::UInt16 => 2,
+            DType::UInt32 | DType::Int32 | DType::Float32 => 4,
             DType::Int64 | DType::UInt64 | DType::Float64 => 8,
         }
     }

@@ -1,6 +1,12 @@
-//! Types of fields.
+//! Types of fields: names, how values are stored, and what they must be.
+//!
+//! Everything that the formats, batches and views need of a type follows from the facts in this file. Two types that store
+//! the same numbers are written and read by the same code.
 
 use serde::{Deserialize, Serialize};
+
+use super::DType;
+use crate::sample::{PAIR_BYTES, are_boxes, box_numbers};
 
 /// Size of one stored token id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,8 +95,26 @@ pub enum FieldType {
     Int32Pair,
 }
 
+/// Numbers of a box.
+const BOX_NUMBERS: usize = 4;
 /// Bytes of a box in a record.
-pub const BOX_BYTES: usize = 16;
+pub const BOX_BYTES: usize = BOX_NUMBERS * size_of::<f32>();
+
+/// Items of a list type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListItems {
+    /// Type of the numbers.
+    pub dtype: DType,
+    /// How many numbers an item has; `None` if each item is a number.
+    pub columns: Option<usize>,
+}
+
+impl ListItems {
+    /// Returns the bytes of an item.
+    pub fn bytes(self) -> usize {
+        self.dtype.bytes() * self.columns.unwrap_or(1)
+    }
+}
 
 impl FieldType {
     /// Returns the list type for ids of `width`.
@@ -110,20 +134,78 @@ impl FieldType {
         }
     }
 
-    /// Returns the bytes per item in a record if values are lists of ids, flags or boxes, or of what each box has.
+    /// Returns the items of a list type, which are stored one after the other, little-endian; `None` for other types.
+    pub fn list_items(self) -> Option<ListItems> {
+        let (dtype, columns) = match self {
+            FieldType::IdsU16 => (DType::UInt16, None),
+            FieldType::IdsU32 => (DType::UInt32, None),
+            FieldType::Flags => (DType::Int8, None),
+            FieldType::Boxes => (DType::Float32, Some(BOX_NUMBERS)),
+            FieldType::BoxLabels | FieldType::BoxInts => (DType::Int64, None),
+            FieldType::Int32Pair => (DType::Int32, None),
+            _ => return None,
+        };
+        Some(ListItems { dtype, columns })
+    }
+
+    /// Returns the bytes per item of a list type.
     pub fn item_bytes(self) -> Option<usize> {
+        self.list_items().map(ListItems::bytes)
+    }
+
+    /// Checks the `items` of a list type other than ids. `has_class` returns whether there is a class with a number. The error
+    /// says what the field holds.
+    pub(crate) fn check_items(
+        self,
+        items: &[u8],
+        has_class: impl Fn(usize) -> bool,
+    ) -> Result<(), &'static str> {
+        let is_class = |label: i64| usize::try_from(label).is_ok_and(&has_class);
+        let is_whole = self.item_bytes().is_some_and(|bytes| items.len().is_multiple_of(bytes));
+        let (fits, else_holds) = match self {
+            // Without a branch per value.
+            FieldType::Flags => {
+                (items.iter().fold(0, |any, flag| any | flag) <= 1, "a value other than 0 and 1")
+            }
+            FieldType::Boxes => (are_boxes(items), "something other than boxes with x1 ≤ x2 and y1 ≤ y2"),
+            FieldType::BoxLabels => {
+                (is_whole && box_numbers(items).all(is_class), "something other than classes")
+            }
+            FieldType::Int32Pair => (items.len() == PAIR_BYTES, "something other than two integers"),
+            _ => (is_whole, "bytes"),
+        };
+        if fits { Ok(()) } else { Err(else_holds) }
+    }
+
+    /// Returns whether values, or the items of values, are indices into [`Schema::class_names`](super::Schema).
+    pub fn is_class(self) -> bool {
+        matches!(self, FieldType::Label | FieldType::BoxLabels)
+    }
+
+    /// Returns the shape that all values have if they are numbers that make one array of a batch; `None` for other types.
+    pub fn fixed_shape(self) -> Option<Vec<usize>> {
         match self {
-            FieldType::Flags => Some(1),
-            FieldType::Boxes => Some(BOX_BYTES),
-            FieldType::BoxLabels | FieldType::BoxInts => Some(size_of::<i64>()),
-            FieldType::Int32Pair => Some(size_of::<i32>()),
-            _ => self.id_width().map(IdWidth::bytes),
+            FieldType::Bool
+            | FieldType::Int32
+            | FieldType::Int64
+            | FieldType::UInt32
+            | FieldType::UInt64
+            | FieldType::Float32
+            | FieldType::Float64
+            | FieldType::Label => Some(Vec::new()),
+            FieldType::Int32Pair => Some(vec![PAIR_BYTES / size_of::<i32>()]),
+            _ => None,
         }
     }
 
     /// Returns whether values are lists with one item per token, or other lists of ids.
     pub fn is_token_list(self) -> bool {
         self == FieldType::Flags || self.id_width().is_some()
+    }
+
+    /// Returns whether values are lists of boxes.
+    pub fn is_boxes(self) -> bool {
+        self == FieldType::Boxes
     }
 
     /// Returns whether values are lists with one item per box.

@@ -10,6 +10,8 @@ pub(super) enum Elements {
     Bool(Vec<bool>),
     UInt8(Vec<u8>),
     Int8(Vec<i8>),
+    UInt16(Vec<u16>),
+    UInt32(Vec<u32>),
     Int32(Vec<i32>),
     Int64(Vec<i64>),
     UInt64(Vec<u64>),
@@ -47,6 +49,8 @@ macro_rules! each {
             Elements::Bool($v) => $result,
             Elements::UInt8($v) => $result,
             Elements::Int8($v) => $result,
+            Elements::UInt16($v) => $result,
+            Elements::UInt32($v) => $result,
             Elements::Int32($v) => $result,
             Elements::Int64($v) => $result,
             Elements::UInt64($v) => $result,
@@ -85,7 +89,7 @@ macro_rules! element {
     )*};
 }
 
-element!(bool => Bool, u8 => UInt8, i8 => Int8, i32 => Int32, i64 => Int64, u64 => UInt64, f32 => Float32, f64 => Float64);
+element!(bool => Bool, u8 => UInt8, i8 => Int8, u16 => UInt16, u32 => UInt32, i32 => Int32, i64 => Int64, u64 => UInt64, f32 => Float32, f64 => Float64);
 
 impl Elements {
     pub(super) fn dtype(&self) -> DType {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::packing::IGNORE_LABEL;
-use dsconvert_dataset::sample::{Int32Pair, PixelBox, Value, box_numbers, boxes, pair};
-use dsconvert_dataset::schema::FieldType;
+use dsconvert_dataset::sample::{Int32Pair, Numbers, Value, pair};
+use dsconvert_dataset::schema::{DType, FieldType};
 
 use super::array::Array;
 use super::batch::{BlankRow, Column};
@@ -61,28 +62,36 @@ pub(super) fn column(
         FieldType::Binary | FieldType::Image | FieldType::Mask | FieldType::Flags => list!(Bytes, Bytes),
         FieldType::IdsU16 | FieldType::IdsU32 => list!(Ids, Ids),
         FieldType::Int32Pair => pairs(pool, records, rows, field_index, |_, _, pair| pair).map_err(wrong),
-        FieldType::Boxes | FieldType::BoxLabels | FieldType::BoxInts => {
-            let array = |value: &Value| match value {
-                Value::Bytes(list) if ty == FieldType::Boxes => Some(box_array(boxes(list))),
-                Value::Bytes(list) => Some(number_array(box_numbers(list))),
-                _ => None,
-            };
+        // The remaining types are lists of numbers.
+        ty => {
+            let array = |value| Numbers::of(ty, value).map(array);
             let nothing = std::iter::repeat_with(|| None).take(rows.saturating_sub(records.len()));
             Ok(Column::Arrays(values().map(array).chain(nothing).collect()))
         }
     }
 }
 
-/// Returns boxes as an array of `[n, 4]`.
-pub(super) fn box_array(boxes: impl Iterator<Item = PixelBox>) -> Array {
-    let numbers: Vec<f32> = boxes.flatten().collect();
-    Array::new(vec![numbers.len() / 4, 4], numbers, None)
-}
-
-/// Returns what each box has as an array.
-pub(super) fn number_array(numbers: impl Iterator<Item = i64>) -> Array {
-    let numbers: Vec<i64> = numbers.collect();
-    Array::new(vec![numbers.len()], numbers, None)
+/// Copies the numbers of a record.
+fn array(numbers: Numbers<&Bytes>) -> Array {
+    let Numbers { dtype, shape, bytes } = numbers;
+    macro_rules! array {
+        ($t:ty) => {{
+            let (numbers, _) = bytes.as_chunks::<{ size_of::<$t>() }>();
+            Array::new(shape, numbers.iter().map(|number| <$t>::from_le_bytes(*number)).collect(), None)
+        }};
+    }
+    match dtype {
+        DType::Bool => Array::new(shape, bytes.iter().map(|byte| *byte != 0).collect(), None),
+        DType::UInt8 => Array::new(shape, bytes.to_vec(), None),
+        DType::Int8 => array!(i8),
+        DType::UInt16 => array!(u16),
+        DType::UInt32 => array!(u32),
+        DType::Int32 => array!(i32),
+        DType::UInt64 => array!(u64),
+        DType::Int64 => array!(i64),
+        DType::Float32 => array!(f32),
+        DType::Float64 => array!(f64),
+    }
 }
 
 fn numbers<'a, T: Element>(

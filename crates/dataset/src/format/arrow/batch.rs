@@ -7,7 +7,6 @@ use bytes::Bytes;
 
 use crate::arrow_footer::flatbuffer_limits;
 use crate::error::{Error, Result};
-use crate::format::arrow_schema::BOX_NUMBERS;
 use crate::format::check;
 use crate::sample::{Ids, Record, Text, Value};
 use crate::schema::{Field, FieldType, Schema};
@@ -164,13 +163,14 @@ impl Parts {
             }
             // The remaining types are lists.
             list => {
-                let item_bytes = list.item_bytes()? as u64;
+                let of = list.list_items()?;
+                let item_bytes = of.bytes() as u64;
                 let offsets = self.offsets(rows)?;
                 let items = self.peek_length()?;
                 // Items are never null.
                 self.valid(items)?.is_none().then_some(())?;
-                if list == FieldType::Boxes {
-                    let numbers = items.checked_mul(BOX_NUMBERS.unsigned_abs().into())?;
+                if let Some(columns) = of.columns {
+                    let numbers = items.checked_mul(columns as u64)?;
                     self.valid(numbers)?.is_none().then_some(())?;
                 }
                 let data = self.items(items, item_bytes)?;

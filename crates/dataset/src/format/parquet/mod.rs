@@ -29,7 +29,7 @@ use super::watched::{WatchedFile, WriteFailure};
 use super::{Placed, ShardWriter, check};
 use crate::error::{Error, Result};
 use crate::sample::{Record, Value};
-use crate::schema::{FieldType, KEY, ORIGIN, Schema};
+use crate::schema::{FieldType, KEY, ListItems, ORIGIN, Schema};
 use crate::storage::NewFile;
 use payload::Payload;
 
@@ -228,9 +228,13 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
     for field in &schema.fields {
         let leaf = match field.ty {
             FieldType::Image | FieldType::Mask => vec![field.name.clone(), IMAGE_BYTES.to_owned()],
-            FieldType::Boxes => element_of(&element_of(std::slice::from_ref(&field.name))),
-            ty if ty.item_bytes().is_some() => element_of(std::slice::from_ref(&field.name)),
-            _ => vec![field.name.clone()],
+            ty => match ty.list_items() {
+                Some(ListItems { columns: Some(_), .. }) => {
+                    element_of(&element_of(std::slice::from_ref(&field.name)))
+                }
+                Some(_) => element_of(std::slice::from_ref(&field.name)),
+                None => vec![field.name.clone()],
+            },
         };
         let leaf = ColumnPath::new(leaf);
         // Values that never repeat gain nothing from a dictionary, and values that are never compared gain nothing from
