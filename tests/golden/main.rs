@@ -13,6 +13,7 @@
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
+mod arrays;
 mod boxes;
 
 use std::collections::BTreeMap;
@@ -275,9 +276,19 @@ fn check_case(case: &Case) {
 /// Checks the golden datasets `name` that only the newest version has: `write` still writes what is read, and `digest`
 /// describes what is compared in all formats.
 fn check_golden(name: &str, write: impl Fn(&str, &Path), digest: impl Fn(&Path) -> Value) {
+    check_golden_in(&FORMATS, name, write, digest);
+}
+
+/// Like [`check_golden`], for records that only `formats` hold.
+fn check_golden_in(
+    formats: &[&str],
+    name: &str,
+    write: impl Fn(&str, &Path),
+    digest: impl Fn(&Path) -> Value,
+) {
     let digest_path = golden().join("v3").join(format!("{name}-digest.json"));
     let dir = tempfile::tempdir().unwrap();
-    for format in FORMATS {
+    for &format in formats {
         let path = golden().join("v3").join(format!("{name}-{format}"));
         if std::env::var_os("DSCONVERT_WRITE_GOLDEN").is_some() {
             if !path.exists() {

@@ -45,7 +45,9 @@ impl ItemType {
             DType::Bool => c"?",
             DType::UInt8 => c"B",
             DType::Int8 => c"b",
-            DType::UInt16 => c"<H",
+            DType::UInt16 | DType::BFloat16 => c"<H",
+            DType::Int16 => c"<h",
+            DType::Float16 => c"<e",
             DType::UInt32 => c"<I",
             DType::Int32 => c"<i",
             DType::UInt64 => c"<Q",
@@ -62,7 +64,10 @@ impl ItemType {
             DType::Bool => c"?",
             DType::UInt8 => c"B",
             DType::Int8 => c"b",
-            DType::UInt16 => c"H",
+            // numpy has no bfloat16.
+            DType::UInt16 | DType::BFloat16 => c"H",
+            DType::Int16 => c"h",
+            DType::Float16 => c"e",
             DType::UInt32 => c"I",
             DType::Int32 => c"i",
             DType::Int64 => SIGNED_64,
@@ -92,6 +97,7 @@ pub(crate) struct Buffer {
     /// Pointer to the first item. Valid as long as `owner`, which is never accessed. Writable for `Sole`.
     start: *mut u8,
     owner: Owner,
+    dtype: DType,
     item: ItemType,
     shape: Box<[isize]>,
     strides: Box<[isize]>,
@@ -119,16 +125,16 @@ impl Buffer {
         if size.is_none_or(|size| size > bytes.len()) {
             shape.fill(0);
         }
-        Self::new(bytes.as_ptr().cast_mut(), Owner::Shared(bytes), item, &shape)
+        Self::new(bytes.as_ptr().cast_mut(), Owner::Shared(bytes), dtype, item, &shape)
     }
 
     /// Creates a writable buffer that owns `array`. Moving the array does not move its memory.
     pub(crate) fn sole(mut array: Array) -> Self {
-        let (item, shape) = (ItemType::of(array.dtype()), array.shape().to_vec());
-        Self::new(array.as_mut_ptr(), Owner::Sole(array), item, &shape)
+        let (dtype, shape) = (array.dtype(), array.shape().to_vec());
+        Self::new(array.as_mut_ptr(), Owner::Sole(array), dtype, ItemType::of(dtype), &shape)
     }
 
-    fn new(start: *mut u8, owner: Owner, item: ItemType, shape: &[usize]) -> Self {
+    fn new(start: *mut u8, owner: Owner, dtype: DType, item: ItemType, shape: &[usize]) -> Self {
         // No allocation is larger than `isize::MAX` bytes.
         let shape: Box<[isize]> = shape.iter().map(|&n| n as isize).collect();
         let mut strides = shape.clone();
@@ -137,7 +143,7 @@ impl Buffer {
             *to = stride;
             stride *= *size;
         }
-        Self { start, owner, item, shape, strides }
+        Self { start, owner, dtype, item, shape, strides }
     }
 
     fn is_writable(&self) -> bool {
@@ -195,5 +201,11 @@ pub(crate) fn to_numpy(py: Python<'_>, buffer: Buffer) -> PyResult<Bound<'_, PyA
 /// Returns a torch tensor that views `buffer`, which must be writable: torch has no read-only tensors.
 pub(crate) fn to_torch(py: Python<'_>, buffer: Buffer) -> PyResult<Bound<'_, PyAny>> {
     static FROM_NUMPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    FROM_NUMPY.import(py, "torch", "from_numpy")?.call1((to_numpy(py, buffer)?,))
+    static BFLOAT16: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let dtype = buffer.dtype;
+    let tensor = FROM_NUMPY.import(py, "torch", "from_numpy")?.call1((to_numpy(py, buffer)?,))?;
+    match dtype {
+        DType::BFloat16 => tensor.call_method1("view", (BFLOAT16.import(py, "torch", "bfloat16")?,)),
+        _ => Ok(tensor),
+    }
 }

@@ -1,5 +1,6 @@
 //! Python handles for datasets and their splits.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -223,7 +224,7 @@ impl Split {
 
     /// Names and types of the fields, in order.
     #[getter]
-    fn fields(&self) -> Vec<(String, &'static str)> {
+    fn fields(&self) -> Vec<(String, Cow<'static, str>)> {
         let fields = self.source.schema().fields.iter().take(self.names.len());
         fields.map(|field| (field.name.clone(), field.ty.name())).collect()
     }

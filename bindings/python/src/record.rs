@@ -1,14 +1,15 @@
 //! Records as Python dictionaries.
 
-use dsconvert::error::Result;
+use dsconvert::error::{Error, Result};
 use dsconvert::reader::loader::{Array, decode_image};
 use dsconvert::reader::{Record, RecordSource};
-use dsconvert::sample::{Ids, Numbers, Value};
+use dsconvert::sample::{Ids, Numbers, Text, Value};
 use dsconvert::schema::{FieldType, IMAGE, Schema};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::buffer::{Buffer, to_numpy};
+use crate::error::raise;
 
 /// A record with its image, if that was decoded.
 #[derive(Debug)]
@@ -73,7 +74,14 @@ fn to_python<'py>(py: Python<'py>, ty: FieldType, value: &Value) -> PyResult<Bou
         Value::Text(text) => PyString::new(py, text.as_str()).into_any(),
         Value::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
         Value::Ids(ids) => to_numpy(py, ids_buffer(ids))?,
+        Value::Texts(texts) => text_list(py, texts)?.into_any(),
+        Value::Array(_) => return Err(raise(Error::internal("an array of another type"))),
     })
+}
+
+/// Copies a list of texts.
+pub(crate) fn text_list<'py>(py: Python<'py>, texts: &[Text]) -> PyResult<Bound<'py, PyList>> {
+    PyList::new(py, texts.iter().map(|text| text.as_str()))
 }
 
 /// Returns the ids as a buffer.

@@ -2,12 +2,14 @@
 //!
 //! The schema is part of the manifest. `docs/reference/format-records.md` shows each type in each format.
 
+mod array_type;
 mod dtype;
 mod field_type;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
+pub use array_type::{ArrayLayout, ArrayType, MAX_AXES};
 pub use dtype::DType;
 pub use field_type::{BOX_BYTES, FieldType, IdWidth, ListItems};
 

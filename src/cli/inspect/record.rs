@@ -51,6 +51,14 @@ pub(super) fn print(record: &Record, text: Option<&DecodedText>, out: &mut impl 
                 }
             },
             Value::Ids(ids) => first_of(ids.iter().map(|id| id.to_string())),
+            Value::Texts(texts) => {
+                first_of(texts.iter().map(|text| format!("{:?}", truncated(text.as_str()))))
+            }
+            Value::Array(array) => {
+                let sizes: Vec<String> = array.shape().iter().map(u32::to_string).collect();
+                let numbers = Numbers::of(ty, value).map(|numbers| first_of(numbers.texts()));
+                format!("{}: {}", sizes.join(" × "), numbers.unwrap_or_default())
+            }
         };
         writeln!(out, "  {}: {text}", printable(name))?;
     }
@@ -119,6 +127,8 @@ pub(super) fn to_json(record: &Record, text: Option<&str>) -> Json {
                 |numbers| numbers.to_json(),
             ),
             Value::Ids(ids) => ids.iter().collect(),
+            Value::Texts(texts) => texts.iter().map(|text| json!(text.as_str())).collect(),
+            Value::Array(_) => Numbers::of(ty, value).map_or(Json::Null, |numbers| numbers.to_json()),
         };
         match is_taken(name) || (has_clash && name == FIELDS) {
             true => clashing.insert(name.to_owned(), value),

@@ -43,9 +43,10 @@ pub fn record(schema: &Schema, record: &Record) -> Result<u64> {
 pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Value<B>) -> Result<(), String> {
     let has_class = |class| is_class(schema, class);
     let mut else_holds = "bytes";
+    let mut array_holds = "an array".to_owned();
     let fits = match (field.ty, value) {
         (_, Value::Null) => field.nullable,
-        (FieldType::String | FieldType::Json, Value::Text(_)) => true,
+        (FieldType::String | FieldType::Json, Value::Text(_)) | (FieldType::Texts, Value::Texts(_)) => true,
         (FieldType::Binary | FieldType::Image | FieldType::Mask, Value::Bytes(_)) => true,
         (FieldType::Bool, Value::Bool(_)) => true,
         (FieldType::Int32, Value::Int(i)) => i32::try_from(*i).is_ok(),
@@ -61,6 +62,10 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
             else_holds = checked.err().unwrap_or(else_holds);
             checked.is_ok()
         }
+        (FieldType::Array(ty), Value::Array(array)) => {
+            let checked = ty.check(array.shape(), array.as_bytes().as_ref().len());
+            checked.map_err(|holds| array_holds = holds).is_ok()
+        }
         _ => false,
     };
     if fits {
@@ -75,6 +80,8 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
         Value::Text(_) => "holds text".to_owned(),
         Value::Bytes(_) => format!("holds {else_holds}"),
         Value::Ids(ids) => format!("holds ids of {} bytes each", ids.width().bytes()),
+        Value::Array(_) => format!("holds {array_holds}"),
+        Value::Texts(_) => "holds a list of texts".to_owned(),
     };
     let required = if field.nullable { "" } else { "required " };
     let limit = match field.ty.is_class() {

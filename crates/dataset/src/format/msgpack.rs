@@ -11,8 +11,9 @@ use bytes::Bytes;
 use rmp::Marker;
 use rmp::encode as put;
 
+use super::Format;
 use super::check;
-use super::frames::{Fault, FrameCodec, frames};
+use super::frames::{Fault, FrameCodec, frames, refuse_columnar};
 use super::runs::{from_runs, to_runs};
 use crate::error::{Error, Result};
 use crate::sample::{Ids, Record, Text, Value};
@@ -43,6 +44,7 @@ impl FrameCodec for Msgpack {
     fn new(schema: Arc<Schema>) -> Result<Self> {
         let mut around = Vec::with_capacity(schema.fields.len());
         let mut keys = schema.fields.len();
+        refuse_columnar(Format::Msgpack, &schema)?;
         for field in &schema.fields {
             let mut key = Vec::new();
             let mut after = Vec::new();
@@ -71,6 +73,9 @@ impl FrameCodec for Msgpack {
         frame.extend_from_slice(&self.head);
         for ((field, (key, after)), value) in self.schema.fields.iter().zip(&self.around).zip(&record.values)
         {
+            if matches!(value, Value::Array(_) | Value::Texts(_)) {
+                return Err(Error::internal("an array in a msgpack record"));
+            }
             frame.extend_from_slice(key);
             encode_value(field.ty, value, frame).map_err(encode_error)?;
             frame.extend_from_slice(after);
@@ -149,6 +154,8 @@ fn encode_value(ty: FieldType, value: &Value, out: &mut Vec<u8>) -> Result<(), p
         Value::Bytes(flags) if ty == FieldType::Flags => put::write_bin(out, &to_runs(flags))?,
         Value::Bytes(b) => put::write_bin(out, b)?,
         Value::Ids(ids) => put::write_bin(out, ids.as_bytes())?,
+        // Such a field is refused.
+        Value::Array(_) | Value::Texts(_) => {}
     }
     Ok(())
 }

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 
+use super::Format;
 use super::check;
-use super::frames::{Fault, FrameCodec, frames};
+use super::frames::{Fault, FrameCodec, frames, refuse_columnar};
 use super::runs::{from_runs, to_runs};
 use crate::error::{Error, Result};
 use crate::sample::{Ids, Record, Text, Value};
@@ -89,6 +90,7 @@ pub(super) struct Protobuf {
 
 impl FrameCodec for Protobuf {
     fn new(schema: Arc<Schema>) -> Result<Self> {
+        refuse_columnar(Format::Protobuf, &schema)?;
         let slots: Vec<FieldSlot> = schema.fields.iter().map(|f| FieldSlot::of(&schema, f)).collect();
         for (field, slot) in schema.fields.iter().zip(&slots) {
             if !slot.holds(field) {
@@ -277,6 +279,8 @@ fn extra(ty: FieldType, value: &Value) -> Option<Extra> {
         (_, Value::UInt(u)) => Extra::Uint64Value(*u),
         (FieldType::Float32, Value::Float(x)) => Extra::Float32Value(*x as f32),
         (_, Value::Float(x)) => Extra::Float64Value(*x),
+        // Such a field is refused.
+        (_, Value::Array(_) | Value::Texts(_)) => return None,
         (_, Value::Ids(ids)) => {
             Extra::IdsValue(proto::Ids { data: ids.as_bytes().clone(), id_width: ids.width().bytes() as u32 })
         }

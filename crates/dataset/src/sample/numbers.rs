@@ -19,6 +19,10 @@ pub struct Numbers<B> {
 impl<'a, B: AsRef<[u8]>> Numbers<&'a B> {
     /// Returns the numbers of a `value` of type `ty`; `None` for types other than lists of numbers, and for null.
     pub fn of(ty: FieldType, value: &'a Value<B>) -> Option<Self> {
+        if let (FieldType::Array(array), Value::Array(value)) = (ty, value) {
+            let shape = value.shape().iter().map(|&size| size as usize).collect();
+            return Some(Self { dtype: array.dtype(), shape, bytes: value.as_bytes() });
+        }
         let (items, bytes) = match value {
             Value::Bytes(bytes) => (ty.list_items()?, bytes),
             Value::Ids(ids) => return Some(ids.numbers()),
@@ -57,12 +61,27 @@ fn text(dtype: DType, number: &[u8]) -> String {
         DType::UInt8 => number!(u8, number).to_string(),
         DType::Int8 => number!(i8, number).to_string(),
         DType::UInt16 => number!(u16, number).to_string(),
+        DType::Int16 => number!(i16, number).to_string(),
         DType::UInt32 => number!(u32, number).to_string(),
         DType::Int32 => number!(i32, number).to_string(),
         DType::UInt64 => number!(u64, number).to_string(),
         DType::Int64 => number!(i64, number).to_string(),
+        DType::Float16 => from_half(number!(u16, number)).to_string(),
+        DType::BFloat16 => f32::from_bits(u32::from(number!(u16, number)) << 16).to_string(),
         DType::Float32 => number!(f32, number).to_string(),
         DType::Float64 => number!(f64, number).to_string(),
+    }
+}
+
+/// Returns the number with these bits of a binary16.
+fn from_half(bits: u16) -> f32 {
+    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
+    let fraction = f32::from(bits & 0x3ff);
+    match (bits >> 10) & 0x1f {
+        0 => sign * fraction * 2f32.powi(-24),
+        31 if fraction == 0.0 => sign * f32::INFINITY,
+        31 => f32::NAN,
+        exponent => sign * (1.0 + fraction / 1024.0) * 2f32.powi(i32::from(exponent) - 15),
     }
 }
 
@@ -72,7 +91,9 @@ fn nested(dtype: DType, shape: &[usize], bytes: &[u8]) -> Json {
         return match dtype {
             DType::Bool => json!(text == "true"),
             DType::UInt64 => json!(number!(u64, bytes)),
-            DType::Float32 | DType::Float64 => text.parse::<f64>().map_or(Json::Null, |number| json!(number)),
+            DType::Float16 | DType::BFloat16 | DType::Float32 | DType::Float64 => {
+                text.parse::<f64>().map_or(Json::Null, |number| json!(number))
+            }
             _ => text.parse::<i64>().map_or(Json::Null, |number| json!(number)),
         };
     };
@@ -87,7 +108,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::sample::{pack_box_numbers, pack_boxes, pack_pair};
+    use crate::sample::{ArrayValue, pack_box_numbers, pack_boxes, pack_pair};
 
     #[test]
     fn numbers_are_shown_in_their_shape() {
@@ -114,6 +135,15 @@ mod tests {
         let shown = (vec![2], "-1 9223372036854775807".into(), "[-1,9223372036854775807]".into());
         assert_eq!(of(FieldType::BoxInts, numbers), shown);
         assert_eq!(of(FieldType::Int32Pair, pack_pair([-3, 4])), (vec![2], "-3 4".into(), "[-3,4]".into()));
+        let ty = FieldType::Array("array<float16>[?,2]".parse().unwrap());
+        let halves = [0x3c00u16, 0xc000, 0x7c00, 0x0001].iter().flat_map(|bits| bits.to_le_bytes());
+        let value = Value::Array(ArrayValue::new([2, 2], halves.collect::<Bytes>()));
+        let numbers = Numbers::of(ty, &value).unwrap();
+        assert_eq!(numbers.texts().collect::<Vec<_>>(), ["1", "-2", "inf", "0.000000059604645"]);
+        assert_eq!(numbers.to_json().to_string(), "[[1.0,-2.0],[null,5.9604645e-8]]");
+        let ty = FieldType::Array("array<bfloat16>[]".parse().unwrap());
+        let value = Value::Array(ArrayValue::new([], Bytes::from_static(&[0x80, 0x3f])));
+        assert_eq!(Numbers::of(ty, &value).unwrap().to_json().to_string(), "1.0");
         assert_eq!(Numbers::of(FieldType::Binary, &Value::Bytes(Bytes::new())), None);
         assert_eq!(Numbers::of(FieldType::Boxes, &Value::<Bytes>::Null), None);
     }

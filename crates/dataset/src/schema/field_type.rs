@@ -3,9 +3,13 @@
 //! Everything that the formats, batches and views need of a type follows from the facts in this file. Two types that store
 //! the same numbers are written and read by the same code.
 
-use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
-use super::DType;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{ArrayLayout, ArrayType, DType};
+use crate::error::Error;
 use crate::sample::{PAIR_BYTES, are_boxes, box_numbers};
 
 /// Size of one stored token id.
@@ -45,8 +49,7 @@ impl IdWidth {
 }
 
 /// Type of one field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldType {
     /// UTF-8 text.
     String,
@@ -75,25 +78,49 @@ pub enum FieldType {
     /// Index into [`Schema::class_names`](super::Schema).
     Label,
     /// List of token ids or other unsigned numbers such as `cu_seqlens`, two bytes each.
-    #[serde(rename = "ids<u16>")]
     IdsU16,
     /// List of token ids or other unsigned numbers, four bytes each.
-    #[serde(rename = "ids<u32>")]
     IdsU32,
     /// One value 0 or 1 for each token of the record ([`Schema::aligned`](super::Schema::aligned)).
     Flags,
     /// List of boxes in pixels of the record's image: x and y of the top left and bottom right corners, each in 32 bits.
     Boxes,
     /// Class of each box: indices into [`Schema::class_names`](super::Schema), 64 bits each.
-    #[serde(rename = "box_labels")]
     BoxLabels,
     /// One signed number of 64 bits for each box.
-    #[serde(rename = "box_ints")]
     BoxInts,
     /// Two signed integers of 32 bits, such as a height and a width.
-    #[serde(rename = "int32_pair")]
     Int32Pair,
+    /// List of UTF-8 texts.
+    Texts,
+    /// Numbers in the shape of an array.
+    Array(ArrayType),
 }
+
+/// All types without parameters.
+const PLAIN: [FieldType; 21] = [
+    FieldType::String,
+    FieldType::Binary,
+    FieldType::Json,
+    FieldType::Bool,
+    FieldType::Int32,
+    FieldType::Int64,
+    FieldType::UInt32,
+    FieldType::UInt64,
+    FieldType::Float32,
+    FieldType::Float64,
+    FieldType::Image,
+    FieldType::Mask,
+    FieldType::Label,
+    FieldType::IdsU16,
+    FieldType::IdsU32,
+    FieldType::Flags,
+    FieldType::Boxes,
+    FieldType::BoxLabels,
+    FieldType::BoxInts,
+    FieldType::Int32Pair,
+    FieldType::Texts,
+];
 
 /// Numbers of a box.
 const BOX_NUMBERS: usize = 4;
@@ -177,6 +204,11 @@ impl FieldType {
         if fits { Ok(()) } else { Err(else_holds) }
     }
 
+    /// Returns whether only Arrow and Parquet can store values.
+    pub fn is_columnar(self) -> bool {
+        matches!(self, FieldType::Array(_) | FieldType::Texts)
+    }
+
     /// Returns whether values, or the items of values, are indices into [`Schema::class_names`](super::Schema).
     pub fn is_class(self) -> bool {
         matches!(self, FieldType::Label | FieldType::BoxLabels)
@@ -194,6 +226,10 @@ impl FieldType {
             | FieldType::Float64
             | FieldType::Label => Some(Vec::new()),
             FieldType::Int32Pair => Some(vec![PAIR_BYTES / size_of::<i32>()]),
+            FieldType::Array(array) => match array.layout() {
+                ArrayLayout::Fixed(sizes) => Some(sizes),
+                ArrayLayout::Rows(_) | ArrayLayout::Shaped(_) => None,
+            },
             _ => None,
         }
     }
@@ -219,8 +255,8 @@ impl FieldType {
     }
 
     /// Returns the name used in manifests, on the command line and in messages.
-    pub fn name(self) -> &'static str {
-        match self {
+    pub fn name(self) -> Cow<'static, str> {
+        let plain = match self {
             FieldType::String => "string",
             FieldType::Binary => "binary",
             FieldType::Json => "json",
@@ -241,7 +277,28 @@ impl FieldType {
             FieldType::BoxLabels => "box_labels",
             FieldType::BoxInts => "box_ints",
             FieldType::Int32Pair => "int32_pair",
-        }
+            FieldType::Texts => "list<string>",
+            FieldType::Array(array) => return array.to_string().into(),
+        };
+        plain.into()
+    }
+}
+
+impl Serialize for FieldType {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for FieldType {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = Cow::<'de, str>::deserialize(deserializer)?;
+        let plain = PLAIN.into_iter().find(|known| known.name() == name);
+        let array = || name.starts_with("array<").then(|| name.parse().map(FieldType::Array));
+        let found = plain.map(Ok).or_else(array);
+        found
+            .unwrap_or_else(|| Err(Error::usage(format!("unknown type of fields {name:?}"))))
+            .map_err(D::Error::custom)
     }
 }
 
@@ -253,5 +310,18 @@ mod tests {
     fn id_width_depends_on_the_largest_id() {
         assert_eq!(IdWidth::for_max_id(65_535), IdWidth::U16);
         assert_eq!(IdWidth::for_max_id(65_536), IdWidth::U32);
+    }
+
+    #[test]
+    fn names_are_stored_and_read() {
+        let array = FieldType::Array("array<bfloat16>[16,?,?]".parse().unwrap());
+        for ty in PLAIN.into_iter().chain([array]) {
+            let json = serde_json::to_string(&ty).unwrap();
+            assert_eq!(json, format!("{:?}", ty.name()));
+            assert_eq!(serde_json::from_str::<FieldType>(&json).unwrap(), ty);
+        }
+        for unknown in ["\"float\"", "\"Bool\"", "\"array<float32>[-1]\"", "1"] {
+            assert!(serde_json::from_str::<FieldType>(unknown).is_err(), "{unknown}");
+        }
     }
 }

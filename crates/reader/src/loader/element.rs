@@ -4,6 +4,14 @@ use std::fmt;
 
 use dsconvert_dataset::schema::DType;
 
+/// The bits of a [`DType::Float16`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Half(pub u16);
+
+/// The bits of a [`DType::BFloat16`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BHalf(pub u16);
+
 /// A block of elements of one type.
 #[derive(Debug)]
 pub(super) enum Elements {
@@ -11,7 +19,10 @@ pub(super) enum Elements {
     UInt8(Vec<u8>),
     Int8(Vec<i8>),
     UInt16(Vec<u16>),
+    Int16(Vec<i16>),
     UInt32(Vec<u32>),
+    Float16(Vec<Half>),
+    BFloat16(Vec<BHalf>),
     Int32(Vec<i32>),
     Int64(Vec<i64>),
     UInt64(Vec<u64>),
@@ -50,6 +61,9 @@ macro_rules! each {
             Elements::UInt8($v) => $result,
             Elements::Int8($v) => $result,
             Elements::UInt16($v) => $result,
+            Elements::Int16($v) => $result,
+            Elements::Float16($v) => $result,
+            Elements::BFloat16($v) => $result,
             Elements::UInt32($v) => $result,
             Elements::Int32($v) => $result,
             Elements::Int64($v) => $result,
@@ -89,7 +103,7 @@ macro_rules! element {
     )*};
 }
 
-element!(bool => Bool, u8 => UInt8, i8 => Int8, u16 => UInt16, u32 => UInt32, i32 => Int32, i64 => Int64, u64 => UInt64, f32 => Float32, f64 => Float64);
+element!(bool => Bool, u8 => UInt8, i8 => Int8, u16 => UInt16, i16 => Int16, Half => Float16, BHalf => BFloat16, u32 => UInt32, i32 => Int32, i64 => Int64, u64 => UInt64, f32 => Float32, f64 => Float64);
 
 impl Elements {
     pub(super) fn dtype(&self) -> DType {

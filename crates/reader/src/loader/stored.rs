@@ -6,11 +6,11 @@ use bytes::Bytes;
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::packing::IGNORE_LABEL;
 use dsconvert_dataset::sample::{Int32Pair, Numbers, Value, pair};
-use dsconvert_dataset::schema::{DType, FieldType};
+use dsconvert_dataset::schema::{ArrayType, DType, FieldType};
 
 use super::array::Array;
 use super::batch::{BlankRow, Column};
-use super::element::Element;
+use super::element::{BHalf, Element, Half};
 use super::pool::Pool;
 use crate::Record;
 
@@ -59,9 +59,14 @@ pub(super) fn column(
         FieldType::Float32 => numbers!(f32, Value::Float(x) => x as f32),
         FieldType::Float64 => numbers!(f64, Value::Float(x) => x),
         FieldType::String | FieldType::Json => list!(Texts, Text),
+        FieldType::Texts => list!(TextLists, Texts),
         FieldType::Binary | FieldType::Image | FieldType::Mask | FieldType::Flags => list!(Bytes, Bytes),
         FieldType::IdsU16 | FieldType::IdsU32 => list!(Ids, Ids),
         FieldType::Int32Pair => pairs(pool, records, rows, field_index, |_, _, pair| pair).map_err(wrong),
+        FieldType::Array(array) if ty.fixed_shape().is_some() => {
+            let shape = ty.fixed_shape().unwrap_or_default();
+            stacked(pool, records, rows, field_index, array, shape).map_err(wrong)
+        }
         // The remaining types are lists of numbers.
         ty => {
             let array = |value| Numbers::of(ty, value).map(array);
@@ -71,27 +76,70 @@ pub(super) fn column(
     }
 }
 
+/// Calls `$numbers` with a type of elements and the function that makes one of little-endian bytes.
+macro_rules! with_element {
+    ($dtype:expr, $numbers:ident) => {
+        match $dtype {
+            DType::Bool => $numbers!(bool, |bytes: [u8; 1]| bytes != [0]),
+            DType::UInt8 => $numbers!(u8, u8::from_le_bytes),
+            DType::Int8 => $numbers!(i8, i8::from_le_bytes),
+            DType::UInt16 => $numbers!(u16, u16::from_le_bytes),
+            DType::Int16 => $numbers!(i16, i16::from_le_bytes),
+            DType::UInt32 => $numbers!(u32, u32::from_le_bytes),
+            DType::Int32 => $numbers!(i32, i32::from_le_bytes),
+            DType::UInt64 => $numbers!(u64, u64::from_le_bytes),
+            DType::Int64 => $numbers!(i64, i64::from_le_bytes),
+            DType::Float16 => $numbers!(Half, |bytes| Half(u16::from_le_bytes(bytes))),
+            DType::BFloat16 => $numbers!(BHalf, |bytes| BHalf(u16::from_le_bytes(bytes))),
+            DType::Float32 => $numbers!(f32, f32::from_le_bytes),
+            DType::Float64 => $numbers!(f64, f64::from_le_bytes),
+        }
+    };
+}
+
 /// Copies the numbers of a record.
 fn array(numbers: Numbers<&Bytes>) -> Array {
     let Numbers { dtype, shape, bytes } = numbers;
     macro_rules! array {
-        ($t:ty) => {{
-            let (numbers, _) = bytes.as_chunks::<{ size_of::<$t>() }>();
-            Array::new(shape, numbers.iter().map(|number| <$t>::from_le_bytes(*number)).collect(), None)
+        ($t:ty, $number:expr) => {
+            Array::new(shape, bytes.as_chunks().0.iter().copied().map($number).collect::<Vec<$t>>(), None)
+        };
+    }
+    with_element!(dtype, array)
+}
+
+/// Returns the arrays of the field at `field_index`, which all have `shape`, as one array with an axis for the rows. Null is
+/// zeros. The error is the first record whose field has another type.
+fn stacked<'a>(
+    pool: &Arc<Pool>,
+    records: &'a [Record],
+    rows: usize,
+    field_index: usize,
+    array: ArrayType,
+    shape: Vec<usize>,
+) -> Result<Column, &'a Record> {
+    let ty = FieldType::Array(array);
+    let size: usize = shape.iter().product();
+    let shape = [vec![rows], shape].concat();
+    macro_rules! stacked {
+        ($t:ty, $number:expr) => {{
+            let mut out = pool.take::<$t>(rows * size);
+            for (to, record) in out.chunks_exact_mut(size.max(1)).zip(records) {
+                let value = record.values().get(field_index).unwrap_or(&Value::Null);
+                match (Numbers::of(ty, value), value) {
+                    (Some(numbers), _) if numbers.bytes.len() == size_of_val(to) => {
+                        let from = numbers.bytes.as_chunks().0.iter().copied().map($number);
+                        to.iter_mut().zip(from).for_each(|(to, from)| *to = from);
+                    }
+                    (None, Value::Null) => to.fill(<$t>::default()),
+                    _ => return Err(record),
+                }
+            }
+            fill_rest(&mut out, records.len() * size, rows * size, <$t>::default());
+            Ok(Column::Array(Array::new(shape, out, Some(Arc::clone(pool)))))
         }};
     }
-    match dtype {
-        DType::Bool => Array::new(shape, bytes.iter().map(|byte| *byte != 0).collect(), None),
-        DType::UInt8 => Array::new(shape, bytes.to_vec(), None),
-        DType::Int8 => array!(i8),
-        DType::UInt16 => array!(u16),
-        DType::UInt32 => array!(u32),
-        DType::Int32 => array!(i32),
-        DType::UInt64 => array!(u64),
-        DType::Int64 => array!(i64),
-        DType::Float32 => array!(f32),
-        DType::Float64 => array!(f64),
-    }
+    with_element!(array.dtype(), stacked)
 }
 
 fn numbers<'a, T: Element>(
