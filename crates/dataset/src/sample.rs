@@ -223,7 +223,7 @@ pub fn index_values<B: AsRef<[u8]>>(
 ) -> Option<[u32; MAX_INDEX_COLUMNS]> {
     let mut found = [0; MAX_INDEX_COLUMNS];
     for (slot, name) in found.iter_mut().zip(schema.index_columns()) {
-        *slot = match schema.masks_field().filter(|_| *name == TRAINED) {
+        *slot = match schema.masks_field().filter(|_| name == TRAINED) {
             Some(masks) => match values.get(masks)? {
                 Value::Bytes(flags) => u32::try_from(trained(flags.as_ref())).ok()?,
                 _ => return None,
@@ -381,7 +381,7 @@ mod tests {
             ]
         };
         assert_eq!(length_of(&images, &image(30, 20)), Ok(600));
-        assert_eq!(index_values(&images, &image(30, 20)), Some([30, 20]));
+        assert_eq!(index_values(&images, &image(30, 20)), Some([30, 20, 0, 0]));
         assert_eq!(index_values(&images, &image(30, 1 << 32)), None);
         for values in [&image(30, 20)[..3], &image(1 << 32, 1 << 32)] {
             assert_eq!(length_of(&images, values), Err("the record has no width and height".to_owned()));
@@ -391,7 +391,7 @@ mod tests {
         let document =
             |ids: &Value, length| vec![Value::Text("k".into()), ids.clone(), length, Value::Text("o".into())];
         assert_eq!(length_of(&text, &document(&ids, Value::UInt(2))), Ok(2));
-        assert_eq!(index_values(&text, &document(&ids, Value::UInt(2))), Some([0, 0]));
+        assert_eq!(index_values(&text, &document(&ids, Value::UInt(2))), Some([0; 4]));
         for (ids, length, why) in [
             (&Value::Null, Value::UInt(2), "the record has no token ids"),
             (&ids, Value::Null, "the record has no length"),
@@ -414,7 +414,7 @@ mod tests {
             ]
         };
         assert_eq!(length_of(&schema, &document(&[0, 1, 1])), Ok(3));
-        assert_eq!(index_values(&schema, &document(&[0, 1, 1])), Some([2, 0]));
+        assert_eq!(index_values(&schema, &document(&[0, 1, 1])), Some([2, 0, 0, 0]));
         for wrong in [&[0, 1][..], &[0, 1, 1, 1], &[]] {
             let why = format!("the record has 3 ids, but {} values in \"assistant_masks\"", wrong.len());
             assert_eq!(length_of(&schema, &document(wrong)), Err(why));

@@ -118,8 +118,11 @@ impl RecordLayout {
     }
 }
 
+/// Names of columns of the record index that are not those of fields.
+const RESERVED: [&str; 6] = ["shard", "position", "bytes", LENGTH, "crc32c", TRAINED];
+
 /// Maximum number of columns of the record index that follow from fields.
-pub const MAX_INDEX_COLUMNS: usize = 2;
+pub const MAX_INDEX_COLUMNS: usize = 4;
 
 /// Unit of a length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,6 +184,9 @@ pub struct Schema {
     /// Class names in label order; empty if there is neither a `label` field nor classes of boxes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_names: Vec<String>,
+    /// Names of fields that the record index stores, too, such as a second length of the records ([`Schema::with_indexed`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "index_columns")]
+    pub indexed: Vec<String>,
 }
 
 impl Schema {
@@ -197,7 +203,8 @@ impl Schema {
         }
         fields.push(Field::required(ORIGIN, FieldType::String));
         fields.extend(extra);
-        Self { kind: Kind::Images, fields, class_names: class_names.unwrap_or_default() }.checked()
+        let class_names = class_names.unwrap_or_default();
+        Self { kind: Kind::Images, fields, class_names, indexed: Vec::new() }.checked()
     }
 
     /// Creates the schema of a text dataset with ids of `width`.
@@ -209,13 +216,24 @@ impl Schema {
             Field::required(ORIGIN, FieldType::String),
         ];
         fields.extend(extra);
-        Self { kind: Kind::Text, fields, class_names: Vec::new() }.checked()
+        Self { kind: Kind::Text, fields, class_names: Vec::new(), indexed: Vec::new() }.checked()
     }
 
     /// Adds the field [`ASSISTANT_MASKS`] to the schema of a text dataset, directly after the origin.
     pub fn with_assistant_masks(mut self) -> Result<Self> {
         let after = self.index_of(ORIGIN).map_or(self.fields.len(), |origin| origin + 1);
         self.fields.insert(after, Field::required(ASSISTANT_MASKS, FieldType::Flags));
+        self.checked()
+    }
+
+    /// Makes the fields `names` columns of the record index, so that they are known of every record without reading it: counts
+    /// such as `patches` or `frames`. They are never null, and of type `uint32` or `uint64` with values below 2³².
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`] if there is no such field, if it may be null or has another type, or if the index has it already.
+    pub fn with_indexed(mut self, names: &[&str]) -> Result<Self> {
+        self.indexed.extend(names.iter().map(|name| (*name).to_owned()));
         self.checked()
     }
 
@@ -244,10 +262,11 @@ impl Schema {
         self.index_of(self.layout().payload)
     }
 
-    /// Returns the names of the columns of the record index that follow from fields: those of the kind, and [`TRAINED`] if
-    /// the tokens to train on are marked.
-    pub fn index_columns(&self) -> &'static [&'static str] {
-        if self.masks_field().is_some() { &[TRAINED] } else { self.layout().index_columns }
+    /// Returns the names of the columns of the record index that follow from fields: those of the kind, or [`TRAINED`] if
+    /// the tokens to train on are marked, then those that the schema names.
+    pub fn index_columns(&self) -> impl Iterator<Item = &str> {
+        let of_kind = if self.masks_field().is_some() { &[TRAINED] } else { self.layout().index_columns };
+        of_kind.iter().copied().chain(self.indexed.iter().map(String::as_str))
     }
 
     /// Returns the positions of the fields with one value per token. They are cut, split and packed together with the token
@@ -294,6 +313,28 @@ impl Schema {
         })
     }
 
+    /// Checks the columns of the record index.
+    fn check_indexed(&self) -> Result<()> {
+        let columns: Vec<&str> = self.index_columns().collect();
+        if columns.len() > MAX_INDEX_COLUMNS {
+            let what =
+                format!("the record index cannot have the {} columns {}", columns.len(), columns.join(", "));
+            return Err(Error::usage(what).help(format!("it has at most {MAX_INDEX_COLUMNS}")));
+        }
+        for (at, name) in columns.iter().enumerate().skip(columns.len() - self.indexed.len()) {
+            let field = self.fields.iter().find(|field| field.name == *name);
+            let fits =
+                |field: &Field| matches!(field.ty, FieldType::UInt32 | FieldType::UInt64) && !field.nullable;
+            if !field.is_some_and(fits) || columns[..at].contains(name) || RESERVED.contains(name) {
+                return Err(Error::usage(format!(
+                    "the field {name:?} cannot be a column of the record index"
+                ))
+                .help("name each field once; its type is uint32 or uint64, and it is never null"));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks the invariants of every schema: unique names and the built-in fields of its kind.
     pub fn checked(self) -> Result<Self> {
         for (i, field) in self.fields.iter().enumerate() {
@@ -307,6 +348,7 @@ impl Schema {
                 return Err(Error::corrupt(format!("the schema has no field {name:?}")));
             }
         }
+        self.check_indexed()?;
         let origin = self.index_of(ORIGIN);
         if let Some(field) = self.aligned().find_map(|at| {
             let field = &self.fields[at];
@@ -347,7 +389,7 @@ mod tests {
         let (images, text) =
             (Schema::images(None, vec![]).unwrap(), Schema::text(IdWidth::U16, vec![]).unwrap());
         for schema in [images, text] {
-            assert!(schema.index_columns().len() <= MAX_INDEX_COLUMNS);
+            assert!(schema.index_columns().count() <= MAX_INDEX_COLUMNS);
             // A shard without a manifest shows its kind by its payload.
             let payloads = [Kind::Text, Kind::Images].map(|kind| kind.layout().payload);
             let found: Vec<_> = schema.layout().built_in().filter(|name| payloads.contains(name)).collect();
@@ -367,11 +409,11 @@ mod tests {
         let kept = Field::nullable("score", FieldType::Float64);
         let masks = Field::required(ASSISTANT_MASKS, FieldType::Flags);
         let schema = text(vec![kept.clone()]).unwrap();
-        assert_eq!((schema.aligned().count(), schema.index_columns()), (0, &[][..]));
+        assert_eq!((schema.aligned().count(), schema.index_columns().count()), (0, 0));
         let schema = schema.with_assistant_masks().unwrap();
         assert_eq!(schema, text(vec![masks.clone(), kept.clone()]).unwrap());
         assert_eq!((schema.masks_field(), schema.aligned().collect::<Vec<_>>()), (Some(4), vec![4]));
-        assert_eq!(schema.index_columns(), ["trained"]);
+        assert!(schema.index_columns().eq(["trained"]));
         assert!(serde_json::to_string(&schema).unwrap().contains("\"type\":\"flags\""));
         for wrong in [
             text(vec![kept, masks.clone()]),
@@ -384,7 +426,45 @@ mod tests {
         }
         // Datasets made before this type may have such a field.
         let other = text(vec![Field::nullable(ASSISTANT_MASKS, FieldType::Json)]).unwrap();
-        assert_eq!((other.masks_field(), other.index_columns()), (None, &[][..]));
+        assert_eq!((other.masks_field(), other.index_columns().count()), (None, 0));
+    }
+
+    #[test]
+    fn unsigned_fields_can_be_columns_of_the_record_index() {
+        let fields = || {
+            vec![
+                Field::required("patches", FieldType::UInt32),
+                Field::required("frames", FieldType::UInt64),
+                Field::required("more", FieldType::UInt64),
+                Field::nullable("null", FieldType::UInt32),
+                Field::required("signed", FieldType::Int32),
+            ]
+        };
+        let images = || Schema::images(None, fields()).unwrap();
+        let schema = images().with_indexed(&["patches", "frames"]).unwrap();
+        assert!(schema.index_columns().eq([WIDTH, HEIGHT, "patches", "frames"]));
+        let json = serde_json::to_string(&schema).unwrap();
+        assert!(json.ends_with(r#""index_columns":["patches","frames"]}"#), "{json}");
+        assert_eq!(serde_json::from_str::<Schema>(&json).unwrap(), schema);
+        assert!(!serde_json::to_string(&images()).unwrap().contains("index_columns"));
+        let wrong: [&[&str]; 6] = [
+            &["none"],
+            &["null"],
+            &["signed"],
+            &["width"],
+            &["frames", "frames"],
+            &["patches", "frames", "more"],
+        ];
+        for names in wrong {
+            assert_eq!(images().with_indexed(names).unwrap_err().kind(), ErrorKind::Usage, "{names:?}");
+        }
+        assert!(Schema::text(IdWidth::U16, fields()).unwrap().with_indexed(&["length"]).is_err());
+        assert!(
+            Schema::text(IdWidth::U16, fields())
+                .unwrap()
+                .with_indexed(&["patches", "frames", "more"])
+                .is_ok()
+        );
     }
 
     #[test]

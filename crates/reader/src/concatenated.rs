@@ -110,7 +110,12 @@ impl Concatenated {
             check_compatible((first_name, &**first), (name, &**source))?;
         }
         let class_names = merged_classes(&sources, classes)?;
-        let schema = Schema { kind: first.schema().kind, fields: common_fields(&sources)?, class_names };
+        let schema = Schema {
+            kind: first.schema().kind,
+            fields: common_fields(&sources)?,
+            class_names,
+            indexed: Vec::new(),
+        };
         let mut ends = Vec::new();
         let mut parts = Vec::new();
         for (name, source) in sources {

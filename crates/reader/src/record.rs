@@ -178,7 +178,7 @@ pub(super) fn check_record<B: AsRef<[u8]>>(
     if index_values(schema, values) != Some(entry.columns) {
         return Err(format!(
             "{} differ from those in the record index",
-            schema.index_columns().join(" and ")
+            schema.index_columns().collect::<Vec<_>>().join(" and ")
         ));
     }
     Ok(())

@@ -111,7 +111,7 @@ pub(super) fn from_arrow(arrow: &ArrowSchema, metadata: Option<&str>) -> Result<
         })
         .map(|names| names.iter().filter_map(|n| n.as_str().map(str::to_owned)).collect())
         .unwrap_or_default();
-    let schema = Schema { kind: own.kind, fields, class_names }.checked_as_read()?;
+    let schema = Schema { kind: own.kind, fields, class_names, indexed: Vec::new() }.checked_as_read()?;
     expect(&schema, arrow)?;
     Ok(schema)
 }

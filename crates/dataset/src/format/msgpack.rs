@@ -302,7 +302,7 @@ pub(super) fn infer_schema(blob: &Blob) -> Result<Schema> {
     // The kind whose payload is among the fields; without one, that of images.
     let has = |kind: &Kind| inferred.iter().any(|(name, _)| name == kind.layout().payload);
     let kind = [Kind::Text, Kind::Images].into_iter().find(has).unwrap_or(Kind::Images);
-    let mut schema = Schema { kind, fields: Vec::new(), class_names: Vec::new() };
+    let mut schema = Schema { kind, fields: Vec::new(), class_names: Vec::new(), indexed: Vec::new() };
     for (name, ty) in inferred {
         let ty = match ty {
             Some(FieldType::Int64) | None if schema.holds_images() && name == LABEL => FieldType::Label,
