@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Format, Placed, Scan, ShardReader, ShardWriter, check};
+use super::{Placed, Scan, ShardReader, ShardWriter, check};
 use crate::error::{Error, Result};
 use crate::sample::{Record, Value};
 use crate::schema::Schema;
@@ -39,13 +39,6 @@ pub(super) trait FrameCodec: Send + Sync + Sized {
         let _ = (bytes, values);
         None
     }
-}
-
-/// Refuses a schema with a type that only columns can store.
-pub(super) fn refuse_columnar(format: Format, schema: &Schema) -> Result<()> {
-    let Some(field) = schema.fields.iter().find(|field| field.ty.is_columnar()) else { return Ok(()) };
-    let what = format!("{format} records cannot hold field {:?} of type {}", field.name, field.ty.name());
-    Err(Error::usage(what).help("choose the format arrow, or parquet"))
 }
 
 /// Reason why bytes are not a frame.

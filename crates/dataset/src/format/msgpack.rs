@@ -11,9 +11,8 @@ use bytes::Bytes;
 use rmp::Marker;
 use rmp::encode as put;
 
-use super::Format;
 use super::check;
-use super::frames::{Fault, FrameCodec, frames, refuse_columnar};
+use super::frames::{Fault, FrameCodec, frames};
 use super::runs::{from_runs, to_runs};
 use crate::error::{Error, Result};
 use crate::sample::{Ids, Record, Text, Value};
@@ -44,7 +43,6 @@ impl FrameCodec for Msgpack {
     fn new(schema: Arc<Schema>) -> Result<Self> {
         let mut around = Vec::with_capacity(schema.fields.len());
         let mut keys = schema.fields.len();
-        refuse_columnar(Format::Msgpack, &schema)?;
         for field in &schema.fields {
             let mut key = Vec::new();
             let mut after = Vec::new();

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 
-use super::Format;
 use super::check;
-use super::frames::{Fault, FrameCodec, frames, refuse_columnar};
+use super::frames::{Fault, FrameCodec, frames};
 use super::runs::{from_runs, to_runs};
 use crate::error::{Error, Result};
 use crate::sample::{Ids, Record, Text, Value};
@@ -90,7 +89,6 @@ pub(super) struct Protobuf {
 
 impl FrameCodec for Protobuf {
     fn new(schema: Arc<Schema>) -> Result<Self> {
-        refuse_columnar(Format::Protobuf, &schema)?;
         let slots: Vec<FieldSlot> = schema.fields.iter().map(|f| FieldSlot::of(&schema, f)).collect();
         for (field, slot) in schema.fields.iter().zip(&slots) {
             if !slot.holds(field) {
