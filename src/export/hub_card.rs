@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::schema::{FieldType, LABEL, Schema};
+use crate::schema::{ArrayLayout, ArrayType, FieldType, LABEL, ListItems, Schema};
 
 /// What the card lists of a split.
 #[derive(Debug)]
@@ -76,19 +76,36 @@ fn feature(ty: FieldType, schema: &Schema) -> String {
     match ty {
         FieldType::Image | FieldType::Mask => "dtype: image".to_owned(),
         FieldType::Json => "dtype: string".to_owned(),
-        FieldType::IdsU16 => "sequence: uint16".to_owned(),
-        FieldType::IdsU32 => "sequence: uint32".to_owned(),
-        FieldType::Flags => "sequence: int8".to_owned(),
-        FieldType::Boxes => "sequence:\n      sequence: float32".to_owned(),
-        FieldType::BoxInts => "sequence: int64".to_owned(),
-        FieldType::Int32Pair => "sequence: int32".to_owned(),
-        FieldType::Label | FieldType::BoxLabels => {
+        ty if ty.is_class() => {
             let names = schema.class_names.iter().enumerate();
             let names = names.map(|(label, name)| format!("\n          '{label}': {}", quoted(name)));
-            let outer = if ty == FieldType::Label { "dtype" } else { "sequence" };
+            let outer = if ty.list_items().is_some() { "sequence" } else { "dtype" };
             format!("{outer}:\n      class_label:\n        names:{}", names.collect::<String>())
         }
-        other => format!("dtype: {}", other.name()),
+        FieldType::Texts => "list: string".to_owned(),
+        FieldType::Array(array) => array_feature(array),
+        ty => match ty.list_items() {
+            Some(ListItems { dtype, columns: None }) => format!("sequence: {dtype}"),
+            Some(ListItems { dtype, columns: Some(_) }) => format!("sequence:\n      sequence: {dtype}"),
+            None => format!("dtype: {}", ty.name()),
+        },
+    }
+}
+
+/// Returns the type of arrays in the YAML of `datasets`. The exported files are Parquet, whose lists have no size.
+fn array_feature(array: ArrayType) -> String {
+    let number = array.dtype().stored();
+    let nested = |lists: usize| {
+        let outer = (1..lists).map(|list| format!("list:\n{:1$}", "", 4 + 2 * list));
+        format!("{}list: {number}", outer.collect::<String>())
+    };
+    match array.layout() {
+        ArrayLayout::Fixed(sizes) if sizes.is_empty() => format!("dtype: {number}"),
+        ArrayLayout::Fixed(sizes) => nested(sizes.len()),
+        ArrayLayout::Rows(sizes) => nested(sizes.len() + 1),
+        ArrayLayout::Shaped(_) => {
+            format!("struct:\n    - name: data\n      list: {number}\n    - name: shape\n      list: int32")
+        }
     }
 }
 

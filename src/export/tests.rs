@@ -42,7 +42,7 @@ impl RecordSource for OnlyLengths {
 
 fn input(lengths: &[u64]) -> ExportInput {
     let fields = vec![Field::required("input_ids", FieldType::IdsU16)];
-    let schema = Schema { kind: Kind::Text, fields, class_names: Vec::new() };
+    let schema = Schema { kind: Kind::Text, fields, class_names: Vec::new(), indexed: Vec::new() };
     let source = Arc::new(OnlyLengths { schema, lengths: LengthsInMemory::new(lengths.to_vec()) });
     ExportInput {
         splits: vec![ExportSplit { name: "train".to_owned(), source, bytes: 0 }],

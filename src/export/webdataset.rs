@@ -13,8 +13,8 @@ use crate::decode::sniff;
 use crate::error::{Error, Result};
 use crate::manifest::FileEntry;
 use crate::reader::Record;
-use crate::sample::{Value, box_numbers, boxes, pair};
-use crate::schema::{FieldType, INPUT_IDS, IdWidth, LABEL, Schema};
+use crate::sample::{Numbers, Value};
+use crate::schema::{DType, FieldType, INPUT_IDS, IdWidth, LABEL, Schema};
 use crate::storage::NewFile;
 
 /// Stored bytes of the records of a tar file, by default.
@@ -131,6 +131,7 @@ fn members(schema: &Schema) -> Vec<Member> {
         FieldType::IdsU16 | FieldType::IdsU32 | FieldType::Flags => {
             Member::File(format!("{}.npy", extension(name)))
         }
+        FieldType::Array(_) => Member::File(format!("{}.npy", extension(name))),
         FieldType::Binary => Member::File(format!("{}.bin", extension(name))),
         FieldType::String if Some(&name) == caption => Member::File("txt".to_owned()),
         _ => Member::Json,
@@ -179,8 +180,31 @@ fn file_of(ty: FieldType, value: &Value) -> Result<Vec<u8>> {
             [npy_header("|i1", &[flags.len()]).as_slice(), flags].concat()
         }
         Value::Bytes(bytes) => bytes.to_vec(),
+        Value::Array(array) => {
+            let numbers =
+                Numbers::of(ty, value).ok_or_else(|| Error::internal("an array of another type"))?;
+            [npy_header(npy_type(numbers.dtype), &numbers.shape).as_slice(), array.as_bytes()].concat()
+        }
         other => return Err(Error::corrupt(format!("a member of a sample cannot hold {other:?}"))),
     })
+}
+
+/// Returns the name of a type of numbers in a `.npy` file.
+fn npy_type(dtype: DType) -> &'static str {
+    match dtype.stored() {
+        DType::Bool => "|b1",
+        DType::UInt8 => "|u1",
+        DType::Int8 => "|i1",
+        DType::UInt16 | DType::BFloat16 => "<u2",
+        DType::Int16 => "<i2",
+        DType::UInt32 => "<u4",
+        DType::Int32 => "<i4",
+        DType::UInt64 => "<u8",
+        DType::Int64 => "<i8",
+        DType::Float16 => "<f2",
+        DType::Float32 => "<f4",
+        DType::Float64 => "<f8",
+    }
 }
 
 /// Returns the number with the shortest text that is the same in 32 bits.
@@ -200,14 +224,11 @@ fn json_of(ty: FieldType, value: &Value) -> Result<Json> {
         Value::Text(text) if ty == FieldType::Json => serde_json::from_str(text.as_str())
             .map_err(|e| Error::corrupt("a JSON field does not hold JSON").caused_by(e))?,
         Value::Text(text) => json!(text.as_str()),
-        Value::Bytes(list) if ty == FieldType::Boxes => {
-            boxes(list).map(|one| json!(one.map(shortest))).collect()
-        }
-        Value::Bytes(list) if ty.is_per_box() => box_numbers(list).collect(),
-        Value::Bytes(bytes) if ty == FieldType::Int32Pair => json!(pair(bytes)),
-        Value::Bytes(_) | Value::Ids(_) => {
-            return Err(Error::internal("binary values are members of their own"));
-        }
+        Value::Texts(texts) => texts.iter().map(|text| json!(text.as_str())).collect(),
+        Value::Bytes(_) | Value::Ids(_) | Value::Array(_) => match Numbers::of(ty, value) {
+            Some(numbers) => numbers.to_json(),
+            None => return Err(Error::internal("binary values are members of their own")),
+        },
     })
 }
 

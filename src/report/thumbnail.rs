@@ -8,7 +8,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::reader::{Dataset, Record, Split};
 use crate::sample::{PixelBox, Value, box_numbers, boxes};
 use crate::sampling::seeded;
-use crate::schema::FieldType;
 use crate::transform::image::{
     Color, Encode, ImageOptions, ImageOutcome, ImageScratch, ImageTransform, Resize, Subsampling,
 };
@@ -113,15 +112,15 @@ const COLORS: [[u8; 3]; 8] = [
 
 /// Returns the boxes of a record with their classes, if it has some.
 fn outlines(record: &Record) -> Vec<(PixelBox, i64)> {
-    let list = |wanted: FieldType| {
-        record.fields().find_map(|(_, ty, value)| match value {
-            Value::Bytes(list) if ty == wanted => Some(list),
-            _ => None,
-        })
+    let list = |at: usize| match record.values().get(at) {
+        Some(Value::Bytes(list)) => Some(list),
+        _ => None,
     };
-    let labels = list(FieldType::BoxLabels).into_iter().flat_map(|labels| box_numbers(labels));
+    let schema = record.schema();
+    let labels = schema.box_labels_field().and_then(list).into_iter().flat_map(|labels| box_numbers(labels));
     let labels = labels.chain(std::iter::repeat(0));
-    list(FieldType::Boxes).map(|list| boxes(list).zip(labels).collect()).unwrap_or_default()
+    let boxes_of = |list| boxes(list).zip(labels).collect();
+    schema.boxes_field().and_then(list).map(|list| boxes_of(list)).unwrap_or_default()
 }
 
 /// Returns a box of an image of `size` in the same image of the size `to`: its first and last columns and rows.

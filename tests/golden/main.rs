@@ -1,7 +1,7 @@
 //! Datasets that were written once are read for ever, and today's converter still writes them.
 //!
 //! `fixtures/golden/v1` holds sources and the datasets made from them with manifests of version 1, `fixtures/golden/v2` and
-//! `fixtures/golden/v3` the same datasets with manifests of versions 2 and 3. Committed files and cases are never edited: a new case gets a new name
+//! `fixtures/golden/v3` the same datasets with manifests of versions 2 and 3, `fixtures/golden/v4` datasets with columns of the record index. Committed files and cases are never edited: a new case gets a new name
 //! (`CASES` of a new module, a new directory). Shards of msgpack and protobuf and the manifest are compared byte for byte;
 //! Arrow, Parquet and the indexes, whose libraries may write the same content differently after an upgrade, by schema and
 //! digest of the decoded records.
@@ -13,7 +13,9 @@
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
+mod arrays;
 mod boxes;
+mod index_columns;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -52,7 +54,7 @@ const CASES: [Case; 2] = [
 
 const FORMATS: [&str; 4] = ["parquet", "arrow", "msgpack", "protobuf"];
 
-/// Versions of the manifest that are read; the last one is written.
+/// Versions of the manifest that are read, of datasets without columns of the record index; the last one is written.
 const VERSIONS: [&str; 3] = ["v1", "v2", "v3"];
 
 fn golden() -> PathBuf {
@@ -275,10 +277,22 @@ fn check_case(case: &Case) {
 /// Checks the golden datasets `name` that only the newest version has: `write` still writes what is read, and `digest`
 /// describes what is compared in all formats.
 fn check_golden(name: &str, write: impl Fn(&str, &Path), digest: impl Fn(&Path) -> Value) {
-    let digest_path = golden().join("v3").join(format!("{name}-digest.json"));
+    check_golden_in("v3", &FORMATS, name, write, digest);
+}
+
+/// Like [`check_golden`], for a manifest of `version`, and records that only `formats` hold.
+fn check_golden_in(
+    version: &str,
+    formats: &[&str],
+    name: &str,
+    write: impl Fn(&str, &Path),
+    digest: impl Fn(&Path) -> Value,
+) {
+    let golden = golden().join(version);
+    let digest_path = golden.join(format!("{name}-digest.json"));
     let dir = tempfile::tempdir().unwrap();
-    for format in FORMATS {
-        let path = golden().join("v3").join(format!("{name}-{format}"));
+    for &format in formats {
+        let path = golden.join(format!("{name}-{format}"));
         if std::env::var_os("DSCONVERT_WRITE_GOLDEN").is_some() {
             if !path.exists() {
                 write(format, &path);

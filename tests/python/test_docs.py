@@ -228,6 +228,7 @@ EXISTING = {
     "a reject code": r"RejectCode::TooLong\b|Self::TooLong\b",
     "a text option": r"\.invalid_utf8\b|\binvalid_utf8: InvalidUtf8|\breplaces_invalid_utf8\b",
     "an image option": r"\bmin_pixels\b",
+    "a type of fields whose values are lists of numbers": r"FieldType::BoxInts\b",
 }
 
 

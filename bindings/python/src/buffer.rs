@@ -10,7 +10,9 @@ use std::ffi::{CStr, c_int, c_long, c_void};
 use std::ptr;
 
 use bytes::Bytes;
-use dsconvert::reader::loader::{Array, DType};
+use dsconvert::reader::loader::Array;
+use dsconvert::sample::Numbers;
+use dsconvert::schema::DType;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -33,20 +35,40 @@ pub(crate) struct ItemType {
 }
 
 impl ItemType {
-    pub(crate) const I8: Self = Self { format: c"b", bytes: 1 };
-    // The files are little-endian. Where that is the native order, native format characters give native dtypes.
-    pub(crate) const U16: Self = Self { format: if LITTLE_ENDIAN { c"H" } else { c"<H" }, bytes: 2 };
-    pub(crate) const U32: Self = Self { format: if LITTLE_ENDIAN { c"I" } else { c"<I" }, bytes: 4 };
-    pub(crate) const I32: Self = Self { format: if LITTLE_ENDIAN { c"i" } else { c"<i" }, bytes: 4 };
-    pub(crate) const I64: Self = Self { format: if LITTLE_ENDIAN { SIGNED_64 } else { c"<q" }, bytes: 8 };
-    pub(crate) const F32: Self = Self { format: if LITTLE_ENDIAN { c"f" } else { c"<f" }, bytes: 4 };
-    pub(crate) const U64: Self = Self { format: if LITTLE_ENDIAN { UNSIGNED_64 } else { c"<Q" }, bytes: 8 };
+    /// Type of numbers in a shard, which are little-endian. Where that is the native order, native format characters give
+    /// native dtypes.
+    fn stored(dtype: DType) -> Self {
+        if LITTLE_ENDIAN {
+            return Self::of(dtype);
+        }
+        let format = match dtype {
+            DType::Bool => c"?",
+            DType::UInt8 => c"B",
+            DType::Int8 => c"b",
+            DType::UInt16 | DType::BFloat16 => c"<H",
+            DType::Int16 => c"<h",
+            DType::Float16 => c"<e",
+            DType::UInt32 => c"<I",
+            DType::Int32 => c"<i",
+            DType::UInt64 => c"<Q",
+            DType::Int64 => c"<q",
+            DType::Float32 => c"<f",
+            DType::Float64 => c"<d",
+        };
+        Self { format, bytes: dtype.bytes() }
+    }
 
+    /// Type of numbers in the memory of this machine.
     fn of(dtype: DType) -> Self {
         let format = match dtype {
             DType::Bool => c"?",
             DType::UInt8 => c"B",
             DType::Int8 => c"b",
+            // numpy has no bfloat16.
+            DType::UInt16 | DType::BFloat16 => c"H",
+            DType::Int16 => c"h",
+            DType::Float16 => c"e",
+            DType::UInt32 => c"I",
             DType::Int32 => c"i",
             DType::Int64 => SIGNED_64,
             DType::UInt64 => UNSIGNED_64,
@@ -75,6 +97,7 @@ pub(crate) struct Buffer {
     /// Pointer to the first item. Valid as long as `owner`, which is never accessed. Writable for `Sole`.
     start: *mut u8,
     owner: Owner,
+    dtype: DType,
     item: ItemType,
     shape: Box<[isize]>,
     strides: Box<[isize]>,
@@ -87,26 +110,31 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// Creates a one-dimensional read-only view of `bytes`. Bytes after the last whole item are left out.
-    pub(crate) fn shared(bytes: Bytes, item: ItemType) -> Self {
-        let shape = vec![bytes.len() / item.bytes];
-        Self::new(bytes.as_ptr().cast_mut(), Owner::Shared(bytes), item, &shape)
-    }
-
-    /// Creates a two-dimensional read-only view of `bytes`, with rows of `columns` items. Bytes after the last whole row are
-    /// left out.
-    pub(crate) fn shared_rows(bytes: Bytes, item: ItemType, columns: usize) -> Self {
-        let shape = [bytes.len() / (item.bytes * columns), columns];
-        Self::new(bytes.as_ptr().cast_mut(), Owner::Shared(bytes), item, &shape)
+    /// Creates a read-only view of numbers in a shard, without a copy if they are aligned. In msgpack and protobuf, values
+    /// start at any byte offset. Unaligned numbers are copied, because programs that access an array by its address may rely
+    /// on alignment.
+    pub(crate) fn shared(numbers: Numbers<&Bytes>) -> Self {
+        let Numbers { dtype, mut shape, bytes } = numbers;
+        let item = ItemType::stored(dtype);
+        let bytes = match bytes.as_ptr().addr().is_multiple_of(item.bytes) {
+            true => bytes.clone(),
+            false => Bytes::copy_from_slice(bytes),
+        };
+        // Python reads as much memory as the shape describes, so it must never exceed the bytes.
+        let size = shape.iter().try_fold(item.bytes, |size, &side| size.checked_mul(side));
+        if size.is_none_or(|size| size > bytes.len()) {
+            shape.fill(0);
+        }
+        Self::new(bytes.as_ptr().cast_mut(), Owner::Shared(bytes), dtype, item, &shape)
     }
 
     /// Creates a writable buffer that owns `array`. Moving the array does not move its memory.
     pub(crate) fn sole(mut array: Array) -> Self {
-        let (item, shape) = (ItemType::of(array.dtype()), array.shape().to_vec());
-        Self::new(array.as_mut_ptr(), Owner::Sole(array), item, &shape)
+        let (dtype, shape) = (array.dtype(), array.shape().to_vec());
+        Self::new(array.as_mut_ptr(), Owner::Sole(array), dtype, ItemType::of(dtype), &shape)
     }
 
-    fn new(start: *mut u8, owner: Owner, item: ItemType, shape: &[usize]) -> Self {
+    fn new(start: *mut u8, owner: Owner, dtype: DType, item: ItemType, shape: &[usize]) -> Self {
         // No allocation is larger than `isize::MAX` bytes.
         let shape: Box<[isize]> = shape.iter().map(|&n| n as isize).collect();
         let mut strides = shape.clone();
@@ -115,7 +143,7 @@ impl Buffer {
             *to = stride;
             stride *= *size;
         }
-        Self { start, owner, item, shape, strides }
+        Self { start, owner, dtype, item, shape, strides }
     }
 
     fn is_writable(&self) -> bool {
@@ -173,5 +201,11 @@ pub(crate) fn to_numpy(py: Python<'_>, buffer: Buffer) -> PyResult<Bound<'_, PyA
 /// Returns a torch tensor that views `buffer`, which must be writable: torch has no read-only tensors.
 pub(crate) fn to_torch(py: Python<'_>, buffer: Buffer) -> PyResult<Bound<'_, PyAny>> {
     static FROM_NUMPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    FROM_NUMPY.import(py, "torch", "from_numpy")?.call1((to_numpy(py, buffer)?,))
+    static BFLOAT16: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let dtype = buffer.dtype;
+    let tensor = FROM_NUMPY.import(py, "torch", "from_numpy")?.call1((to_numpy(py, buffer)?,))?;
+    match dtype {
+        DType::BFloat16 => tensor.call_method1("view", (BFLOAT16.import(py, "torch", "bfloat16")?,)),
+        _ => Ok(tensor),
+    }
 }

@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::buffer::{Buffer, to_numpy, to_torch};
 use crate::error::raise;
-use crate::record::ids_buffer;
+use crate::record::{ids_buffer, text_list};
 
 /// Information about a batch beyond its arrays, in the order of the fields of the Python class `BatchInfo`: epoch, step,
 /// micro-batch, rows, filler rows, tokens, greatest length, ordinals of the records and of those whose rows are blank, and
@@ -52,6 +52,13 @@ fn column(py: Python<'_>, column: Column, as_torch: bool) -> PyResult<Bound<'_, 
             let text =
                 |text: &Option<dsconvert::sample::Text>| text.as_ref().map(|t| PyString::new(py, t.as_str()));
             PyList::new(py, texts.iter().map(text))?.into_any()
+        }
+        Column::TextLists(rows) => {
+            let list = PyList::empty(py);
+            for texts in &rows {
+                list.append(texts.as_ref().map(|texts| text_list(py, texts)).transpose()?)?;
+            }
+            list.into_any()
         }
         Column::Bytes(rows) => {
             let bytes = |row: &Option<bytes::Bytes>| row.as_ref().map(|b| PyBytes::new(py, b));

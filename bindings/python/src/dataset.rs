@@ -1,5 +1,6 @@
 //! Python handles for datasets and their splits.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,12 +10,13 @@ use dsconvert::error::{Error, Result};
 use dsconvert::format::Format;
 use dsconvert::reader::{self, ClassNames, Concatenated, Description, Mixture, RecordSource};
 use dsconvert::report::{ClassCounts, DatasetReport, ReportOptions, summary_html};
-use dsconvert::schema::{HEIGHT, IMAGE, WIDTH};
+use dsconvert::sample::Numbers;
+use dsconvert::schema::{DType, HEIGHT, IMAGE, WIDTH};
 use dsconvert::storage::{Access, ObjectUrl};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::buffer::{Buffer, ItemType, to_numpy};
+use crate::buffer::{Buffer, to_numpy};
 use crate::error::raise;
 use crate::interrupt::detached;
 use crate::options::mixture_options;
@@ -222,7 +224,7 @@ impl Split {
 
     /// Names and types of the fields, in order.
     #[getter]
-    fn fields(&self) -> Vec<(String, &'static str)> {
+    fn fields(&self) -> Vec<(String, Cow<'static, str>)> {
         let fields = self.source.schema().fields.iter().take(self.names.len());
         fields.map(|field| (field.name.clone(), field.ty.name())).collect()
     }
@@ -295,7 +297,9 @@ impl Split {
             }
             Ok(Bytes::from(bytes))
         });
-        to_numpy(py, Buffer::shared(lengths?, ItemType::U64))
+        let lengths = lengths?;
+        let shape = vec![lengths.len() / DType::UInt64.bytes()];
+        to_numpy(py, Buffer::shared(Numbers { dtype: DType::UInt64, shape, bytes: &lengths }))
     }
 }
 

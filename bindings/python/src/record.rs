@@ -1,15 +1,15 @@
 //! Records as Python dictionaries.
 
-use bytes::Bytes;
-use dsconvert::error::Result;
+use dsconvert::error::{Error, Result};
 use dsconvert::reader::loader::{Array, decode_image};
 use dsconvert::reader::{Record, RecordSource};
-use dsconvert::sample::{Ids, Value};
-use dsconvert::schema::{FieldType, IMAGE, IdWidth, Schema};
+use dsconvert::sample::{Ids, Numbers, Text, Value};
+use dsconvert::schema::{FieldType, IMAGE, Schema};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
-use crate::buffer::{Buffer, ItemType, to_numpy};
+use crate::buffer::{Buffer, to_numpy};
+use crate::error::raise;
 
 /// A record with its image, if that was decoded.
 #[derive(Debug)]
@@ -48,16 +48,7 @@ impl FieldNames {
         let DecodedRecord { record, image } = decoded;
         let dict = PyDict::new(py);
         for (name, (_, ty, value)) in self.0.iter().zip(record.fields()) {
-            let value = match (ty, value) {
-                (FieldType::Flags, Value::Bytes(flags)) => {
-                    to_numpy(py, Buffer::shared(flags.clone(), ItemType::I8))?
-                }
-                (FieldType::Int32Pair, Value::Bytes(pair)) => {
-                    to_numpy(py, Buffer::shared(aligned(pair, 4), ItemType::I32))?
-                }
-                (ty, Value::Bytes(list)) if ty.is_per_box() => to_numpy(py, per_box_buffer(ty, list))?,
-                _ => to_python(py, value)?,
-            };
+            let value = to_python(py, ty, value)?;
             dict.set_item(name, value)?;
         }
         if let Some((index, array)) = image
@@ -69,8 +60,11 @@ impl FieldNames {
     }
 }
 
-/// Converts a value. Text and encoded images are copied, because `str` and `bytes` own their content; ids are not.
-fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+/// Converts a value. Text and encoded images are copied, because `str` and `bytes` own their content; numbers are not.
+fn to_python<'py>(py: Python<'py>, ty: FieldType, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(numbers) = Numbers::of(ty, value) {
+        return to_numpy(py, Buffer::shared(numbers));
+    }
     Ok(match value {
         Value::Null => py.None().into_bound(py),
         Value::Bool(b) => b.into_pyobject(py)?.to_owned().into_any(),
@@ -80,31 +74,17 @@ fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>>
         Value::Text(text) => PyString::new(py, text.as_str()).into_any(),
         Value::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
         Value::Ids(ids) => to_numpy(py, ids_buffer(ids))?,
+        Value::Texts(texts) => text_list(py, texts)?.into_any(),
+        Value::Array(_) => return Err(raise(Error::internal("an array of another type"))),
     })
 }
 
-/// Returns boxes, or what each box has, as a buffer.
-fn per_box_buffer(ty: FieldType, list: &Bytes) -> Buffer {
-    match ty {
-        FieldType::Boxes => Buffer::shared_rows(aligned(list, 4), ItemType::F32, 4),
-        _ => Buffer::shared(aligned(list, 8), ItemType::I64),
-    }
+/// Copies a list of texts.
+pub(crate) fn text_list<'py>(py: Python<'py>, texts: &[Text]) -> PyResult<Bound<'py, PyList>> {
+    PyList::new(py, texts.iter().map(|text| text.as_str()))
 }
 
-/// Returns `bytes` at an address that is a multiple of `size`: as they are, or copied.
-fn aligned(bytes: &Bytes, size: usize) -> Bytes {
-    match bytes.as_ptr().addr().is_multiple_of(size) {
-        true => bytes.clone(),
-        false => Bytes::copy_from_slice(bytes),
-    }
-}
-
-/// Returns the ids as a buffer, without a copy if they are aligned. In msgpack and protobuf, ids start at any byte
-/// offset. Unaligned ids are copied, because programs that access an array by its address may rely on alignment.
+/// Returns the ids as a buffer.
 pub(crate) fn ids_buffer(ids: &Ids) -> Buffer {
-    let item = match ids.width() {
-        IdWidth::U16 => ItemType::U16,
-        IdWidth::U32 => ItemType::U32,
-    };
-    Buffer::shared(aligned(ids.as_bytes(), ids.width().bytes()), item)
+    Buffer::shared(ids.numbers())
 }

@@ -17,22 +17,28 @@
 //! | `boxes` | byte count as u64 LE, then four binary32 per box, LE |
 //! | `box_labels`, `box_ints` | byte count as u64 LE, then one i64 per box, LE |
 //! | `int32_pair` | byte count 8 as u64 LE, then two i32 LE |
+//! | `array<…>[…]` | byte count of all that follows as u64 LE, then the size of each axis as u32 LE, then the numbers, LE, in row-major order |
+//! | `list<string>` | number of texts as u64 LE, then for each its byte count as u64 LE and its bytes |
 //! | `bool`, integers, `label` | the value as i64 or u64, LE (bool: 0 or 1) |
 //! | `float32`, `float64` | the bits of the value as binary64, LE |
 //!
 //! Its size in bytes is the *canonical size* of the record; shard boundaries are based on it.
 
 mod aligned;
+mod array_value;
 mod boxes;
 mod ids;
+mod numbers;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 pub use aligned::{Tokens, trained};
+pub use array_value::ArrayValue;
 pub use boxes::{Int32Pair, PixelBox, box_numbers, boxes, pack_box_numbers, pack_boxes, pack_pair, pair};
 pub(crate) use boxes::{PAIR_BYTES, are_boxes, check_per_box};
 pub use ids::{Ids, PackedIds};
+pub use numbers::Numbers;
 
 use crate::schema::{MAX_INDEX_COLUMNS, Schema, TRAINED};
 
@@ -56,6 +62,10 @@ pub enum Value<B: AsRef<[u8]> = Bytes> {
     Bytes(B),
     /// `ids<u16>`, `ids<u32>`.
     Ids(Ids<B>),
+    /// `array<…>[…]`.
+    Array(ArrayValue<B>),
+    /// `list<string>`.
+    Texts(Vec<Text<B>>),
 }
 
 /// UTF-8 text in a shared buffer.
@@ -122,6 +132,10 @@ impl<B: AsRef<[u8]>> Record<B> {
                 Value::Text(t) => 9 + t.as_bytes().as_ref().len() as u64,
                 Value::Bytes(b) => 9 + b.as_ref().len() as u64,
                 Value::Ids(ids) => 9 + ids.as_bytes().as_ref().len() as u64,
+                Value::Array(array) => 9 + array.canonical_bytes() as u64,
+                Value::Texts(texts) => {
+                    9 + texts.iter().map(|text| 8 + text.as_bytes().as_ref().len() as u64).sum::<u64>()
+                }
             })
             .sum()
     }
@@ -143,6 +157,16 @@ pub fn crc32c_of<B: AsRef<[u8]>>(values: &[Value<B>]) -> u32 {
         Value::Text(t) => counted(crc, t.as_bytes().as_ref()),
         Value::Bytes(b) => counted(crc, b.as_ref()),
         Value::Ids(ids) => counted(crc, ids.as_bytes().as_ref()),
+        Value::Array(array) => {
+            let crc = scalar(crc, array.canonical_bytes() as u64);
+            let add = |crc, size: &u32| crc32c::crc32c_append(crc, &size.to_le_bytes());
+            crc32c::crc32c_append(array.shape().iter().fold(crc, add), array.as_bytes().as_ref())
+        }
+        Value::Texts(texts) => texts.iter().fold(scalar(crc, texts.len() as u64), |crc, text| {
+            let bytes = text.as_bytes().as_ref();
+            let crc = crc32c::crc32c_append(crc, &(bytes.len() as u64).to_le_bytes());
+            crc32c::crc32c_append(crc, bytes)
+        }),
     })
 }
 
@@ -199,7 +223,7 @@ pub fn index_values<B: AsRef<[u8]>>(
 ) -> Option<[u32; MAX_INDEX_COLUMNS]> {
     let mut found = [0; MAX_INDEX_COLUMNS];
     for (slot, name) in found.iter_mut().zip(schema.index_columns()) {
-        *slot = match schema.masks_field().filter(|_| *name == TRAINED) {
+        *slot = match schema.masks_field().filter(|_| name == TRAINED) {
             Some(masks) => match values.get(masks)? {
                 Value::Bytes(flags) => u32::try_from(trained(flags.as_ref())).ok()?,
                 _ => return None,
@@ -357,7 +381,7 @@ mod tests {
             ]
         };
         assert_eq!(length_of(&images, &image(30, 20)), Ok(600));
-        assert_eq!(index_values(&images, &image(30, 20)), Some([30, 20]));
+        assert_eq!(index_values(&images, &image(30, 20)), Some([30, 20, 0, 0]));
         assert_eq!(index_values(&images, &image(30, 1 << 32)), None);
         for values in [&image(30, 20)[..3], &image(1 << 32, 1 << 32)] {
             assert_eq!(length_of(&images, values), Err("the record has no width and height".to_owned()));
@@ -367,7 +391,7 @@ mod tests {
         let document =
             |ids: &Value, length| vec![Value::Text("k".into()), ids.clone(), length, Value::Text("o".into())];
         assert_eq!(length_of(&text, &document(&ids, Value::UInt(2))), Ok(2));
-        assert_eq!(index_values(&text, &document(&ids, Value::UInt(2))), Some([0, 0]));
+        assert_eq!(index_values(&text, &document(&ids, Value::UInt(2))), Some([0; 4]));
         for (ids, length, why) in [
             (&Value::Null, Value::UInt(2), "the record has no token ids"),
             (&ids, Value::Null, "the record has no length"),
@@ -390,7 +414,7 @@ mod tests {
             ]
         };
         assert_eq!(length_of(&schema, &document(&[0, 1, 1])), Ok(3));
-        assert_eq!(index_values(&schema, &document(&[0, 1, 1])), Some([2, 0]));
+        assert_eq!(index_values(&schema, &document(&[0, 1, 1])), Some([2, 0, 0, 0]));
         for wrong in [&[0, 1][..], &[0, 1, 1, 1], &[]] {
             let why = format!("the record has 3 ids, but {} values in \"assistant_masks\"", wrong.len());
             assert_eq!(length_of(&schema, &document(wrong)), Err(why));

@@ -2,9 +2,16 @@
 //!
 //! The schema is part of the manifest. `docs/reference/format-records.md` shows each type in each format.
 
+mod array_type;
+mod dtype;
+mod field_type;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
+pub use array_type::{ArrayLayout, ArrayType, MAX_AXES};
+pub use dtype::DType;
+pub use field_type::{BOX_BYTES, FieldType, IdWidth, ListItems};
 
 /// Name of the field that identifies a record; unique within a dataset.
 pub const KEY: &str = "key";
@@ -115,8 +122,11 @@ impl RecordLayout {
     }
 }
 
+/// Names of columns of the record index that are not those of fields.
+const RESERVED: [&str; 6] = ["shard", "position", "bytes", LENGTH, "crc32c", TRAINED];
+
 /// Maximum number of columns of the record index that follow from fields.
-pub const MAX_INDEX_COLUMNS: usize = 2;
+pub const MAX_INDEX_COLUMNS: usize = 4;
 
 /// Unit of a length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,167 +147,6 @@ impl LengthUnit {
             LengthUnit::Tokens => "tokens",
             LengthUnit::Pixels => "pixels",
             LengthUnit::Bytes => "bytes",
-        }
-    }
-}
-
-/// Size of one stored token id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum IdWidth {
-    /// Two bytes, little-endian.
-    U16,
-    /// Four bytes, little-endian.
-    U32,
-}
-
-impl IdWidth {
-    /// Returns the bytes per id.
-    pub fn bytes(self) -> usize {
-        match self {
-            IdWidth::U16 => 2,
-            IdWidth::U32 => 4,
-        }
-    }
-
-    /// Returns the narrowest width that holds `max_id`.
-    ///
-    /// `max_id` must include added tokens: a width chosen from the vocabulary size alone would silently wrap ids.
-    pub fn for_max_id(max_id: u32) -> Self {
-        if max_id <= u32::from(u16::MAX) { IdWidth::U16 } else { IdWidth::U32 }
-    }
-
-    /// Returns the width with `bytes` per id, as stored in msgpack and protobuf records.
-    pub fn from_bytes(bytes: u64) -> Option<Self> {
-        match bytes {
-            2 => Some(IdWidth::U16),
-            4 => Some(IdWidth::U32),
-            _ => None,
-        }
-    }
-}
-
-/// Type of one field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FieldType {
-    /// UTF-8 text.
-    String,
-    /// Arbitrary bytes.
-    Binary,
-    /// UTF-8 text that holds one JSON value.
-    Json,
-    /// True or false.
-    Bool,
-    /// Signed, 32 bits.
-    Int32,
-    /// Signed, 64 bits.
-    Int64,
-    /// Unsigned, 32 bits.
-    UInt32,
-    /// Unsigned, 64 bits.
-    UInt64,
-    /// IEEE 754 binary32.
-    Float32,
-    /// IEEE 754 binary64.
-    Float64,
-    /// One encoded image (JPEG, PNG, …).
-    Image,
-    /// One PNG file with the size of the record's image; its samples are classes or other values, not colors.
-    Mask,
-    /// Index into [`Schema::class_names`].
-    Label,
-    /// List of token ids or other unsigned numbers such as `cu_seqlens`, two bytes each.
-    #[serde(rename = "ids<u16>")]
-    IdsU16,
-    /// List of token ids or other unsigned numbers, four bytes each.
-    #[serde(rename = "ids<u32>")]
-    IdsU32,
-    /// One value 0 or 1 for each token of the record ([`Schema::aligned`]).
-    Flags,
-    /// List of boxes in pixels of the record's image: x and y of the top left and bottom right corners, each in 32 bits.
-    Boxes,
-    /// Class of each box: indices into [`Schema::class_names`], 64 bits each.
-    #[serde(rename = "box_labels")]
-    BoxLabels,
-    /// One signed number of 64 bits for each box.
-    #[serde(rename = "box_ints")]
-    BoxInts,
-    /// Two signed integers of 32 bits, such as a height and a width.
-    #[serde(rename = "int32_pair")]
-    Int32Pair,
-}
-
-/// Bytes of a box in a record.
-pub const BOX_BYTES: usize = 16;
-
-impl FieldType {
-    /// Returns the list type for ids of `width`.
-    pub fn ids(width: IdWidth) -> Self {
-        match width {
-            IdWidth::U16 => FieldType::IdsU16,
-            IdWidth::U32 => FieldType::IdsU32,
-        }
-    }
-
-    /// Returns the width of the ids if this is a list of ids.
-    pub fn id_width(self) -> Option<IdWidth> {
-        match self {
-            FieldType::IdsU16 => Some(IdWidth::U16),
-            FieldType::IdsU32 => Some(IdWidth::U32),
-            _ => None,
-        }
-    }
-
-    /// Returns the bytes per item in a record if values are lists of ids, flags or boxes, or of what each box has.
-    pub fn item_bytes(self) -> Option<usize> {
-        match self {
-            FieldType::Flags => Some(1),
-            FieldType::Boxes => Some(BOX_BYTES),
-            FieldType::BoxLabels | FieldType::BoxInts => Some(size_of::<i64>()),
-            FieldType::Int32Pair => Some(size_of::<i32>()),
-            _ => self.id_width().map(IdWidth::bytes),
-        }
-    }
-
-    /// Returns whether values are lists with one item per token, or other lists of ids.
-    pub fn is_token_list(self) -> bool {
-        self == FieldType::Flags || self.id_width().is_some()
-    }
-
-    /// Returns whether values are lists with one item per box.
-    pub fn is_per_box(self) -> bool {
-        matches!(self, FieldType::Boxes | FieldType::BoxLabels | FieldType::BoxInts)
-    }
-
-    /// Returns whether values are the bytes of an image file.
-    pub fn is_image_file(self) -> bool {
-        matches!(self, FieldType::Image | FieldType::Mask)
-    }
-
-    /// Returns the name used in manifests, on the command line and in messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            FieldType::String => "string",
-            FieldType::Binary => "binary",
-            FieldType::Json => "json",
-            FieldType::Bool => "bool",
-            FieldType::Int32 => "int32",
-            FieldType::Int64 => "int64",
-            FieldType::UInt32 => "uint32",
-            FieldType::UInt64 => "uint64",
-            FieldType::Float32 => "float32",
-            FieldType::Float64 => "float64",
-            FieldType::Image => "image",
-            FieldType::Mask => "mask",
-            FieldType::Label => "label",
-            FieldType::IdsU16 => "ids<u16>",
-            FieldType::IdsU32 => "ids<u32>",
-            FieldType::Flags => "flags",
-            FieldType::Boxes => "boxes",
-            FieldType::BoxLabels => "box_labels",
-            FieldType::BoxInts => "box_ints",
-            FieldType::Int32Pair => "int32_pair",
         }
     }
 }
@@ -339,6 +188,9 @@ pub struct Schema {
     /// Class names in label order; empty if there is neither a `label` field nor classes of boxes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_names: Vec<String>,
+    /// Names of fields that the record index stores, too, such as a second length of the records ([`Schema::with_indexed`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "index_columns")]
+    pub indexed: Vec<String>,
 }
 
 impl Schema {
@@ -355,7 +207,8 @@ impl Schema {
         }
         fields.push(Field::required(ORIGIN, FieldType::String));
         fields.extend(extra);
-        Self { kind: Kind::Images, fields, class_names: class_names.unwrap_or_default() }.checked()
+        let class_names = class_names.unwrap_or_default();
+        Self { kind: Kind::Images, fields, class_names, indexed: Vec::new() }.checked()
     }
 
     /// Creates the schema of a text dataset with ids of `width`.
@@ -367,13 +220,24 @@ impl Schema {
             Field::required(ORIGIN, FieldType::String),
         ];
         fields.extend(extra);
-        Self { kind: Kind::Text, fields, class_names: Vec::new() }.checked()
+        Self { kind: Kind::Text, fields, class_names: Vec::new(), indexed: Vec::new() }.checked()
     }
 
     /// Adds the field [`ASSISTANT_MASKS`] to the schema of a text dataset, directly after the origin.
     pub fn with_assistant_masks(mut self) -> Result<Self> {
         let after = self.index_of(ORIGIN).map_or(self.fields.len(), |origin| origin + 1);
         self.fields.insert(after, Field::required(ASSISTANT_MASKS, FieldType::Flags));
+        self.checked()
+    }
+
+    /// Makes the fields `names` columns of the record index, so that they are known of every record without reading it: counts
+    /// such as `patches` or `frames`. They are never null, and of type `uint32` or `uint64` with values below 2³².
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`] if there is no such field, if it may be null or has another type, or if the index has it already.
+    pub fn with_indexed(mut self, names: &[&str]) -> Result<Self> {
+        self.indexed.extend(names.iter().map(|name| (*name).to_owned()));
         self.checked()
     }
 
@@ -402,10 +266,11 @@ impl Schema {
         self.index_of(self.layout().payload)
     }
 
-    /// Returns the names of the columns of the record index that follow from fields: those of the kind, and [`TRAINED`] if
-    /// the tokens to train on are marked.
-    pub fn index_columns(&self) -> &'static [&'static str] {
-        if self.masks_field().is_some() { &[TRAINED] } else { self.layout().index_columns }
+    /// Returns the names of the columns of the record index that follow from fields: those of the kind, or [`TRAINED`] if
+    /// the tokens to train on are marked, then those that the schema names.
+    pub fn index_columns(&self) -> impl Iterator<Item = &str> {
+        let of_kind = if self.masks_field().is_some() { &[TRAINED] } else { self.layout().index_columns };
+        of_kind.iter().copied().chain(self.indexed.iter().map(String::as_str))
     }
 
     /// Returns the positions of the fields with one value per token. They are cut, split and packed together with the token
@@ -421,7 +286,12 @@ impl Schema {
 
     /// Returns the position of the field with boxes, if there is one.
     pub fn boxes_field(&self) -> Option<usize> {
-        self.fields.iter().position(|field| field.ty == FieldType::Boxes)
+        self.fields.iter().position(|field| field.ty.is_boxes())
+    }
+
+    /// Returns the position of the field with the classes of boxes, if there is one.
+    pub fn box_labels_field(&self) -> Option<usize> {
+        self.per_box().find(|&at| self.fields.get(at).is_some_and(|field| field.ty.is_class()))
     }
 
     /// Returns the positions of the fields with one item per box, in stored order.
@@ -447,6 +317,28 @@ impl Schema {
         })
     }
 
+    /// Checks the columns of the record index.
+    fn check_indexed(&self) -> Result<()> {
+        let columns: Vec<&str> = self.index_columns().collect();
+        if columns.len() > MAX_INDEX_COLUMNS {
+            let what =
+                format!("the record index cannot have the {} columns {}", columns.len(), columns.join(", "));
+            return Err(Error::usage(what).help(format!("it has at most {MAX_INDEX_COLUMNS}")));
+        }
+        for (at, name) in columns.iter().enumerate().skip(columns.len() - self.indexed.len()) {
+            let field = self.fields.iter().find(|field| field.name == *name);
+            let fits =
+                |field: &Field| matches!(field.ty, FieldType::UInt32 | FieldType::UInt64) && !field.nullable;
+            if !field.is_some_and(fits) || columns[..at].contains(name) || RESERVED.contains(name) {
+                return Err(Error::usage(format!(
+                    "the field {name:?} cannot be a column of the record index"
+                ))
+                .help("name each field once; its type is uint32 or uint64, and it is never null"));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks the invariants of every schema: unique names and the built-in fields of its kind.
     pub fn checked(self) -> Result<Self> {
         for (i, field) in self.fields.iter().enumerate() {
@@ -460,6 +352,7 @@ impl Schema {
                 return Err(Error::corrupt(format!("the schema has no field {name:?}")));
             }
         }
+        self.check_indexed()?;
         let origin = self.index_of(ORIGIN);
         if let Some(field) = self.aligned().find_map(|at| {
             let field = &self.fields[at];
@@ -477,7 +370,7 @@ impl Schema {
                 "only {ASSISTANT_MASKS:?} of a text dataset has this type; it directly follows {ORIGIN:?} and is never null"
             )));
         }
-        let boxes = self.fields.iter().filter(|field| field.ty == FieldType::Boxes).count();
+        let boxes = self.fields.iter().filter(|field| field.ty.is_boxes()).count();
         if let Some(at) = self.per_box().next()
             && (boxes != 1 || !self.holds_images())
         {
@@ -496,17 +389,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn id_width_depends_on_the_largest_id() {
-        assert_eq!(IdWidth::for_max_id(65_535), IdWidth::U16);
-        assert_eq!(IdWidth::for_max_id(65_536), IdWidth::U32);
-    }
-
-    #[test]
     fn a_layout_names_fields_of_its_schema() {
         let (images, text) =
             (Schema::images(None, vec![]).unwrap(), Schema::text(IdWidth::U16, vec![]).unwrap());
         for schema in [images, text] {
-            assert!(schema.index_columns().len() <= MAX_INDEX_COLUMNS);
+            assert!(schema.index_columns().count() <= MAX_INDEX_COLUMNS);
             // A shard without a manifest shows its kind by its payload.
             let payloads = [Kind::Text, Kind::Images].map(|kind| kind.layout().payload);
             let found: Vec<_> = schema.layout().built_in().filter(|name| payloads.contains(name)).collect();
@@ -526,11 +413,11 @@ mod tests {
         let kept = Field::nullable("score", FieldType::Float64);
         let masks = Field::required(ASSISTANT_MASKS, FieldType::Flags);
         let schema = text(vec![kept.clone()]).unwrap();
-        assert_eq!((schema.aligned().count(), schema.index_columns()), (0, &[][..]));
+        assert_eq!((schema.aligned().count(), schema.index_columns().count()), (0, 0));
         let schema = schema.with_assistant_masks().unwrap();
         assert_eq!(schema, text(vec![masks.clone(), kept.clone()]).unwrap());
         assert_eq!((schema.masks_field(), schema.aligned().collect::<Vec<_>>()), (Some(4), vec![4]));
-        assert_eq!(schema.index_columns(), ["trained"]);
+        assert!(schema.index_columns().eq(["trained"]));
         assert!(serde_json::to_string(&schema).unwrap().contains("\"type\":\"flags\""));
         for wrong in [
             text(vec![kept, masks.clone()]),
@@ -543,7 +430,45 @@ mod tests {
         }
         // Datasets made before this type may have such a field.
         let other = text(vec![Field::nullable(ASSISTANT_MASKS, FieldType::Json)]).unwrap();
-        assert_eq!((other.masks_field(), other.index_columns()), (None, &[][..]));
+        assert_eq!((other.masks_field(), other.index_columns().count()), (None, 0));
+    }
+
+    #[test]
+    fn unsigned_fields_can_be_columns_of_the_record_index() {
+        let fields = || {
+            vec![
+                Field::required("patches", FieldType::UInt32),
+                Field::required("frames", FieldType::UInt64),
+                Field::required("more", FieldType::UInt64),
+                Field::nullable("null", FieldType::UInt32),
+                Field::required("signed", FieldType::Int32),
+            ]
+        };
+        let images = || Schema::images(None, fields()).unwrap();
+        let schema = images().with_indexed(&["patches", "frames"]).unwrap();
+        assert!(schema.index_columns().eq([WIDTH, HEIGHT, "patches", "frames"]));
+        let json = serde_json::to_string(&schema).unwrap();
+        assert!(json.ends_with(r#""index_columns":["patches","frames"]}"#), "{json}");
+        assert_eq!(serde_json::from_str::<Schema>(&json).unwrap(), schema);
+        assert!(!serde_json::to_string(&images()).unwrap().contains("index_columns"));
+        let wrong: [&[&str]; 6] = [
+            &["none"],
+            &["null"],
+            &["signed"],
+            &["width"],
+            &["frames", "frames"],
+            &["patches", "frames", "more"],
+        ];
+        for names in wrong {
+            assert_eq!(images().with_indexed(names).unwrap_err().kind(), ErrorKind::Usage, "{names:?}");
+        }
+        assert!(Schema::text(IdWidth::U16, fields()).unwrap().with_indexed(&["length"]).is_err());
+        assert!(
+            Schema::text(IdWidth::U16, fields())
+                .unwrap()
+                .with_indexed(&["patches", "frames", "more"])
+                .is_ok()
+        );
     }
 
     #[test]

@@ -110,7 +110,12 @@ impl Concatenated {
             check_compatible((first_name, &**first), (name, &**source))?;
         }
         let class_names = merged_classes(&sources, classes)?;
-        let schema = Schema { kind: first.schema().kind, fields: common_fields(&sources)?, class_names };
+        let schema = Schema {
+            kind: first.schema().kind,
+            fields: common_fields(&sources)?,
+            class_names,
+            indexed: Vec::new(),
+        };
         let mut ends = Vec::new();
         let mut parts = Vec::new();
         for (name, source) in sources {
@@ -239,7 +244,7 @@ impl Part {
             for (field, value) in schema.fields.iter().zip(&mut values) {
                 match value {
                     Value::Int(label) if field.name == LABEL => *label = mapped(*label)?,
-                    Value::Bytes(labels) if field.ty == FieldType::BoxLabels => {
+                    Value::Bytes(labels) if field.ty.is_class() => {
                         let all = box_numbers(labels).map(mapped).collect::<Result<Vec<_>>>()?;
                         *labels = pack_box_numbers(all);
                     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dsconvert_dataset::index::IndexEntry;
-use dsconvert_dataset::sample::{self, Ids, Value, crc32c_of, index_values, length_of};
+use dsconvert_dataset::sample::{self, Ids, Numbers, Value, crc32c_of, index_values, length_of};
 use dsconvert_dataset::schema::{
     ASSISTANT_MASKS, FieldType, HEIGHT, IMAGE, INPUT_IDS, KEY, LABEL, LENGTH, ORIGIN, Schema, WIDTH,
 };
@@ -72,6 +72,13 @@ impl Record {
             Value::Bytes(bytes) => Some(bytes),
             _ => None,
         }
+    }
+
+    /// Returns the numbers of an array, of ids, or of another list of numbers. In a mapped Arrow shard they are a view of the
+    /// file, at an address that is aligned for their type.
+    pub fn numbers(&self, name: &str) -> Option<Numbers<&Bytes>> {
+        let (_, ty, value) = self.fields().find(|(found, ..)| *found == name)?;
+        Numbers::of(ty, value)
     }
 
     /// Returns the ids of a field that is a list of ids.
@@ -171,7 +178,7 @@ pub(super) fn check_record<B: AsRef<[u8]>>(
     if index_values(schema, values) != Some(entry.columns) {
         return Err(format!(
             "{} differ from those in the record index",
-            schema.index_columns().join(" and ")
+            schema.index_columns().collect::<Vec<_>>().join(" and ")
         ));
     }
     Ok(())

@@ -70,7 +70,7 @@ pub type ReadIds<'a> = dyn FnMut(&[Ids<&[u8]>]) + 'a;
 /// let texts: Vec<Ids> = ids.collect::<Option<_>>().unwrap_or_default();
 /// let lengths = LengthsInMemory::new(texts.iter().map(|ids| ids.len() as u64).collect());
 /// let fields = vec![Field::required("input_ids", FieldType::IdsU16)];
-/// let schema = Arc::new(Schema { kind: Kind::Text, fields, class_names: Vec::new() });
+/// let schema = Arc::new(Schema { kind: Kind::Text, fields, class_names: Vec::new(), indexed: Vec::new() });
 /// let source: Arc<dyn RecordSource> = Arc::new(InMemory { schema, texts, lengths });
 /// let batches = BatchOptions::new(BatchSize::BatchSize(4));
 /// for batch in Loader::new(source, LoaderOptions::new(batches))? {

@@ -186,7 +186,12 @@ impl Split {
         }
         let columns = names.iter().map(find).collect::<Result<Vec<_>>>()?;
         let fields = columns.iter().filter_map(|&c| stored.fields.get(c).cloned()).collect();
-        let schema = Schema { kind: stored.kind, fields, class_names: stored.class_names.clone() };
+        let schema = Schema {
+            kind: stored.kind,
+            fields,
+            class_names: stored.class_names.clone(),
+            indexed: Vec::new(),
+        };
         let projection = Projection::new(Arc::new(schema), Some(columns));
         Ok(Self { state: Arc::clone(&self.state), projection })
     }
@@ -234,6 +239,16 @@ impl Split {
     pub fn length(&self, record: u64) -> Result<u64> {
         self.check_range(record)?;
         self.record_index()?.length(record)
+    }
+
+    /// Returns the value of the field `name` of a record from the [`Split::record_index`], without reading the record; `None`
+    /// if the index does not store the field ([`Schema::index_columns`](dsconvert_dataset::schema::Schema::index_columns)).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfRange`] when there is no such record.
+    pub fn index_column(&self, record: u64, name: &str) -> Result<Option<u32>> {
+        Ok(self.entry(record)?.column(&self.state.dataset.schema, name))
     }
 
     /// Returns the record with the ordinal `record`.

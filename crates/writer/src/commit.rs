@@ -26,7 +26,7 @@ use super::writer::DatasetWriter;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format;
 use crate::index::sort::ExternalSort;
-use crate::manifest::{Counts, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, TOKENIZER_NAME};
+use crate::manifest::{Counts, MANIFEST_NAME, Manifest, PlanInfo, Sources, TOKENIZER_NAME};
 use crate::numbers::{count, plural};
 use crate::printable::printable;
 use crate::sample::Value;
@@ -156,7 +156,7 @@ impl Commit<'_> {
             files.push(file_entry(TOKENIZER_NAME, write_shared_file(&staged.join(TOKENIZER_NAME), json)?));
         }
         let mut manifest = Manifest {
-            manifest_version: MANIFEST_VERSION,
+            manifest_version: Manifest::version(&planned.schema),
             digest: None,
             dsconvert: env!("CARGO_PKG_VERSION").to_owned(),
             fingerprint: (parts.fingerprint)(&sources.content),

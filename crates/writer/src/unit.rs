@@ -7,7 +7,7 @@
 //! | file | bytes |
 //! |---|---|
 //! | `unit.json` | [`UnitResult`] and its SHA-256 |
-//! | `<split>.rows` | one row per record, 40 bytes |
+//! | `<split>.rows` | one row per record, 48 bytes |
 //! | `rejects.jsonl` | one line per rejected item |
 //! | `filtered.jsonl` | one line per filtered item |
 //! | `duplicates.jsonl` | one line per duplicate item, if there are any |
@@ -34,6 +34,7 @@ use crate::error::{Error, Result};
 use crate::format::{self, Format, ShardWriter};
 use crate::index::IndexEntry;
 use crate::sample::{Value, index_values};
+use crate::schema::MAX_INDEX_COLUMNS;
 use crate::storage::{
     NewFile, Writeback, Written, create_dir, lstat, random, remove_dir_all, remove_file, rename, write_file,
 };
@@ -429,7 +430,7 @@ impl UnitContext {
 
 /// Bytes of a row: an entry of the record index whose shard is its ordinal in its unit and split, because the number of
 /// the shard in the dataset is not known yet.
-const ROW_BYTES: usize = 40;
+const ROW_BYTES: usize = 32 + MAX_INDEX_COLUMNS * size_of::<u32>();
 
 fn row_to_bytes(row: &IndexEntry) -> [u8; ROW_BYTES] {
     let mut out = [0; ROW_BYTES];
@@ -438,8 +439,9 @@ fn row_to_bytes(row: &IndexEntry) -> [u8; ROW_BYTES] {
     out[16..24].copy_from_slice(&row.length.to_le_bytes());
     out[24..28].copy_from_slice(&row.shard.to_le_bytes());
     out[28..32].copy_from_slice(&row.crc32c.to_le_bytes());
-    out[32..36].copy_from_slice(&row.columns[0].to_le_bytes());
-    out[36..40].copy_from_slice(&row.columns[1].to_le_bytes());
+    for (to, column) in out[32..].as_chunks_mut().0.iter_mut().zip(row.columns) {
+        *to = column.to_le_bytes();
+    }
     out
 }
 
@@ -452,7 +454,7 @@ fn row_from_bytes(row: &[u8; ROW_BYTES]) -> IndexEntry {
         length: u64_at(16),
         shard: u32_at(24),
         crc32c: u32_at(28),
-        columns: [u32_at(32), u32_at(36)],
+        columns: std::array::from_fn(|i| u32_at(32 + i * size_of::<u32>())),
     }
 }
 
@@ -530,7 +532,8 @@ mod tests {
 
     #[test]
     fn rows_round_trip() {
-        let row = IndexEntry { shard: 1, position: 2 << 32, bytes: 3, length: 4, crc32c: 5, columns: [6, 7] };
+        let row =
+            IndexEntry { shard: 1, position: 2 << 32, bytes: 3, length: 4, crc32c: 5, columns: [6, 7, 8, 9] };
         assert_eq!(row_from_bytes(&row_to_bytes(&row)), row);
     }
 }

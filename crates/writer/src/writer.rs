@@ -24,7 +24,7 @@ use crate::format::{Format, check_record, check_schema};
 use crate::index::check_split_name;
 use crate::manifest::{Manifest, PlanInfo, Sources, listing_digest, listing_line};
 use crate::numbers::plural;
-use crate::sample::{Record, Reject, length_of};
+use crate::sample::{Record, Reject, index_values, length_of};
 use crate::schema::Schema;
 use crate::size::MaxRejects;
 use crate::storage::{Writeback, hex, write_shared_file};
@@ -464,6 +464,11 @@ impl UnitWriter<'_> {
         // Before anything is counted or written.
         check_record(schema, &record)?;
         let length = length_of(schema, &record.values).map_err(Error::usage)?;
+        if index_values(schema, &record.values).is_none() {
+            let columns: Vec<&str> = schema.index_columns().collect();
+            return Err(Error::usage(format!("a value of {} exceeds 32 bits", columns.join(" or ")))
+                .help("the record index stores these fields, too, in 32 bits each"));
+        }
         let mut converted = ConvertedRecord { continues, ..ConvertedRecord::new(split, record, length) };
         let key_hash = xxh3_128(converted.key());
         converted.key_hash = Some(key_hash);

@@ -419,3 +419,51 @@ fn masks_are_read_verified_and_counted_in_every_format() {
     refused(DatasetWriter::open(&out, &wrong, &options(Format::Arrow)), ErrorKind::Usage, "assistant_masks");
     assert!(!out.exists());
 }
+
+#[test]
+fn fields_are_columns_of_the_record_index_in_every_format() {
+    let fields =
+        vec![Field::required("patches", FieldType::UInt32), Field::required("frames", FieldType::UInt64)];
+    let schema = Schema::text(IdWidth::U16, fields).unwrap().with_indexed(&["frames", "patches"]).unwrap();
+    let of = |i: u32, frames: u64| {
+        let mut record = record(&format!("{i}"), &[1, 2]);
+        record.values.splice(4.., [Value::UInt((i * 7).into()), Value::UInt(frames)]);
+        record
+    };
+    for format in Format::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        let options = WriterOptions { units: 2, ..options(format) };
+        let writer = DatasetWriter::open(&out, &schema, &options).unwrap();
+        for number in 0..2 {
+            let mut unit = writer.unit(number).unwrap();
+            let refused = unit.push(of(9, 1 << 32), "train").unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Usage);
+            assert!(refused.to_string().contains("frames"), "{refused}");
+            for i in 0..6 {
+                unit.push(of(number * 6 + i, u64::from(i) + 1), "train").unwrap();
+            }
+            unit.finish().unwrap();
+        }
+        // Units of an interrupted run keep the columns.
+        drop(writer);
+        DatasetWriter::open(&out, &schema, &options).unwrap().commit(&Provenance::default()).unwrap();
+        let dataset = Dataset::open(&out).unwrap();
+        assert_eq!(dataset.manifest().manifest_version, 4);
+        let split = dataset.split("train").unwrap();
+        for i in 0..12u32 {
+            assert_eq!(split.index_column(i.into(), "patches").unwrap(), Some(i * 7), "{format}");
+            assert_eq!(split.index_column(i.into(), "frames").unwrap(), Some(i % 6 + 1), "{format}");
+            assert_eq!(split.index_column(i.into(), "length").unwrap(), None);
+            assert_eq!(
+                split.select(&["key"]).unwrap().index_column(i.into(), "patches").unwrap(),
+                Some(i * 7)
+            );
+        }
+        let report = dsconvert_reader::verify(&dataset, &dsconvert_reader::VerifyOptions::default());
+        assert!(report.is_ok(), "{format}: {:?}", report.problems);
+        // Without the columns, it is another dataset.
+        let plain = Schema { indexed: Vec::new(), ..schema.clone() };
+        assert!(DatasetWriter::open(&out, &plain, &WriterOptions { existing: RESUME, ..options }).is_err());
+    }
+}

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use bytes::Bytes;
 use serde_json::{Map, Value as Json, json};
 
 use super::masks::DecodedText;
@@ -11,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::printable::printable;
 use crate::reader::Record;
-use crate::sample::{Value, box_numbers, boxes, pair, trained};
+use crate::sample::{Numbers, Value, trained};
 use crate::schema::{FieldType, IMAGE, INPUT_IDS};
 use crate::transform::image::{ImageType, sniff};
 
@@ -42,31 +43,42 @@ pub(super) fn print(record: &Record, text: Option<&DecodedText>, out: &mut impl 
             Value::Bytes(marks) if ty == FieldType::Flags => {
                 format!("{} of {} trained on", trained(marks), plural(marks.len() as u64, "token"))
             }
-            Value::Bytes(list) if ty.is_per_box() => shown_per_box(record, ty, list),
-            Value::Bytes(bytes) if ty == FieldType::Int32Pair => {
-                pair(bytes).map_or_else(String::new, |[first, second]| format!("{first} {second}"))
-            }
-            Value::Bytes(bytes) => {
-                let what = sniff(bytes).map_or("", |t| t.name());
-                format!("{} bytes {what}", bytes.len()).trim_end().to_owned()
-            }
+            Value::Bytes(bytes) => match Numbers::of(ty, value) {
+                Some(numbers) => shown_numbers(record, ty, &numbers),
+                None => {
+                    let what = sniff(bytes).map_or("", |t| t.name());
+                    format!("{} bytes {what}", bytes.len()).trim_end().to_owned()
+                }
+            },
             Value::Ids(ids) => first_of(ids.iter().map(|id| id.to_string())),
+            Value::Texts(texts) => {
+                first_of(texts.iter().map(|text| format!("{:?}", truncated(text.as_str()))))
+            }
+            Value::Array(array) => {
+                let sizes: Vec<String> = array.shape().iter().map(u32::to_string).collect();
+                let numbers = Numbers::of(ty, value).map(|numbers| first_of(numbers.texts()));
+                format!("{}: {}", sizes.join(" × "), numbers.unwrap_or_default())
+            }
         };
         writeln!(out, "  {}: {text}", printable(name))?;
     }
     Ok(())
 }
 
-/// Returns boxes, or what each box has, as text.
-fn shown_per_box(record: &Record, ty: FieldType, list: &[u8]) -> String {
-    let class = |label: i64| {
-        let name = usize::try_from(label).ok().and_then(|label| record.schema().class_names.get(label));
-        name.map_or_else(|| label.to_string(), |name| printable(name).into_owned())
+/// Returns the items of a list as text: names of classes, numbers, or rows of numbers in parentheses.
+fn shown_numbers(record: &Record, ty: FieldType, numbers: &Numbers<&Bytes>) -> String {
+    let class = |label: String| {
+        let name = label.parse::<usize>().ok().and_then(|label| record.schema().class_names.get(label));
+        name.map_or(label, |name| printable(name).into_owned())
     };
-    match ty {
-        FieldType::Boxes => first_of(boxes(list).map(|[x1, y1, x2, y2]| format!("({x1} {y1} {x2} {y2})"))),
-        FieldType::BoxLabels => first_of(box_numbers(list).map(class)),
-        _ => first_of(box_numbers(list).map(|number| number.to_string())),
+    let mut texts = numbers.texts();
+    match numbers.shape[..] {
+        [rows, columns] => {
+            let row = |_| format!("({})", texts.by_ref().take(columns).collect::<Vec<_>>().join(" "));
+            first_of((0..rows).map(row))
+        }
+        _ if ty.is_class() => first_of(texts.map(class)),
+        _ => first_of(texts),
     }
 }
 
@@ -110,14 +122,13 @@ pub(super) fn to_json(record: &Record, text: Option<&str>) -> Json {
             Value::UInt(u) => json!(u),
             Value::Float(x) => json!(x),
             Value::Text(text) => json!(text.as_str()),
-            Value::Bytes(marks) if ty == FieldType::Flags => marks.iter().copied().collect(),
-            Value::Bytes(list) if ty == FieldType::Boxes => boxes(list).map(|one| json!(one)).collect(),
-            Value::Bytes(list) if ty.is_per_box() => box_numbers(list).collect(),
-            Value::Bytes(bytes) if ty == FieldType::Int32Pair => json!(pair(bytes)),
-            Value::Bytes(bytes) => {
-                json!({ "bytes": bytes.len(), "type": sniff(bytes).map(|t| t.media_type()) })
-            }
+            Value::Bytes(bytes) => Numbers::of(ty, value).map_or_else(
+                || json!({ "bytes": bytes.len(), "type": sniff(bytes).map(|t| t.media_type()) }),
+                |numbers| numbers.to_json(),
+            ),
             Value::Ids(ids) => ids.iter().collect(),
+            Value::Texts(texts) => texts.iter().map(|text| json!(text.as_str())).collect(),
+            Value::Array(_) => Numbers::of(ty, value).map_or(Json::Null, |numbers| numbers.to_json()),
         };
         match is_taken(name) || (has_clash && name == FIELDS) {
             true => clashing.insert(name.to_owned(), value),

@@ -3,7 +3,7 @@
 use bytes::{Buf, BufMut, Bytes};
 
 use crate::pipeline::outcome::ConvertedRecord;
-use crate::sample::{Ids, Record, Text, Value};
+use crate::sample::{ArrayValue, Ids, Record, Text, Value};
 use crate::schema::IdWidth;
 
 const NULL: u8 = 0;
@@ -15,6 +15,8 @@ const TEXT: u8 = 5;
 const BYTES: u8 = 6;
 const IDS_U16: u8 = 7;
 const IDS_U32: u8 = 8;
+const ARRAY: u8 = 9;
+const TEXTS: u8 = 10;
 
 /// Appends the bytes of `converted` to `out`.
 pub(super) fn encode(converted: &ConvertedRecord, out: &mut Vec<u8>) {
@@ -56,6 +58,21 @@ pub(super) fn encode(converted: &ConvertedRecord, out: &mut Vec<u8>) {
                 IdWidth::U16 => counted(IDS_U16, ids.as_bytes(), out),
                 IdWidth::U32 => counted(IDS_U32, ids.as_bytes(), out),
             },
+            Value::Texts(texts) => {
+                let bytes = texts.iter().map(|text| 8 + text.as_bytes().len()).sum::<usize>();
+                scalar(TEXTS, bytes as u64, out);
+                for text in texts {
+                    out.put_u64_le(text.as_bytes().len() as u64);
+                    out.put_slice(text.as_bytes());
+                }
+            }
+            Value::Array(array) => {
+                let sizes = array.shape();
+                scalar(ARRAY, (1 + size_of_val(sizes) + array.as_bytes().len()) as u64, out);
+                out.put_u8(sizes.len() as u8);
+                sizes.iter().for_each(|&size| out.put_u32_le(size));
+                out.put_slice(array.as_bytes());
+            }
         }
     }
 }
@@ -89,6 +106,22 @@ pub(super) fn decode(mut bytes: Bytes) -> Option<ConvertedRecord> {
             BYTES => Value::Bytes(content()?),
             IDS_U16 => Value::Ids(Ids::new(IdWidth::U16, content()?)?),
             IDS_U32 => Value::Ids(Ids::new(IdWidth::U32, content()?)?),
+            TEXTS => {
+                let mut content = content()?;
+                let mut texts = Vec::new();
+                while content.has_remaining() {
+                    let bytes = usize::try_from(content.try_get_u64_le().ok()?).ok()?;
+                    let is_there = bytes <= content.len();
+                    texts.push(Text::new(is_there.then(|| content.split_to(bytes))?).ok()?);
+                }
+                Value::Texts(texts)
+            }
+            ARRAY => {
+                let mut content = content()?;
+                let rank = content.try_get_u8().ok()?;
+                let shape = (0..rank).map(|_| content.try_get_u32_le().ok()).collect::<Option<Vec<u32>>>()?;
+                Value::Array(ArrayValue::new(shape, content))
+            }
             _ => return None,
         });
     }
@@ -114,6 +147,10 @@ mod tests {
             Value::Text("".into()),
             ids(IdWidth::U16, &[1, 65_535]),
             ids(IdWidth::U32, &[]),
+            Value::Array(ArrayValue::new([2, 1], Bytes::from_static(&[1, 2, 3, 4]))),
+            Value::Array(ArrayValue::new([], Bytes::from_static(&[1]))),
+            Value::Texts(vec!["".into(), "é".into()]),
+            Value::Texts(Vec::new()),
         ];
         let mut converted = ConvertedRecord::new(3, Record { values }, 7);
         converted.continues = true;

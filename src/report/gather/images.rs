@@ -10,7 +10,7 @@ use crate::report::histogram::Histogram;
 use crate::report::thumbnail::Thumbnails;
 use crate::sample::{Value, box_numbers};
 use crate::sampling::{sample, seeded};
-use crate::schema::{FieldType, HEIGHT, WIDTH};
+use crate::schema::{HEIGHT, WIDTH};
 
 /// Maximum number of records whose size is read from the index.
 const MAX_RECORDS: u64 = 100_000;
@@ -95,10 +95,9 @@ fn caption(record: &Record) -> Option<String> {
     let text = CAPTIONS.into_iter().find_map(|name| record.text(name));
     let first = || serde_json::from_str::<Vec<String>>(record.text(CAPTION_LIST)?).ok()?.into_iter().next();
     let classes = || {
-        let list = record.fields().find_map(|(_, ty, value)| match value {
-            Value::Bytes(list) if ty == FieldType::BoxLabels => Some(list),
-            _ => None,
-        })?;
+        let Value::Bytes(list) = record.values().get(record.schema().box_labels_field()?)? else {
+            return None;
+        };
         let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
         box_numbers(list).for_each(|label| *counts.entry(label).or_default() += 1);
         let name = |label: i64| {

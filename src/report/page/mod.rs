@@ -97,7 +97,7 @@ pub fn summary_html(report: &DatasetReport) -> String {
         .iter()
         .take(MAX_ROWS)
         .map(|field| {
-            format!("<code><bdi>{}</bdi></code> {}", clipped(&field.name, 40), escape(field.ty.name()))
+            format!("<code><bdi>{}</bdi></code> {}", clipped(&field.name, 40), escape(&field.ty.name()))
         })
         .collect();
     let more = manifest.schema.fields.len().saturating_sub(MAX_ROWS);

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::schema::{Field, FieldType, Kind, Schema};
+use crate::schema::{ArrayLayout, ArrayType, DType, Field, FieldType, Kind, ListItems, Schema};
 
 /// The one metadata key of an Arrow or Parquet shard.
 pub(super) const METADATA_KEY: &str = "huggingface";
@@ -25,8 +25,10 @@ pub(super) const IMAGE_BYTES: &str = "bytes";
 /// Name of the child field for a file name. Always null, because the image is in the record.
 pub(super) const IMAGE_PATH: &str = "path";
 
-/// Numbers of a box.
-pub(super) const BOX_NUMBERS: i32 = 4;
+/// Name of the child field for the numbers of arrays.
+pub(super) const ARRAY_DATA: &str = "data";
+/// Name of the child field for the sizes of the axes of arrays.
+pub(super) const ARRAY_SHAPE: &str = "shape";
 
 /// Value of the metadata key.
 #[derive(Serialize, Deserialize)]
@@ -55,13 +57,22 @@ struct OwnMetadata {
 pub(super) fn to_arrow(schema: &Schema) -> Result<Arc<ArrowSchema>> {
     let fields: Fields =
         schema.fields.iter().map(|f| ArrowField::new(&f.name, data_type(f.ty), true)).collect();
-    let metadata = HashMap::from([(METADATA_KEY.to_owned(), metadata(schema)?)]);
+    let metadata = HashMap::from([(METADATA_KEY.to_owned(), metadata(schema, Offsets::Large)?)]);
     Ok(Arc::new(ArrowSchema::new_with_metadata(fields, metadata)))
 }
 
+/// Width of the offsets of lists. `datasets` ignores the feature of a column if they differ.
+#[derive(Clone, Copy)]
+pub(super) enum Offsets {
+    /// 32 bits for types that were always so, and 64 bits for others, as in Arrow.
+    Large,
+    /// Parquet has no offsets, and Arrow's default is 32 bits.
+    Default,
+}
+
 /// Returns the value of the metadata key.
-pub(super) fn metadata(schema: &Schema) -> Result<String> {
-    let features = schema.fields.iter().map(|f| (f.name.clone(), feature(f.ty, schema))).collect();
+pub(super) fn metadata(schema: &Schema, offsets: Offsets) -> Result<String> {
+    let features = schema.fields.iter().map(|f| (f.name.clone(), feature(f.ty, schema, offsets))).collect();
     let types = schema.fields.iter().map(|f| f.ty).collect();
     let nullable = schema.fields.iter().map(|f| f.nullable).collect();
     let own = OwnMetadata { kind: schema.kind, types, nullable };
@@ -93,14 +104,14 @@ pub(super) fn from_arrow(arrow: &ArrowSchema, metadata: Option<&str>) -> Result<
         .collect::<Vec<_>>();
     let class_names = fields
         .iter()
-        .find(|f| matches!(f.ty, FieldType::Label | FieldType::BoxLabels))
+        .find(|f| f.ty.is_class())
         .and_then(|f| {
             let feature = metadata.info.features.get(&f.name)?;
             feature.get("feature").unwrap_or(feature).get("names")?.as_array()
         })
         .map(|names| names.iter().filter_map(|n| n.as_str().map(str::to_owned)).collect())
         .unwrap_or_default();
-    let schema = Schema { kind: own.kind, fields, class_names }.checked_as_read()?;
+    let schema = Schema { kind: own.kind, fields, class_names, indexed: Vec::new() }.checked_as_read()?;
     expect(&schema, arrow)?;
     Ok(schema)
 }
@@ -132,11 +143,13 @@ pub(super) fn expect(schema: &Schema, found: &ArrowSchema) -> Result<()> {
 }
 
 /// Compares types but ignores what Parquet lacks: the name of list items, which is `element` in Parquet and `item` in
-/// Arrow, and the size of `a` if it is a list of fixed size.
+/// Arrow, the width of the offsets of lists, and the size of `a` if it is a list of fixed size.
 fn same_type(a: &DataType, b: &DataType) -> bool {
     match (a, b) {
+        (DataType::FixedSizeList(_, a), DataType::FixedSizeList(_, b)) if a != b => false,
         (DataType::List(a), DataType::List(b))
-        | (DataType::FixedSizeList(a, _), DataType::List(b) | DataType::FixedSizeList(b, BOX_NUMBERS)) => {
+        | (DataType::LargeList(a), DataType::List(b) | DataType::LargeList(b))
+        | (DataType::FixedSizeList(a, _), DataType::List(b) | DataType::FixedSizeList(b, _)) => {
             same_type(a.data_type(), b.data_type()) && a.is_nullable() == b.is_nullable()
         }
         (DataType::Struct(a), DataType::Struct(b)) => {
@@ -164,14 +177,59 @@ pub(super) fn data_type(ty: FieldType) -> DataType {
         FieldType::Float32 => DataType::Float32,
         FieldType::Float64 => DataType::Float64,
         FieldType::Image | FieldType::Mask => DataType::Struct(image_fields()),
-        FieldType::IdsU16 => DataType::List(item(DataType::UInt16)),
-        FieldType::IdsU32 => DataType::List(item(DataType::UInt32)),
-        FieldType::Flags => DataType::List(item(DataType::Int8)),
-        FieldType::Boxes => {
-            DataType::List(item(DataType::FixedSizeList(item(DataType::Float32), BOX_NUMBERS)))
-        }
-        FieldType::BoxLabels | FieldType::BoxInts => DataType::List(item(DataType::Int64)),
-        FieldType::Int32Pair => DataType::List(item(DataType::Int32)),
+        FieldType::Array(array) => array_type(array),
+        FieldType::Texts => DataType::LargeList(item(DataType::Utf8)),
+        // The remaining types are lists.
+        list => match list.list_items() {
+            Some(ListItems { dtype, columns: None }) => DataType::List(item(number_type(dtype))),
+            Some(ListItems { dtype, columns: Some(columns) }) => {
+                DataType::List(item(DataType::FixedSizeList(item(number_type(dtype)), columns as i32)))
+            }
+            None => DataType::Null,
+        },
+    }
+}
+
+/// Returns the Arrow type of the arrays of a type.
+fn array_type(array: ArrayType) -> DataType {
+    let number = number_type(array.dtype());
+    match array.layout() {
+        ArrayLayout::Fixed(sizes) => nested(number, &sizes),
+        ArrayLayout::Rows(sizes) => DataType::LargeList(item(nested(number, &sizes))),
+        ArrayLayout::Shaped(rank) => DataType::Struct(shaped_fields(array.dtype(), rank)),
+    }
+}
+
+/// Returns nested lists of `number` of fixed `sizes`, the outermost first.
+fn nested(number: DataType, sizes: &[usize]) -> DataType {
+    // A size has less than 32 bits.
+    sizes.iter().rev().fold(number, |of, &size| DataType::FixedSizeList(item(of), size as i32))
+}
+
+/// Returns the child fields of a column of arrays that differ in more than their first axis.
+pub(super) fn shaped_fields(dtype: DType, rank: usize) -> Fields {
+    let numbers = DataType::LargeList(item(number_type(dtype)));
+    Fields::from(vec![
+        ArrowField::new(ARRAY_DATA, numbers, true),
+        ArrowField::new(ARRAY_SHAPE, nested(DataType::Int32, &[rank]), true),
+    ])
+}
+
+/// Returns the Arrow type of a number.
+pub(super) fn number_type(dtype: DType) -> DataType {
+    match dtype.stored() {
+        DType::Bool => DataType::Boolean,
+        DType::UInt8 => DataType::UInt8,
+        DType::Int8 => DataType::Int8,
+        DType::UInt16 | DType::BFloat16 => DataType::UInt16,
+        DType::Int16 => DataType::Int16,
+        DType::Float16 => DataType::Float16,
+        DType::UInt32 => DataType::UInt32,
+        DType::Int32 => DataType::Int32,
+        DType::UInt64 => DataType::UInt64,
+        DType::Int64 => DataType::Int64,
+        DType::Float32 => DataType::Float32,
+        DType::Float64 => DataType::Float64,
     }
 }
 
@@ -184,30 +242,47 @@ pub(super) fn image_fields() -> Fields {
 }
 
 /// Returns the child field of a list column. It is never null, but declared nullable like in every other tool.
-fn item(ty: DataType) -> Arc<ArrowField> {
+pub(super) fn item(ty: DataType) -> Arc<ArrowField> {
     Arc::new(ArrowField::new("item", ty, true))
 }
 
 /// Returns the `datasets` feature for a field type.
-fn feature(ty: FieldType, schema: &Schema) -> Json {
+fn feature(ty: FieldType, schema: &Schema, offsets: Offsets) -> Json {
     let value = |dtype: &str| json!({ "dtype": dtype, "_type": "Value" });
     let class = || json!({ "names": schema.class_names, "_type": "ClassLabel" });
+    if let Some(ListItems { dtype, columns }) = ty.list_items() {
+        let number = if ty.is_class() { class() } else { value(dtype.name()) };
+        let one = match columns {
+            Some(columns) => json!({ "feature": number, "length": columns, "_type": "List" }),
+            None => number,
+        };
+        return json!({ "feature": one, "_type": "List" });
+    }
+    let nested = |number: Json, sizes: &[usize]| {
+        sizes.iter().rev().fold(number, |of, &size| json!({ "feature": of, "length": size, "_type": "List" }))
+    };
+    let list = match offsets {
+        Offsets::Large => "LargeList",
+        Offsets::Default => "List",
+    };
+    let open = |of: Json| json!({ "feature": of, "_type": list });
+    if let FieldType::Array(array) = ty {
+        let number = value(array.dtype().stored().name());
+        return match array.layout() {
+            ArrayLayout::Fixed(sizes) => nested(number, &sizes),
+            ArrayLayout::Rows(sizes) => open(nested(number, &sizes)),
+            ArrayLayout::Shaped(rank) => {
+                json!({ ARRAY_DATA: open(number), ARRAY_SHAPE: nested(value("int32"), &[rank]) })
+            }
+        };
+    }
     match ty {
         FieldType::Json => value("string"),
         FieldType::Image | FieldType::Mask => json!({ "_type": "Image" }),
         FieldType::Label => class(),
-        FieldType::IdsU16 => json!({ "feature": value("uint16"), "_type": "List" }),
-        FieldType::IdsU32 => json!({ "feature": value("uint32"), "_type": "List" }),
-        FieldType::Flags => json!({ "feature": value("int8"), "_type": "List" }),
-        FieldType::Boxes => {
-            let one = json!({ "feature": value("float32"), "length": BOX_NUMBERS, "_type": "List" });
-            json!({ "feature": one, "_type": "List" })
-        }
-        FieldType::BoxLabels => json!({ "feature": class(), "_type": "List" }),
-        FieldType::BoxInts => json!({ "feature": value("int64"), "_type": "List" }),
-        FieldType::Int32Pair => json!({ "feature": value("int32"), "_type": "List" }),
+        FieldType::Texts => open(value("string")),
         // The remaining types have the same name in `datasets`.
-        other => value(other.name()),
+        other => value(&other.name()),
     }
 }
 

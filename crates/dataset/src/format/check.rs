@@ -1,7 +1,7 @@
 //! Checks that values fit their fields, for each record before it is written and for each value read.
 
 use crate::error::{Error, Result};
-use crate::sample::{PAIR_BYTES, Record, Value, are_boxes, box_numbers, check_aligned, check_per_box};
+use crate::sample::{Record, Value, check_aligned, check_per_box};
 use crate::schema::{Field, FieldType, Schema};
 
 /// Maximum canonical size of one record: 1 GiB. It keeps every format below its 32-bit limits: Arrow offsets (2 GiB),
@@ -41,28 +41,31 @@ pub fn record(schema: &Schema, record: &Record) -> Result<u64> {
 
 /// Checks that `field` of `schema` can hold `value`. The error is one sentence that names the field.
 pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Value<B>) -> Result<(), String> {
+    let has_class = |class| is_class(schema, class);
+    let mut else_holds = "bytes";
+    let mut array_holds = "an array".to_owned();
     let fits = match (field.ty, value) {
         (_, Value::Null) => field.nullable,
-        (FieldType::String | FieldType::Json, Value::Text(_)) => true,
+        (FieldType::String | FieldType::Json, Value::Text(_)) | (FieldType::Texts, Value::Texts(_)) => true,
         (FieldType::Binary | FieldType::Image | FieldType::Mask, Value::Bytes(_)) => true,
-        // Without a branch per value.
-        (FieldType::Flags, Value::Bytes(flags)) => flags.as_ref().iter().fold(0, |any, flag| any | flag) <= 1,
-        (FieldType::Boxes, Value::Bytes(boxes)) => are_boxes(boxes.as_ref()),
-        (FieldType::BoxLabels, Value::Bytes(labels)) => {
-            let has_class = |label: i64| usize::try_from(label).is_ok_and(|label| is_class(schema, label));
-            is_whole(labels.as_ref()) && box_numbers(labels.as_ref()).all(has_class)
-        }
-        (FieldType::BoxInts, Value::Bytes(numbers)) => is_whole(numbers.as_ref()),
-        (FieldType::Int32Pair, Value::Bytes(pair)) => pair.as_ref().len() == PAIR_BYTES,
         (FieldType::Bool, Value::Bool(_)) => true,
         (FieldType::Int32, Value::Int(i)) => i32::try_from(*i).is_ok(),
         (FieldType::Int64, Value::Int(_)) => true,
-        (FieldType::Label, Value::Int(i)) => usize::try_from(*i).is_ok_and(|i| is_class(schema, i)),
+        (FieldType::Label, Value::Int(i)) => usize::try_from(*i).is_ok_and(has_class),
         (FieldType::UInt32, Value::UInt(u)) => u32::try_from(*u).is_ok(),
         (FieldType::UInt64, Value::UInt(_)) => true,
         (FieldType::Float32, Value::Float(x)) => f64::from(*x as f32).to_bits() == x.to_bits(),
         (FieldType::Float64, Value::Float(_)) => true,
         (FieldType::IdsU16 | FieldType::IdsU32, Value::Ids(ids)) => field.ty.id_width() == Some(ids.width()),
+        (ty, Value::Bytes(items)) if ty.list_items().is_some() && ty.id_width().is_none() => {
+            let checked = ty.check_items(items.as_ref(), has_class);
+            else_holds = checked.err().unwrap_or(else_holds);
+            checked.is_ok()
+        }
+        (FieldType::Array(ty), Value::Array(array)) => {
+            let checked = ty.check(array.shape(), array.as_bytes().as_ref().len());
+            checked.map_err(|holds| array_holds = holds).is_ok()
+        }
         _ => false,
     };
     if fits {
@@ -75,20 +78,15 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
         Value::UInt(u) => format!("holds {u}"),
         Value::Float(x) => format!("holds {x:?}"),
         Value::Text(_) => "holds text".to_owned(),
-        Value::Bytes(_) => match field.ty {
-            FieldType::Flags => "holds a value other than 0 and 1",
-            FieldType::Boxes => "holds something other than boxes with x1 ≤ x2 and y1 ≤ y2",
-            FieldType::BoxLabels => "holds something other than classes",
-            FieldType::Int32Pair => "holds something other than two integers",
-            _ => "holds bytes",
-        }
-        .to_owned(),
+        Value::Bytes(_) => format!("holds {else_holds}"),
         Value::Ids(ids) => format!("holds ids of {} bytes each", ids.width().bytes()),
+        Value::Array(_) => format!("holds {array_holds}"),
+        Value::Texts(_) => "holds a list of texts".to_owned(),
     };
     let required = if field.nullable { "" } else { "required " };
-    let limit = match field.ty {
-        FieldType::Label | FieldType::BoxLabels => format!(" of {} classes", schema.class_names.len()),
-        _ => String::new(),
+    let limit = match field.ty.is_class() {
+        true => format!(" of {} classes", schema.class_names.len()),
+        false => String::new(),
     };
     Err(format!("field {:?} {holds}; expected {required}{}{limit}", field.name, field.ty.name()))
 }
@@ -96,11 +94,6 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
 /// Returns whether there is a class `label`. A schema inferred from a shard without class names has no upper bound.
 fn is_class(schema: &Schema, label: usize) -> bool {
     schema.class_names.is_empty() || label < schema.class_names.len()
-}
-
-/// Returns whether `bytes` are numbers of 64 bits.
-fn is_whole(bytes: &[u8]) -> bool {
-    bytes.len().is_multiple_of(size_of::<i64>())
 }
 
 #[cfg(test)]

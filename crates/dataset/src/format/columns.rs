@@ -5,21 +5,21 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{
-    BinaryBuilder, BooleanBuilder, Float32Builder, Float64Builder, Int32Builder, Int64Builder, StringBuilder,
-    UInt32Builder, UInt64Builder,
+    ArrayBuilder as _, BinaryBuilder, BooleanBuilder, Float32Builder, Float64Builder, Int32Builder,
+    Int64Builder, StringBuilder, UInt32Builder, UInt64Builder,
 };
 use arrow_array::{
-    Array, ArrayRef, FixedSizeListArray, ListArray, RecordBatch, RecordBatchOptions, StringArray,
-    StructArray, make_array,
+    Array, ArrayRef, FixedSizeListArray, LargeListArray, ListArray, RecordBatch, RecordBatchOptions,
+    StringArray, StructArray, make_array,
 };
-use arrow_buffer::{Buffer, MutableBuffer, NullBufferBuilder, OffsetBuffer};
+use arrow_buffer::{Buffer, MutableBuffer, NullBuffer, NullBufferBuilder, OffsetBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 
-use super::arrow_schema::{data_type, image_fields, to_arrow};
+use super::arrow_schema::{data_type, image_fields, item, number_type, shaped_fields, to_arrow};
 use crate::error::{Error, Result};
-use crate::sample::{Record, Value};
-use crate::schema::{Field, FieldType, Schema};
+use crate::sample::{ArrayValue, Record, Text, Value};
+use crate::schema::{ArrayLayout, ArrayType, Field, FieldType, Schema};
 
 /// Buffered rows, column by column.
 ///
@@ -79,6 +79,8 @@ enum ColumnBuilder {
     Float32(Float32Builder),
     Float64(Float64Builder),
     List(ListBuilder),
+    Array(ArrayBuilder),
+    Texts(TextsBuilder),
 }
 
 impl ColumnBuilder {
@@ -94,6 +96,8 @@ impl ColumnBuilder {
             FieldType::UInt64 => ColumnBuilder::UInt64(UInt64Builder::new()),
             FieldType::Float32 => ColumnBuilder::Float32(Float32Builder::new()),
             FieldType::Float64 => ColumnBuilder::Float64(Float64Builder::new()),
+            FieldType::Texts => ColumnBuilder::Texts(TextsBuilder::new()),
+            FieldType::Array(array) => ColumnBuilder::Array(ArrayBuilder::new(array)),
             // The remaining types are lists.
             list => ColumnBuilder::List(ListBuilder::new(list)),
         }
@@ -123,6 +127,10 @@ impl ColumnBuilder {
             (ColumnBuilder::List(l), Value::Ids(ids)) => l.push(ids.as_bytes()),
             (ColumnBuilder::List(l), Value::Bytes(items)) => l.push(items),
             (ColumnBuilder::List(l), Value::Null) => l.end_row(false),
+            (ColumnBuilder::Array(b), Value::Array(array)) => b.push(Some(array)),
+            (ColumnBuilder::Array(b), Value::Null) => b.push(None),
+            (ColumnBuilder::Texts(b), Value::Texts(texts)) => b.push(Some(texts)),
+            (ColumnBuilder::Texts(b), Value::Null) => b.push(None),
             _ => return Err(Error::internal("a value does not fit its column")),
         }
         Ok(())
@@ -147,6 +155,8 @@ impl ColumnBuilder {
             ColumnBuilder::Float32(b) => Arc::new(b.finish()),
             ColumnBuilder::Float64(b) => Arc::new(b.finish()),
             ColumnBuilder::List(l) => l.finish()?,
+            ColumnBuilder::Array(b) => b.finish()?,
+            ColumnBuilder::Texts(b) => b.finish()?,
         })
     }
 }
@@ -185,6 +195,128 @@ impl ListBuilder {
             .and_then(|items| ListArray::try_new(item, offsets, items, self.valid.finish()));
         Ok(Arc::new(list.map_err(internal)?))
     }
+}
+
+/// Builder of a column of lists of texts.
+struct TextsBuilder {
+    texts: StringBuilder,
+    /// End of each list in texts.
+    offsets: Vec<i64>,
+    valid: NullBufferBuilder,
+}
+
+impl TextsBuilder {
+    fn new() -> Self {
+        Self { texts: StringBuilder::new(), offsets: vec![0], valid: NullBufferBuilder::new(0) }
+    }
+
+    fn push(&mut self, texts: Option<&[Text]>) {
+        self.valid.append(texts.is_some());
+        texts.unwrap_or_default().iter().for_each(|text| self.texts.append_value(text.as_str()));
+        self.offsets.push(self.texts.len() as i64);
+    }
+
+    fn finish(&mut self) -> Result<ArrayRef> {
+        let offsets = OffsetBuffer::new(std::mem::replace(&mut self.offsets, vec![0]).into());
+        let texts = Arc::new(self.texts.finish());
+        let list = LargeListArray::try_new(item(DataType::Utf8), offsets, texts, self.valid.finish());
+        Ok(Arc::new(list.map_err(internal)?))
+    }
+}
+
+/// Builder of a column of arrays.
+struct ArrayBuilder {
+    ty: ArrayType,
+    layout: ArrayLayout,
+    /// Numbers of all arrays. With fixed axes, a null has numbers, too.
+    numbers: MutableBuffer,
+    /// End of each array in numbers, or in rows of numbers.
+    offsets: Vec<i64>,
+    /// Size of each axis of each array, if the layout has shapes.
+    shapes: Vec<i32>,
+    valid: NullBufferBuilder,
+}
+
+impl ArrayBuilder {
+    fn new(ty: ArrayType) -> Self {
+        let (numbers, valid) = (MutableBuffer::new(0), NullBufferBuilder::new(0));
+        Self { ty, layout: ty.layout(), numbers, offsets: vec![0], shapes: Vec::new(), valid }
+    }
+
+    fn push(&mut self, array: Option<&ArrayValue>) {
+        self.valid.append(array.is_some());
+        let width = self.ty.dtype().bytes();
+        if let Some(array) = array {
+            self.numbers.extend_from_slice(array.as_bytes());
+        }
+        match &self.layout {
+            ArrayLayout::Fixed(sizes) if array.is_none() => {
+                let row = sizes.iter().product::<usize>() * width;
+                self.numbers.resize(self.numbers.len() + row, 0);
+            }
+            ArrayLayout::Fixed(_) => {}
+            ArrayLayout::Rows(sizes) => {
+                let row = sizes.iter().product::<usize>() * width;
+                self.offsets.push((self.numbers.len() / row) as i64);
+            }
+            ArrayLayout::Shaped(rank) => {
+                self.offsets.push((self.numbers.len() / width) as i64);
+                // Sizes were checked to have less than 32 bits.
+                let sizes = array.map(|array| array.shape().iter().map(|&size| size as i32));
+                self.shapes.extend(sizes.into_iter().flatten());
+                self.shapes.resize(self.offsets.len().saturating_sub(1) * rank, 0);
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Result<ArrayRef> {
+        let offsets = OffsetBuffer::new(std::mem::replace(&mut self.offsets, vec![0]).into());
+        let numbers: Buffer = std::mem::take(&mut self.numbers).into();
+        let valid = self.valid.finish();
+        let number = number_type(self.ty.dtype());
+        let column: Result<ArrayRef, ArrowError> = match &self.layout {
+            ArrayLayout::Fixed(sizes) => nested(&number, sizes, &numbers, valid),
+            ArrayLayout::Rows(sizes) => nested(&number, sizes, &numbers, None).and_then(|rows| {
+                let list = LargeListArray::try_new(item(rows.data_type().clone()), offsets, rows, valid)?;
+                Ok(Arc::new(list) as ArrayRef)
+            }),
+            ArrayLayout::Shaped(rank) => {
+                let shapes =
+                    std::mem::take(&mut self.shapes).into_iter().flat_map(i32::to_le_bytes).collect();
+                nested(&DataType::Int32, &[*rank], &shapes, None).and_then(|shapes| {
+                    let data = array(&number, &numbers)?;
+                    let data = LargeListArray::try_new(item(number), offsets, data, None)?;
+                    let fields = shaped_fields(self.ty.dtype(), *rank);
+                    let children: Vec<ArrayRef> = vec![Arc::new(data), shapes];
+                    Ok(Arc::new(StructArray::try_new(fields, children, valid)?) as ArrayRef)
+                })
+            }
+        };
+        column.map_err(internal)
+    }
+}
+
+/// Returns nested lists of the fixed `sizes`, the outermost first, with the little-endian `numbers` of type `ty`. `valid` is
+/// the validity of the outermost lists, or of the numbers if there are no sizes.
+fn nested(
+    ty: &DataType,
+    sizes: &[usize],
+    numbers: &Buffer,
+    mut valid: Option<NullBuffer>,
+) -> Result<ArrayRef, ArrowError> {
+    let mut array = match sizes {
+        [] => {
+            let data = array(ty, numbers)?.to_data().into_builder().nulls(valid.take());
+            make_array(data.build()?)
+        }
+        _ => array(ty, numbers)?,
+    };
+    for (axis, &size) in sizes.iter().enumerate().rev() {
+        let valid = if axis == 0 { valid.take() } else { None };
+        let of = item(array.data_type().clone());
+        array = Arc::new(FixedSizeListArray::try_new(of, size as i32, array, valid)?);
+    }
+    Ok(array)
 }
 
 /// Returns the array of the type `ty`, numbers or lists of a fixed size, with the little-endian `numbers`.

@@ -43,7 +43,7 @@ use serde::{Deserialize, Serialize};
 use crate::arrow_footer::ARROW_MAGIC;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sample::{Record, Value};
-use crate::schema::Schema;
+use crate::schema::{Field, Schema};
 use crate::storage::{Blob, NewFile};
 #[cfg(any(feature = "msgpack", feature = "protobuf"))]
 use frames::{FrameCodec, FrameReader, FrameWriter};
@@ -218,6 +218,7 @@ pub trait ShardReader: Send + Sync {
 ///
 /// Fails if the format cannot represent the schema.
 pub fn writer(format: Format, schema: Arc<Schema>, file: NewFile) -> Result<Box<dyn ShardWriter>> {
+    check_types(format, &schema)?;
     Ok(match format {
         #[cfg(feature = "parquet")]
         Format::Parquet => Box::new(parquet::Writer::new(schema, file)?),
@@ -234,6 +235,7 @@ pub fn writer(format: Format, schema: Arc<Schema>, file: NewFile) -> Result<Box<
 
 /// Opens the shard `blob`, which has `format` and holds records of `schema`.
 pub fn open(format: Format, schema: Arc<Schema>, blob: Blob) -> Result<Box<dyn ShardReader>> {
+    check_types(format, &schema).map_err(|e| Error::corrupt(e.to_string()).at_path(blob.path()))?;
     Ok(match format {
         #[cfg(feature = "parquet")]
         Format::Parquet => Box::new(parquet::Reader::new(schema, blob)?),
@@ -306,12 +308,9 @@ pub fn check_built(format: Format) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Returns an error if the format reserves the name of a field.
-#[cfg_attr(
-    not(any(feature = "msgpack", feature = "protobuf")),
-    expect(unused_variables, reason = "see the match")
-)]
+/// Returns an error if the format reserves the name of a field, or cannot hold its type.
 pub fn check_schema(format: Format, schema: &Arc<Schema>) -> Result<()> {
+    check_types(format, schema)?;
     match format {
         #[cfg(feature = "msgpack")]
         Format::Msgpack => Msgpack::new(Arc::clone(schema)).map(drop),
@@ -321,6 +320,21 @@ pub fn check_schema(format: Format, schema: &Arc<Schema>) -> Result<()> {
         Format::Parquet | Format::Arrow => Ok(()),
         #[cfg(not(all(feature = "msgpack", feature = "protobuf")))]
         left_out => check_built(left_out),
+    }
+}
+
+/// Refuses a schema with a type that `format` cannot hold.
+fn check_types(format: Format, schema: &Schema) -> Result<()> {
+    let has_columns = match format {
+        Format::Parquet | Format::Arrow => true,
+        Format::Msgpack | Format::Protobuf => false,
+    };
+    match schema.fields.iter().find(|field| field.ty.is_columnar() && !has_columns) {
+        None => Ok(()),
+        Some(Field { name, ty, .. }) => {
+            let what = format!("{format} records cannot hold field {name:?} of type {}", ty.name());
+            Err(Error::usage(what).help("choose the format arrow or parquet"))
+        }
     }
 }
 

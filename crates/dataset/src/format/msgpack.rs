@@ -71,6 +71,9 @@ impl FrameCodec for Msgpack {
         frame.extend_from_slice(&self.head);
         for ((field, (key, after)), value) in self.schema.fields.iter().zip(&self.around).zip(&record.values)
         {
+            if matches!(value, Value::Array(_) | Value::Texts(_)) {
+                return Err(Error::internal("an array in a msgpack record"));
+            }
             frame.extend_from_slice(key);
             encode_value(field.ty, value, frame).map_err(encode_error)?;
             frame.extend_from_slice(after);
@@ -149,6 +152,8 @@ fn encode_value(ty: FieldType, value: &Value, out: &mut Vec<u8>) -> Result<(), p
         Value::Bytes(flags) if ty == FieldType::Flags => put::write_bin(out, &to_runs(flags))?,
         Value::Bytes(b) => put::write_bin(out, b)?,
         Value::Ids(ids) => put::write_bin(out, ids.as_bytes())?,
+        // Such a field is refused.
+        Value::Array(_) | Value::Texts(_) => {}
     }
     Ok(())
 }
@@ -237,22 +242,15 @@ impl<B: AsRef<[u8]>, C: Fn(Range<usize>) -> B> Cursor<'_, C> {
             (FieldType::String | FieldType::Json, _) => {
                 Value::Text(self.text(marker)?.ok_or_else(|| wrong(marker))?)
             }
-            (
-                FieldType::Binary
-                | FieldType::Image
-                | FieldType::Mask
-                | FieldType::Flags
-                | FieldType::Boxes
-                | FieldType::BoxLabels
-                | FieldType::BoxInts
-                | FieldType::Int32Pair,
-                Marker::Bin8 | Marker::Bin16 | Marker::Bin32,
-            ) => Value::Bytes(self.payload(marker)?.ok_or_else(|| wrong(marker))?),
-            (FieldType::IdsU16 | FieldType::IdsU32, Marker::Bin8 | Marker::Bin16 | Marker::Bin32) => {
+            (ty, Marker::Bin8 | Marker::Bin16 | Marker::Bin32)
+                if ty == FieldType::Binary || ty.is_image_file() || ty.list_items().is_some() =>
+            {
                 let bytes = self.payload(marker)?.ok_or_else(|| wrong(marker))?;
-                let width = field.ty.id_width().ok_or_else(|| wrong(marker))?;
                 let partial = || Fault::bad(at, "the id list ends in the middle of an id");
-                Value::Ids(Ids::new(width, bytes).ok_or_else(partial)?)
+                match ty.id_width() {
+                    Some(width) => Value::Ids(Ids::new(width, bytes).ok_or_else(partial)?),
+                    None => Value::Bytes(bytes),
+                }
             }
             _ => return Err(wrong(marker)),
         })
@@ -302,7 +300,7 @@ pub(super) fn infer_schema(blob: &Blob) -> Result<Schema> {
     // The kind whose payload is among the fields; without one, that of images.
     let has = |kind: &Kind| inferred.iter().any(|(name, _)| name == kind.layout().payload);
     let kind = [Kind::Text, Kind::Images].into_iter().find(has).unwrap_or(Kind::Images);
-    let mut schema = Schema { kind, fields: Vec::new(), class_names: Vec::new() };
+    let mut schema = Schema { kind, fields: Vec::new(), class_names: Vec::new(), indexed: Vec::new() };
     for (name, ty) in inferred {
         let ty = match ty {
             Some(FieldType::Int64) | None if schema.holds_images() && name == LABEL => FieldType::Label,

@@ -32,7 +32,7 @@ const ROW_BYTES: usize = 16;
 const PERMUTATION: Spec =
     Spec { table: "lengths", columns: Cow::Borrowed(&[u64_column("record")]), unit: None, segmented: true };
 
-const HISTOGRAM_COLUMNS: [TableColumn; 3] =
+static HISTOGRAM_COLUMNS: [TableColumn; 3] =
     [u64_column(schema::LENGTH), u64_column("count"), u64_column("first_rank")];
 
 /// Specification of the histogram: one row per distinct length, in ascending order.

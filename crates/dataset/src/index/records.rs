@@ -3,15 +3,17 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::table::{Geometry, IndexTable, Spec, TableColumn, TableWriter, u32_column, u64_column};
+use super::table::{Geometry, IndexTable, Spec, TableColumn, TableWriter, Width, u32_column, u64_column};
 use super::{IndexFile, MAX_LENGTH, Segment};
 use crate::error::{Error, Result};
 use crate::format::Placed;
 use crate::schema::{LENGTH, MAX_INDEX_COLUMNS, Schema};
 use crate::storage::Blob;
 
+/// Number of columns of every record index.
+const COMMON_COLUMNS: usize = 5;
 /// Columns of every record index. Those of [`Schema::index_columns`] follow.
-const COLUMNS: [TableColumn; 5] = [
+static COLUMNS: [TableColumn; COMMON_COLUMNS] = [
     u32_column("shard"),
     u64_column("position"),
     u64_column("bytes"),
@@ -20,11 +22,12 @@ const COLUMNS: [TableColumn; 5] = [
 ];
 const LENGTH_COLUMN: usize = 3;
 /// Maximum number of columns.
-const MAX_COLUMNS: usize = COLUMNS.len() + MAX_INDEX_COLUMNS;
+const MAX_COLUMNS: usize = COMMON_COLUMNS + MAX_INDEX_COLUMNS;
 
 fn spec(schema: &Schema) -> Spec {
-    let further = schema.index_columns().iter().map(|name| u32_column(name));
-    let columns = COLUMNS.into_iter().chain(further).collect();
+    let further =
+        schema.index_columns().map(|name| TableColumn { name: name.to_owned().into(), width: Width::U32 });
+    let columns = COLUMNS.iter().cloned().chain(further).collect();
     Spec { table: "records", columns, unit: Some(schema.length_unit()), segmented: true }
 }
 
@@ -42,7 +45,7 @@ pub struct IndexEntry {
     /// CRC32C of the canonical form of the record.
     pub crc32c: u32,
     /// Values of the fields that the index stores, too, in the order of [`Schema::index_columns`]: width and height of an
-    /// image in pixels, or the number of tokens to train on. The rest is 0.
+    /// image in pixels, or the number of tokens to train on, and those that the schema names. The rest is 0.
     pub columns: [u32; MAX_INDEX_COLUMNS],
 }
 
@@ -54,14 +57,14 @@ impl IndexEntry {
 
     /// Returns the value of the field `name` of `schema`, if the index stores it.
     pub fn column(&self, schema: &Schema, name: &str) -> Option<u32> {
-        let at = schema.index_columns().iter().position(|&column| column == name)?;
+        let at = schema.index_columns().position(|column| column == name)?;
         self.columns.get(at).copied()
     }
 
     fn to_row(self) -> [u64; MAX_COLUMNS] {
         let Self { shard, position, bytes, length, crc32c, columns } = self;
         let mut row = [0; MAX_COLUMNS];
-        let (common, further) = row.split_at_mut(COLUMNS.len());
+        let (common, further) = row.split_at_mut(COMMON_COLUMNS);
         common.copy_from_slice(&[shard.into(), position, bytes, length, crc32c.into()]);
         further.copy_from_slice(&columns.map(u64::from));
         row
@@ -199,7 +202,7 @@ mod tests {
     use crate::index::testing::{
         CASES_WITH_FILES, SMALL, any_alteration, reports_damaged_file, segment, segment_of, segments,
     };
-    use crate::schema::IdWidth;
+    use crate::schema::{Field, FieldType, IdWidth};
     use crate::storage::{Access, hash_file};
 
     /// Existing datasets depend on these columns, so this test never changes.
@@ -222,6 +225,7 @@ mod tests {
         assert_eq!(describe(&images()), format!("{common}, width UInt32, height UInt32"));
         let masked = text().with_assistant_masks().unwrap();
         assert_eq!(describe(&masked), format!("{common}, trained UInt32"));
+        assert_eq!(describe(&counted()), format!("{common}, width UInt32, height UInt32, frames UInt32"));
     }
 
     fn text() -> Schema {
@@ -230,6 +234,12 @@ mod tests {
 
     fn images() -> Schema {
         Schema::images(None, vec![]).unwrap()
+    }
+
+    /// An image dataset with a count in its record index.
+    fn counted() -> Schema {
+        let frames = vec![Field::required("frames", FieldType::UInt64)];
+        Schema::images(None, frames).unwrap().with_indexed(&["frames"]).unwrap()
     }
 
     #[test]
@@ -250,7 +260,7 @@ mod tests {
     }
 
     fn any_entry() -> impl Strategy<Value = IndexEntry> {
-        (any::<(u32, u64, u64, u32, [u32; 2])>(), 0..=MAX_LENGTH).prop_map(
+        (any::<(u32, u64, u64, u32, [u32; MAX_INDEX_COLUMNS])>(), 0..=MAX_LENGTH).prop_map(
             |((shard, position, bytes, crc32c, columns), length)| IndexEntry {
                 shard,
                 position,
@@ -277,7 +287,7 @@ mod tests {
             batch_rows in 1u64..9,
             batches in 1u64..4,
             (schema, kept) in prop::sample::select(vec![
-                (text(), 0), (text().with_assistant_masks().unwrap(), 1), (images(), 2),
+                (text(), 0), (text().with_assistant_masks().unwrap(), 1), (images(), 2), (counted(), 3),
             ]),
             mapped: bool,
         ) {

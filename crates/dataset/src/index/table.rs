@@ -31,9 +31,9 @@ pub(super) const BATCH_ROWS: u64 = 1 << 16;
 pub(super) const SEGMENT_ROWS: u64 = 1 << 24;
 
 /// Column of unsigned numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TableColumn {
-    pub(super) name: &'static str,
+    pub(super) name: Cow<'static, str>,
     pub(super) width: Width,
 }
 
@@ -55,12 +55,12 @@ impl Width {
 
 /// Creates a column of 32-bit numbers.
 pub(super) const fn u32_column(name: &'static str) -> TableColumn {
-    TableColumn { name, width: Width::U32 }
+    TableColumn { name: Cow::Borrowed(name), width: Width::U32 }
 }
 
 /// Creates a column of 64-bit numbers.
 pub(super) const fn u64_column(name: &'static str) -> TableColumn {
-    TableColumn { name, width: Width::U64 }
+    TableColumn { name: Cow::Borrowed(name), width: Width::U64 }
 }
 
 /// Name and columns of a table.
@@ -82,7 +82,7 @@ impl Spec {
                 Width::U32 => DataType::UInt32,
                 Width::U64 => DataType::UInt64,
             };
-            let field = Field::new(column.name, ty, false);
+            let field = Field::new(&*column.name, ty, false);
             match self.unit {
                 Some(unit) if column.name == LENGTH => {
                     field.with_metadata(one(UNIT_KEY, unit.name().to_owned()))
@@ -481,7 +481,7 @@ mod tests {
 
     #[test]
     fn newer_versions_and_other_tables_are_different_errors() {
-        const COLUMNS: [TableColumn; 1] = [u64_column("x")];
+        static COLUMNS: [TableColumn; 1] = [u64_column("x")];
         let spec = Spec { table: "a", columns: Cow::Borrowed(&COLUMNS), unit: None, segmented: false };
         let expected = spec.schema();
         let with = |label: &str| {

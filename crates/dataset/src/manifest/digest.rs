@@ -11,9 +11,10 @@ use crate::error::{Error, Result};
 use crate::storage::hex;
 
 /// First bytes of a manifest by version, up to the digits of the digest. All have the same length.
-const PREFIXES: [&[u8]; 2] = [
+const PREFIXES: [&[u8]; 3] = [
     b"{\n  \"manifest_version\": 2,\n  \"digest\": \"sha256:",
     b"{\n  \"manifest_version\": 3,\n  \"digest\": \"sha256:",
+    b"{\n  \"manifest_version\": 4,\n  \"digest\": \"sha256:",
 ];
 /// Position of the digits of the digest.
 const DIGITS_START: usize = PREFIXES[0].len();

@@ -31,8 +31,11 @@ pub const CARD_NAME: &str = "README.md";
 /// File name of the tokenizer in a text dataset.
 pub const TOKENIZER_NAME: &str = "tokenizer.json";
 
-/// Version of manifests that this build writes. Readers reject higher versions.
-pub const MANIFEST_VERSION: u32 = 3;
+/// Latest version of manifests. Readers reject higher versions.
+pub const MANIFEST_VERSION: u32 = 4;
+
+/// First version whose schema may name columns of the record index.
+const INDEX_COLUMNS_VERSION: u32 = 4;
 
 /// Oldest version that this build reads. Version 1 has no digest, no listing digest and no unit sizes.
 const OLDEST_VERSION: u32 = 1;
@@ -46,7 +49,7 @@ pub const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 /// Description of a dataset and of its files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// [`MANIFEST_VERSION`] of the dsconvert that wrote the manifest.
+    /// [`Manifest::version`] of the schema.
     pub manifest_version: u32,
     /// `sha256:` followed by the SHA-256 of the file with the digits of this member replaced by zeros. Set by
     /// [`Manifest::seal`]; absent in version 1.
@@ -278,6 +281,12 @@ impl Manifest {
         Self::parse(&blob.read(0, blob.len())?).map_err(|e| e.at_path(path))
     }
 
+    /// Returns the version to write for a dataset of `schema`: the oldest one that can express it, so that older builds read
+    /// every dataset that they understand.
+    pub fn version(schema: &Schema) -> u32 {
+        if schema.indexed.is_empty() { CLASS_COUNTS_VERSION } else { INDEX_COLUMNS_VERSION }
+    }
+
     /// Parses and checks the bytes of a manifest.
     pub fn parse(json: &[u8]) -> Result<Self> {
         /// Parsed first, because a newer manifest may have a different structure.
@@ -318,7 +327,7 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// Fails if the version of the manifest is not [`MANIFEST_VERSION`].
+    /// Fails if no build writes a manifest of this version.
     pub fn seal(&mut self) -> Result<Vec<u8>> {
         self.digest = Some(digest::placeholder());
         let mut json =
@@ -383,6 +392,12 @@ impl Manifest {
 
     fn check(&self) -> Result<()> {
         self.schema.clone().checked_as_read()?;
+        if self.manifest_version < INDEX_COLUMNS_VERSION && !self.schema.indexed.is_empty() {
+            return Err(Error::corrupt(format!(
+                "a manifest of version {} names columns of the record index",
+                self.manifest_version
+            )));
+        }
         if self.manifest_version > OLDEST_VERSION && self.plan.is_none() {
             return Err(Error::corrupt("the manifest lacks the member `plan`"));
         }
@@ -474,7 +489,7 @@ mod tests {
     /// Returns a manifest without splits.
     fn manifest() -> Manifest {
         Manifest {
-            manifest_version: MANIFEST_VERSION,
+            manifest_version: CLASS_COUNTS_VERSION,
             digest: None,
             dsconvert: "0.0.0".to_owned(),
             fingerprint: String::new(),
@@ -603,6 +618,24 @@ mod tests {
         assert_eq!(parse(&value).unwrap_err().kind(), ErrorKind::Corrupt);
         value["splits"]["train"].as_object_mut().unwrap().remove("trained_tokens");
         assert_eq!(parse(&value).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn the_version_is_the_oldest_that_can_express_the_schema() {
+        let mut manifest = manifest();
+        assert_eq!(Manifest::version(&manifest.schema), 3);
+        let counts = vec![crate::schema::Field::required("patches", crate::schema::FieldType::UInt32)];
+        let schema = Schema::images(Some(vec!["cat".to_owned()]), counts).unwrap();
+        manifest.schema = schema.with_indexed(&["patches"]).unwrap();
+        assert_eq!(Manifest::version(&manifest.schema), 4);
+        let old = manifest.seal().unwrap();
+        assert_eq!(Manifest::parse(&old).unwrap_err().kind(), ErrorKind::Corrupt);
+        manifest.manifest_version = 4;
+        let json = manifest.seal().unwrap();
+        assert_eq!(Manifest::parse(&json).unwrap(), manifest);
+        manifest.manifest_version = MANIFEST_VERSION + 1;
+        let newer = serde_json::to_vec(&manifest).unwrap();
+        assert_eq!(Manifest::parse(&newer).unwrap_err().kind(), ErrorKind::Unsupported);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 
-use crate::schema::IdWidth;
+use super::Numbers;
+use crate::schema::{DType, IdWidth};
 
 /// Token ids as little-endian bytes of fixed width.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +45,15 @@ impl<B: AsRef<[u8]>> Ids<B> {
             [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
             _ => 0, // the only widths are 2 and 4
         })
+    }
+
+    /// Returns the ids as numbers.
+    pub fn numbers(&self) -> Numbers<&B> {
+        let dtype = match self.width {
+            IdWidth::U16 => DType::UInt16,
+            IdWidth::U32 => DType::UInt32,
+        };
+        Numbers { dtype, shape: vec![self.len()], bytes: &self.bytes }
     }
 
     /// Borrows the ids.

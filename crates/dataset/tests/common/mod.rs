@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dsconvert_dataset::format::{Format, Placed, writer};
-use dsconvert_dataset::sample::{Ids, Record, Value};
-use dsconvert_dataset::schema::{Field, FieldType, IdWidth, Kind, Schema};
+use dsconvert_dataset::sample::{ArrayValue, Ids, Record, Text, Value};
+use dsconvert_dataset::schema::{ArrayType, Field, FieldType, IdWidth, Kind, Schema};
 use dsconvert_dataset::storage::NewFile;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -111,6 +111,11 @@ pub(crate) fn any_value(field: &Field) -> BoxedStrategy<Value> {
         // Adapted to the number of boxes by `any_record`.
         FieldType::BoxLabels => numbers((0..3i64).boxed()),
         FieldType::BoxInts => numbers(any::<i64>().boxed()),
+        FieldType::Array(ty) => any_array(ty).boxed(),
+        FieldType::Texts => {
+            let text = "\\PC{0,9}".prop_map(|text| Text::from(text.as_str()));
+            vec(text, 0..5).prop_map(Value::Texts).boxed()
+        }
         FieldType::Int32Pair => any::<[u8; 8]>().prop_map(|pair| Value::Bytes(pair.to_vec().into())).boxed(),
     };
     if field.nullable { prop_oneof![1 => Just(Value::Null), 3 => present].boxed() } else { present }
@@ -121,6 +126,20 @@ fn numbers(number: BoxedStrategy<i64>) -> BoxedStrategy<Value> {
     vec(number, 40)
         .prop_map(|numbers| Value::Bytes(numbers.into_iter().flat_map(i64::to_le_bytes).collect()))
         .boxed()
+}
+
+/// Generates an array, whose open axes are 0 to 4.
+fn any_array(ty: ArrayType) -> impl Strategy<Value = Value> {
+    let axes: Vec<_> = ty.axes().collect();
+    let shape = axes.into_iter().map(|axis| match axis {
+        Some(size) => (size as u32..=size as u32).boxed(),
+        None => (0u32..5).boxed(),
+    });
+    shape.collect::<Vec<_>>().prop_flat_map(move |shape| {
+        let bytes = shape.iter().product::<u32>() as usize * ty.dtype().bytes();
+        vec(any::<u8>(), bytes)
+            .prop_map(move |bytes| Value::Array(ArrayValue::new(shape.clone(), bytes::Bytes::from(bytes))))
+    })
 }
 
 fn any_box() -> impl Strategy<Value = [f32; 4]> {

@@ -7,7 +7,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::element::{DType, Element, Elements};
+use dsconvert_dataset::schema::DType;
+
+use super::element::{Element, Elements};
 use super::pool::Pool;
 
 /// An n-dimensional array in row-major order, without gaps.

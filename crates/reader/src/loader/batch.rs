@@ -21,6 +21,8 @@ pub enum Column {
     Texts(Vec<Option<Text>>),
     /// `binary` fields, and images that are not decoded.
     Bytes(Vec<Option<Bytes>>),
+    /// Lists of texts.
+    TextLists(Vec<Option<Vec<Text>>>),
     /// Lists of ids other than `input_ids`.
     Ids(Vec<Option<Ids>>),
     /// Boxes (an array of `[n, 4]` per row), or what each box has (`[n]`).

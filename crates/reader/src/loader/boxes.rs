@@ -4,11 +4,11 @@ use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::sample::{PixelBox, Value, box_numbers, boxes};
 use dsconvert_dataset::schema::FieldType;
 
+use super::array::Array;
 use super::augment::View;
 use super::batch::{BlankRow, Column};
 use super::image::ImageRows;
 use super::options::Crop;
-use super::stored::{box_array, number_array};
 use crate::Record;
 
 impl ImageRows<'_> {
@@ -24,11 +24,11 @@ impl ImageRows<'_> {
                 }
             };
             let view = self.box_view(row, record)?;
-            lists.push(Some(match (ty, view) {
-                (FieldType::Boxes, None) => box_array(boxes(list)),
-                (FieldType::Boxes, Some(view)) => box_array(boxes(list).filter_map(|one| seen(one, &view))),
-                (_, None) => number_array(box_numbers(list)),
-                (_, Some(view)) => {
+            lists.push(Some(match (ty.is_boxes(), view) {
+                (true, None) => box_array(boxes(list)),
+                (true, Some(view)) => box_array(boxes(list).filter_map(|one| seen(one, &view))),
+                (false, None) => number_array(box_numbers(list)),
+                (false, Some(view)) => {
                     let of_record = self.boxes_of(record)?;
                     let is_seen = boxes(of_record).map(|one| seen(one, &view).is_some());
                     number_array(
@@ -67,6 +67,18 @@ impl ImageRows<'_> {
                 .help("select the field of boxes, too: a crop decides which of them are left")),
         }
     }
+}
+
+/// Returns boxes as an array of `[n, 4]`.
+fn box_array(boxes: impl Iterator<Item = PixelBox>) -> Array {
+    let numbers: Vec<f32> = boxes.flatten().collect();
+    Array::new(vec![numbers.len() / 4, 4], numbers, None)
+}
+
+/// Returns what each box has as an array.
+fn number_array(numbers: impl Iterator<Item = i64>) -> Array {
+    let numbers: Vec<i64> = numbers.collect();
+    Array::new(vec![numbers.len()], numbers, None)
 }
 
 /// Returns the part of a box that is seen in `view`, in pixels of the result; `None` if nothing of it is seen. Without a

@@ -2,57 +2,15 @@
 
 use std::fmt;
 
-/// Type of the elements of an [`Array`](super::Array). Multi-byte types are in the byte order of the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DType {
-    /// One byte, 0 or 1.
-    Bool,
-    /// Unsigned, 8 bits.
-    UInt8,
-    /// Signed, 8 bits.
-    Int8,
-    /// Signed, 32 bits.
-    Int32,
-    /// Signed, 64 bits.
-    Int64,
-    /// Unsigned, 64 bits.
-    UInt64,
-    /// IEEE 754 binary32.
-    Float32,
-    /// IEEE 754 binary64.
-    Float64,
-}
+use dsconvert_dataset::schema::DType;
 
-impl DType {
-    /// Returns the name that numpy and torch use.
-    pub fn name(self) -> &'static str {
-        match self {
-            DType::Bool => "bool",
-            DType::UInt8 => "uint8",
-            DType::Int8 => "int8",
-            DType::Int32 => "int32",
-            DType::Int64 => "int64",
-            DType::UInt64 => "uint64",
-            DType::Float32 => "float32",
-            DType::Float64 => "float64",
-        }
-    }
+/// The bits of a [`DType::Float16`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Half(pub u16);
 
-    /// Returns the size of one element in bytes.
-    pub fn bytes(self) -> usize {
-        match self {
-            DType::Bool | DType::UInt8 | DType::Int8 => 1,
-            DType::Int32 | DType::Float32 => 4,
-            DType::Int64 | DType::UInt64 | DType::Float64 => 8,
-        }
-    }
-}
-
-impl fmt::Display for DType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+/// The bits of a [`DType::BFloat16`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BHalf(pub u16);
 
 /// A block of elements of one type.
 #[derive(Debug)]
@@ -60,6 +18,11 @@ pub(super) enum Elements {
     Bool(Vec<bool>),
     UInt8(Vec<u8>),
     Int8(Vec<i8>),
+    UInt16(Vec<u16>),
+    Int16(Vec<i16>),
+    UInt32(Vec<u32>),
+    Float16(Vec<Half>),
+    BFloat16(Vec<BHalf>),
     Int32(Vec<i32>),
     Int64(Vec<i64>),
     UInt64(Vec<u64>),
@@ -97,6 +60,11 @@ macro_rules! each {
             Elements::Bool($v) => $result,
             Elements::UInt8($v) => $result,
             Elements::Int8($v) => $result,
+            Elements::UInt16($v) => $result,
+            Elements::Int16($v) => $result,
+            Elements::Float16($v) => $result,
+            Elements::BFloat16($v) => $result,
+            Elements::UInt32($v) => $result,
             Elements::Int32($v) => $result,
             Elements::Int64($v) => $result,
             Elements::UInt64($v) => $result,
@@ -135,7 +103,7 @@ macro_rules! element {
     )*};
 }
 
-element!(bool => Bool, u8 => UInt8, i8 => Int8, i32 => Int32, i64 => Int64, u64 => UInt64, f32 => Float32, f64 => Float64);
+element!(bool => Bool, u8 => UInt8, i8 => Int8, u16 => UInt16, i16 => Int16, Half => Float16, BHalf => BFloat16, u32 => UInt32, i32 => Int32, i64 => Int64, u64 => UInt64, f32 => Float32, f64 => Float64);
 
 impl Elements {
     pub(super) fn dtype(&self) -> DType {

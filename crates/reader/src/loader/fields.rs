@@ -193,7 +193,7 @@ impl BatchFields {
         self.columns.push((name.to_owned(), field));
         let as_numbers = match field {
             BatchField::Image(index) | BatchField::Mask(index) => Some(index),
-            BatchField::Stored(index, ty) => is_number(ty).then_some(index),
+            BatchField::Stored(index, ty) => ty.fixed_shape().map(|_| index),
             BatchField::CropTopLeft { corner, .. } => Some(corner),
             _ => None,
         };
@@ -342,22 +342,4 @@ fn stored_pieces(
         Error::usage(format!("the records hold several documents each, and {CU_SEQLENS:?} is not selected"))
             .help("select it, too; or set stored_packing to \"ignore\" to treat each record as one document")
     })
-}
-
-/// Returns whether values of this type become an array of numbers.
-fn is_number(ty: FieldType) -> bool {
-    !matches!(
-        ty,
-        FieldType::String
-            | FieldType::Json
-            | FieldType::Binary
-            | FieldType::Image
-            | FieldType::Mask
-            | FieldType::IdsU16
-            | FieldType::IdsU32
-            | FieldType::Flags
-            | FieldType::Boxes
-            | FieldType::BoxLabels
-            | FieldType::BoxInts
-    )
 }

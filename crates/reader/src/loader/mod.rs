@@ -53,7 +53,7 @@ use std::time::{Duration, Instant};
 
 pub use array::Array;
 pub use batch::{Batch, BatchId, BlankRow, Column};
-pub use element::{DType, Element};
+pub use element::{BHalf, Element, Half};
 pub use fields::{ATTENTION_MASK, LENGTHS, POSITION_IDS, SOURCE, VALID};
 pub use handoff::{Claim, Handoff};
 pub use image::decode_image;

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::packing::IGNORE_LABEL;
-use dsconvert_dataset::sample::{Int32Pair, PixelBox, Value, box_numbers, boxes, pair};
-use dsconvert_dataset::schema::FieldType;
+use dsconvert_dataset::sample::{Int32Pair, Numbers, Value, pair};
+use dsconvert_dataset::schema::{ArrayType, DType, FieldType};
 
 use super::array::Array;
 use super::batch::{BlankRow, Column};
-use super::element::Element;
+use super::element::{BHalf, Element, Half};
 use super::pool::Pool;
 use crate::Record;
 
@@ -58,31 +59,87 @@ pub(super) fn column(
         FieldType::Float32 => numbers!(f32, Value::Float(x) => x as f32),
         FieldType::Float64 => numbers!(f64, Value::Float(x) => x),
         FieldType::String | FieldType::Json => list!(Texts, Text),
+        FieldType::Texts => list!(TextLists, Texts),
         FieldType::Binary | FieldType::Image | FieldType::Mask | FieldType::Flags => list!(Bytes, Bytes),
         FieldType::IdsU16 | FieldType::IdsU32 => list!(Ids, Ids),
         FieldType::Int32Pair => pairs(pool, records, rows, field_index, |_, _, pair| pair).map_err(wrong),
-        FieldType::Boxes | FieldType::BoxLabels | FieldType::BoxInts => {
-            let array = |value: &Value| match value {
-                Value::Bytes(list) if ty == FieldType::Boxes => Some(box_array(boxes(list))),
-                Value::Bytes(list) => Some(number_array(box_numbers(list))),
-                _ => None,
-            };
+        FieldType::Array(array) if ty.fixed_shape().is_some() => {
+            let shape = ty.fixed_shape().unwrap_or_default();
+            stacked(pool, records, rows, field_index, array, shape).map_err(wrong)
+        }
+        // The remaining types are lists of numbers.
+        ty => {
+            let array = |value| Numbers::of(ty, value).map(array);
             let nothing = std::iter::repeat_with(|| None).take(rows.saturating_sub(records.len()));
             Ok(Column::Arrays(values().map(array).chain(nothing).collect()))
         }
     }
 }
 
-/// Returns boxes as an array of `[n, 4]`.
-pub(super) fn box_array(boxes: impl Iterator<Item = PixelBox>) -> Array {
-    let numbers: Vec<f32> = boxes.flatten().collect();
-    Array::new(vec![numbers.len() / 4, 4], numbers, None)
+/// Calls `$numbers` with a type of elements and the function that makes one of little-endian bytes.
+macro_rules! with_element {
+    ($dtype:expr, $numbers:ident) => {
+        match $dtype {
+            DType::Bool => $numbers!(bool, |bytes: [u8; 1]| bytes != [0]),
+            DType::UInt8 => $numbers!(u8, u8::from_le_bytes),
+            DType::Int8 => $numbers!(i8, i8::from_le_bytes),
+            DType::UInt16 => $numbers!(u16, u16::from_le_bytes),
+            DType::Int16 => $numbers!(i16, i16::from_le_bytes),
+            DType::UInt32 => $numbers!(u32, u32::from_le_bytes),
+            DType::Int32 => $numbers!(i32, i32::from_le_bytes),
+            DType::UInt64 => $numbers!(u64, u64::from_le_bytes),
+            DType::Int64 => $numbers!(i64, i64::from_le_bytes),
+            DType::Float16 => $numbers!(Half, |bytes| Half(u16::from_le_bytes(bytes))),
+            DType::BFloat16 => $numbers!(BHalf, |bytes| BHalf(u16::from_le_bytes(bytes))),
+            DType::Float32 => $numbers!(f32, f32::from_le_bytes),
+            DType::Float64 => $numbers!(f64, f64::from_le_bytes),
+        }
+    };
 }
 
-/// Returns what each box has as an array.
-pub(super) fn number_array(numbers: impl Iterator<Item = i64>) -> Array {
-    let numbers: Vec<i64> = numbers.collect();
-    Array::new(vec![numbers.len()], numbers, None)
+/// Copies the numbers of a record.
+fn array(numbers: Numbers<&Bytes>) -> Array {
+    let Numbers { dtype, shape, bytes } = numbers;
+    macro_rules! array {
+        ($t:ty, $number:expr) => {
+            Array::new(shape, bytes.as_chunks().0.iter().copied().map($number).collect::<Vec<$t>>(), None)
+        };
+    }
+    with_element!(dtype, array)
+}
+
+/// Returns the arrays of the field at `field_index`, which all have `shape`, as one array with an axis for the rows. Null is
+/// zeros. The error is the first record whose field has another type.
+fn stacked<'a>(
+    pool: &Arc<Pool>,
+    records: &'a [Record],
+    rows: usize,
+    field_index: usize,
+    array: ArrayType,
+    shape: Vec<usize>,
+) -> Result<Column, &'a Record> {
+    let ty = FieldType::Array(array);
+    let size: usize = shape.iter().product();
+    let shape = [vec![rows], shape].concat();
+    macro_rules! stacked {
+        ($t:ty, $number:expr) => {{
+            let mut out = pool.take::<$t>(rows * size);
+            for (to, record) in out.chunks_exact_mut(size.max(1)).zip(records) {
+                let value = record.values().get(field_index).unwrap_or(&Value::Null);
+                match (Numbers::of(ty, value), value) {
+                    (Some(numbers), _) if numbers.bytes.len() == size_of_val(to) => {
+                        let from = numbers.bytes.as_chunks().0.iter().copied().map($number);
+                        to.iter_mut().zip(from).for_each(|(to, from)| *to = from);
+                    }
+                    (None, Value::Null) => to.fill(<$t>::default()),
+                    _ => return Err(record),
+                }
+            }
+            fill_rest(&mut out, records.len() * size, rows * size, <$t>::default());
+            Ok(Column::Array(Array::new(shape, out, Some(Arc::clone(pool)))))
+        }};
+    }
+    with_element!(array.dtype(), stacked)
 }
 
 fn numbers<'a, T: Element>(

@@ -10,9 +10,7 @@ use dsconvert_dataset::format::Format;
 use dsconvert_dataset::index::{
     IndexEntry, LengthIndexBuilder, RecordIndexWriter, ShardEntry, write_shard_table,
 };
-use dsconvert_dataset::manifest::{
-    Counts, FileEntry, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, Split,
-};
+use dsconvert_dataset::manifest::{Counts, FileEntry, MANIFEST_NAME, Manifest, PlanInfo, Sources, Split};
 use dsconvert_dataset::sample::{Ids, Record, Value, index_values, length_of};
 use dsconvert_dataset::schema::{Field, FieldType, IdWidth, Kind, Schema};
 use dsconvert_dataset::storage::{NewFile, create_dir, write_file};
@@ -151,7 +149,7 @@ pub(super) fn write_records(
     let rejects = rejects.commit()?;
     let units = splits.iter().map(|shards| shards.len()).max().unwrap_or_default();
     let mut manifest = Manifest {
-        manifest_version: MANIFEST_VERSION,
+        manifest_version: Manifest::version(&schema),
         digest: None,
         dsconvert: "0.0.0".to_owned(),
         fingerprint: "0f".repeat(32),

@@ -28,7 +28,8 @@ impl InMemory {
         if has_masks {
             fields.push(Field::required(ASSISTANT_MASKS, FieldType::Flags));
         }
-        let schema = Arc::new(Schema { kind: Kind::Text, fields, class_names: Vec::new() });
+        let schema =
+            Arc::new(Schema { kind: Kind::Text, fields, class_names: Vec::new(), indexed: Vec::new() });
         let lengths = LengthsInMemory::new(documents.iter().map(|(ids, _)| ids.len() as u64).collect());
         Self { schema, documents: documents.to_vec(), lengths, is_short: false }
     }

@@ -144,7 +144,7 @@ fn a_newer_dataset_is_refused() {
     let (dir, _) = dataset(Format::Msgpack, Kind::Text);
     let path = dir.path().join("manifest.json");
     let json = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, json.replace("\"manifest_version\": 3", "\"manifest_version\": 4")).unwrap();
+    std::fs::write(&path, json.replace("\"manifest_version\": 3", "\"manifest_version\": 5")).unwrap();
     assert_eq!(Dataset::open(dir.path()).unwrap_err().kind(), ErrorKind::Unsupported);
 }
 

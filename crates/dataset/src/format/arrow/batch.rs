@@ -7,10 +7,9 @@ use bytes::Bytes;
 
 use crate::arrow_footer::flatbuffer_limits;
 use crate::error::{Error, Result};
-use crate::format::arrow_schema::BOX_NUMBERS;
 use crate::format::check;
-use crate::sample::{Ids, Record, Text, Value};
-use crate::schema::{Field, FieldType, Schema};
+use crate::sample::{ArrayValue, Ids, Record, Text, Value};
+use crate::schema::{ArrayLayout, ArrayType, Field, FieldType, Schema};
 use crate::storage::Blob;
 
 /// Marker before the size of a message, since version 0.15 of the format.
@@ -46,6 +45,22 @@ enum Values {
     Fixed(Range, u64),
     /// Variable-size values between 32-bit offsets, which count items of `item_bytes` bytes each.
     Slices { offsets: Range, data: Range, item_bytes: u64 },
+    /// Arrays.
+    Arrays(Arrays),
+    /// Lists of texts: 64-bit offsets of the lists, which count texts, and 32-bit offsets of the texts, which count bytes.
+    Texts { lists: Range, count: u64, texts: Range, data: Range },
+}
+
+/// Buffers with arrays.
+struct Arrays {
+    layout: ArrayLayout,
+    data: Range,
+    /// Bytes of an array with fixed axes, of a row of an array of rows, or of a number.
+    item_bytes: u64,
+    /// 64-bit offsets, which count items, unless all axes are fixed.
+    offsets: Option<Range>,
+    /// Size of each axis of each array in 32 bits, if the layout has shapes.
+    shapes: Option<Range>,
 }
 
 impl ArrowBatch {
@@ -114,7 +129,9 @@ impl Values {
     fn range(&self) -> Range {
         match self {
             Values::Bits(range) | Values::Fixed(range, _) => *range,
-            Values::Slices { data, .. } => *data,
+            Values::Slices { data, .. }
+            | Values::Arrays(Arrays { data, .. })
+            | Values::Texts { data, .. } => *data,
         }
     }
 }
@@ -162,15 +179,24 @@ impl Parts {
                 self.slices(rows)?;
                 values
             }
+            FieldType::Array(array) => Values::Arrays(self.arrays(rows, array)?),
+            FieldType::Texts => {
+                let lists = self.offsets_of(rows, 8)?;
+                let count = self.peek_length()?;
+                // Texts are never null.
+                self.valid(count)?.is_none().then_some(())?;
+                Values::Texts { lists, count, texts: self.offsets(count)?, data: self.buffer(0)? }
+            }
             // The remaining types are lists.
             list => {
-                let item_bytes = list.item_bytes()? as u64;
+                let of = list.list_items()?;
+                let item_bytes = of.bytes() as u64;
                 let offsets = self.offsets(rows)?;
                 let items = self.peek_length()?;
                 // Items are never null.
                 self.valid(items)?.is_none().then_some(())?;
-                if list == FieldType::Boxes {
-                    let numbers = items.checked_mul(BOX_NUMBERS.unsigned_abs().into())?;
+                if let Some(columns) = of.columns {
+                    let numbers = items.checked_mul(columns as u64)?;
                     self.valid(numbers)?.is_none().then_some(())?;
                 }
                 let data = self.items(items, item_bytes)?;
@@ -178,6 +204,47 @@ impl Parts {
             }
         };
         Some(ArrowColumn { valid, values })
+    }
+
+    /// Takes the buffers of arrays.
+    fn arrays(&mut self, rows: u64, ty: ArrayType) -> Option<Arrays> {
+        let layout = ty.layout();
+        let width = ty.dtype().bytes() as u64;
+        let (mut offsets, mut shapes) = (None, None);
+        let (data, item_bytes) = match &layout {
+            ArrayLayout::Fixed(sizes) => self.fixed(rows, sizes, width)?,
+            ArrayLayout::Rows(sizes) => {
+                offsets = Some(self.offsets_of(rows, 8)?);
+                let count = self.peek_length()?;
+                // Items are never null.
+                self.valid(count)?.is_none().then_some(())?;
+                self.fixed(count, sizes, width)?
+            }
+            ArrayLayout::Shaped(rank) => {
+                self.valid(rows)?.is_none().then_some(())?;
+                offsets = Some(self.offsets_of(rows, 8)?);
+                let count = self.peek_length()?;
+                self.valid(count)?.is_none().then_some(())?;
+                let data = self.fixed(count, &[], width)?;
+                self.valid(rows)?.is_none().then_some(())?;
+                shapes = Some(self.fixed(rows, &[*rank], 4)?.0);
+                data
+            }
+        };
+        Some(Arrays { layout, data, item_bytes, offsets, shapes })
+    }
+
+    /// Takes the lists of fixed `sizes` in `count` items, whose node was taken: their nodes, and the buffer with numbers of
+    /// `width` bytes. Returns its range and the bytes of an item.
+    fn fixed(&mut self, count: u64, sizes: &[usize], width: u64) -> Option<(Range, u64)> {
+        let (mut numbers, mut bytes) = (count, width);
+        for &size in sizes {
+            numbers = numbers.checked_mul(size as u64)?;
+            bytes = bytes.checked_mul(size as u64)?;
+            self.valid(numbers)?.is_none().then_some(())?;
+        }
+        let data = self.items(numbers, width)?;
+        Some((Range { len: numbers * width, ..data }, bytes))
     }
 
     /// Takes the next node, which must have `rows` rows, and returns its validity bits if any row is null.
@@ -207,8 +274,12 @@ impl Parts {
     }
 
     fn offsets(&mut self, rows: u64) -> Option<Range> {
+        self.offsets_of(rows, 4)
+    }
+
+    fn offsets_of(&mut self, rows: u64, width: u64) -> Option<Range> {
         // The format allows empty offsets if there are no rows.
-        self.buffer(if rows == 0 { 0 } else { rows.checked_add(1)?.checked_mul(4)? })
+        self.buffer(if rows == 0 { 0 } else { rows.checked_add(1)?.checked_mul(width)? })
     }
 
     fn slices(&mut self, rows: u64) -> Option<Values> {
@@ -253,6 +324,15 @@ impl<B: AsRef<[u8]>, R: Fn(u64, u64) -> Result<B>> Body<'_, R> {
                     _ => Value::Float(f64::from_le_bytes(bytes)),
                 }
             }
+            (&Values::Texts { lists, count, texts, data }, _) => {
+                let (begin, end) = self.ends(lists, row, count)?;
+                let text = |at| {
+                    let bytes = self.slice(texts, data, 1, at)?;
+                    Text::new(bytes).map_err(|_| self.corrupt(data.at, "the text is not UTF-8"))
+                };
+                Value::Texts((begin..end).map(text).collect::<Result<_>>()?)
+            }
+            (Values::Arrays(arrays), _) => Value::Array(self.array_value(arrays, row)?),
             (&Values::Slices { offsets, data, item_bytes }, _) => {
                 let bytes = self.slice(offsets, data, item_bytes, row)?;
                 match (ty, ty.id_width()) {
@@ -267,6 +347,44 @@ impl<B: AsRef<[u8]>, R: Fn(u64, u64) -> Result<B>> Body<'_, R> {
                 }
             }
         })
+    }
+
+    fn array_value(&self, arrays: &Arrays, row: u64) -> Result<ArrayValue<B>> {
+        let Arrays { data, item_bytes, offsets, shapes, .. } = *arrays;
+        let (begin, count) = match offsets {
+            None => (row, 1),
+            Some(offsets) => {
+                let (begin, end) = self.ends(offsets, row, data.len / item_bytes.max(1))?;
+                (begin, end - begin)
+            }
+        };
+        let bytes = (self.read)(self.base + data.at + begin * item_bytes, count * item_bytes)?;
+        let sizes = |sizes: &[usize]| sizes.iter().map(|&size| size as u32).collect::<Vec<u32>>();
+        let shape = match (&arrays.layout, shapes) {
+            (ArrayLayout::Shaped(rank), Some(shapes)) => {
+                let rank = *rank as u64;
+                let size = |axis| Ok(u32::from_le_bytes(self.array(shapes.at + (row * rank + axis) * 4)?));
+                (0..rank).map(size).collect::<Result<_>>()?
+            }
+            // A record has less than 2³¹ items.
+            (ArrayLayout::Rows(of), _) => {
+                [vec![u32::try_from(count).unwrap_or(u32::MAX)], sizes(of)].concat()
+            }
+            (ArrayLayout::Fixed(of), _) => sizes(of),
+            _ => Vec::new(),
+        };
+        Ok(ArrayValue::new(shape, bytes))
+    }
+
+    /// Returns the 64-bit offsets of `row`, which are ascending and at most `count`.
+    fn ends(&self, offsets: Range, row: u64, count: u64) -> Result<(u64, u64)> {
+        let at = offsets.at + row * 8;
+        let ends: [[u8; 8]; 2] = [self.array(at)?, self.array(at + 8)?];
+        let [begin, end] = ends.map(u64::from_le_bytes);
+        match begin <= end && end <= count {
+            true => Ok((begin, end)),
+            false => Err(self.corrupt(at, "a list offset is out of range")),
+        }
     }
 
     /// Returns the bytes between the offsets of `row`.

@@ -188,6 +188,21 @@ impl ShardReader for Reader {
         })
     }
 
+    fn get_columns(&self, at: &[Placed], columns: &[usize]) -> Result<Vec<Record>> {
+        let selected = |&at: &Placed| {
+            let (batch, base, row) = self.row(at)?;
+            let mut values = vec![Value::Null; self.schema.fields.len()];
+            for &column in columns {
+                let value = batch.value(&self.blob, base, row, column, |at, len| self.blob.read(at, len))?;
+                if let Some(slot) = values.get_mut(column) {
+                    *slot = value;
+                }
+            }
+            Ok(Record { values })
+        };
+        at.iter().map(selected).collect()
+    }
+
     fn scan(&self) -> Result<Scan<'_>> {
         let batches = (0..self.blocks.len()).map(|group| self.scan_batch(group));
         Ok(Box::new(chain_until_error(batches)))

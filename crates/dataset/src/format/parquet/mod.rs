@@ -23,13 +23,15 @@ use ::parquet::schema::types::ColumnPath;
 use arrow_array::{ArrayRef, BinaryArray, RecordBatch, StringArray, StructArray};
 use arrow_schema::FieldRef;
 
-use super::arrow_schema::{IMAGE_BYTES, METADATA_KEY, image_fields, metadata, to_arrow};
+use super::arrow_schema::{
+    ARRAY_DATA, ARRAY_SHAPE, IMAGE_BYTES, METADATA_KEY, Offsets, image_fields, metadata, to_arrow,
+};
 use super::columns::ColumnBuilders;
 use super::watched::{WatchedFile, WriteFailure};
 use super::{Placed, ShardWriter, check};
 use crate::error::{Error, Result};
 use crate::sample::{Record, Value};
-use crate::schema::{FieldType, KEY, ORIGIN, Schema};
+use crate::schema::{ArrayLayout, ArrayType, DType, FieldType, KEY, ListItems, ORIGIN, Schema};
 use crate::storage::NewFile;
 use payload::Payload;
 
@@ -47,6 +49,8 @@ const CHUNK_BYTES: u64 = 4 << 20;
 const PAGE_BYTES: usize = 32 << 10;
 /// Maximum rows per page.
 const PAGE_ROWS: usize = 1024;
+/// Maximum bytes of a page that holds a single array: Parquet stores the size of a page in 31 bits.
+const MAX_PAGE_BYTES: usize = 2_000_000_000;
 /// Values encoded between two checks of the page size.
 const WRITE_BATCH: usize = 256;
 /// zstd level for all columns except images.
@@ -124,6 +128,7 @@ impl Writer {
         };
         let mut columns = rows.columns().iter();
         let mut present = None;
+        let mut leaves = Vec::new().into_iter();
         for (leaf, encoder) in self.leaves.iter_mut().zip(encoders) {
             let encoded = match leaf {
                 Leaf::Payload(_, payload) => {
@@ -137,10 +142,15 @@ impl Writer {
                     let image = StructArray::try_new(image_fields(), vec![bytes, path], present.take())?;
                     compute_leaves(field, &(Arc::new(image) as ArrayRef))?.pop()
                 }
-                Leaf::Column(field) => match columns.next() {
-                    Some(column) => compute_leaves(field, column)?.pop(),
-                    None => None,
-                },
+                Leaf::Column(field) => {
+                    // A column of arrays may have two leaves.
+                    if leaves.as_slice().is_empty()
+                        && let Some(column) = columns.next()
+                    {
+                        leaves = compute_leaves(field, column)?.into_iter();
+                    }
+                    leaves.next()
+                }
             };
             encoded.iter().try_for_each(|leaf| encoder.write(leaf))?;
         }
@@ -173,6 +183,7 @@ impl Writer {
 impl ShardWriter for Writer {
     fn push(&mut self, record: &Record) -> Result<Placed> {
         let bytes = check::record(&self.schema, record)?;
+        check_pages(&self.schema, record)?;
         if self.rows == GROUP_ROWS || (self.rows > 0 && self.bytes + bytes > GROUP_BYTES) {
             self.end_group()?;
         } else if self.columns.rows == CHUNK_ROWS || self.columns.bytes + bytes > CHUNK_BYTES {
@@ -208,11 +219,45 @@ fn element_of(list: &[String]) -> Vec<String> {
     [list, &["list".to_owned(), "element".to_owned()]].concat()
 }
 
+/// Returns the paths of the leaves of a column of arrays.
+fn array_leaves(name: &str, array: ArrayType) -> impl Iterator<Item = Vec<String>> {
+    let nested = |path: Vec<String>, levels: usize| (0..levels).fold(path, |path, _| element_of(&path));
+    let name = name.to_owned();
+    let (data, shape) = match array.layout() {
+        ArrayLayout::Fixed(sizes) => (nested(vec![name], sizes.len()), None),
+        ArrayLayout::Rows(sizes) => (nested(vec![name], sizes.len() + 1), None),
+        ArrayLayout::Shaped(_) => {
+            let child = |child: &str| nested(vec![name.clone(), child.to_owned()], 1);
+            (child(ARRAY_DATA), Some(child(ARRAY_SHAPE)))
+        }
+    };
+    std::iter::once(data).chain(shape)
+}
+
+/// Checks that the pages of an array stay below 2 GiB. Parquet stores integers below 32 bits in 32 bits, and up to a byte of
+/// levels for each number.
+fn check_pages(schema: &Schema, record: &Record) -> Result<()> {
+    for (field, value) in schema.fields.iter().zip(&record.values) {
+        let (FieldType::Array(ty), Value::Array(array)) = (field.ty, value) else { continue };
+        let width = ty.dtype().bytes();
+        let stored = if ty.dtype() == DType::Float16 { width } else { width.max(4) };
+        let bytes = array.as_bytes().len() / width * (stored + 1);
+        if bytes > MAX_PAGE_BYTES {
+            return Err(Error::usage(format!(
+                "the array in field {:?} takes {bytes} bytes in parquet, but the limit is {MAX_PAGE_BYTES}",
+                field.name
+            ))
+            .help("choose the format arrow, or smaller arrays"));
+        }
+    }
+    Ok(())
+}
+
 /// Returns every setting that affects the bytes of a shard, apart from the records.
 fn properties(schema: &Schema) -> Result<WriterProperties> {
     let zstd =
         ZstdLevel::try_new(ZSTD_LEVEL).map_err(|e| Error::internal("no such zstd level").caused_by(e))?;
-    let metadata = KeyValue::new(METADATA_KEY.to_owned(), metadata(schema)?);
+    let metadata = KeyValue::new(METADATA_KEY.to_owned(), metadata(schema, Offsets::Default)?);
     let mut properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
         .set_key_value_metadata(Some(vec![metadata]))
@@ -226,11 +271,24 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(WRITE_BATCH);
     for field in &schema.fields {
+        if let FieldType::Array(array) = field.ty {
+            for leaf in array_leaves(&field.name, array).map(ColumnPath::new) {
+                properties = properties
+                    .set_column_statistics_enabled(leaf.clone(), EnabledStatistics::None)
+                    .set_column_dictionary_enabled(leaf, false);
+            }
+            continue;
+        }
         let leaf = match field.ty {
             FieldType::Image | FieldType::Mask => vec![field.name.clone(), IMAGE_BYTES.to_owned()],
-            FieldType::Boxes => element_of(&element_of(std::slice::from_ref(&field.name))),
-            ty if ty.item_bytes().is_some() => element_of(std::slice::from_ref(&field.name)),
-            _ => vec![field.name.clone()],
+            FieldType::Texts => element_of(std::slice::from_ref(&field.name)),
+            ty => match ty.list_items() {
+                Some(ListItems { columns: Some(_), .. }) => {
+                    element_of(&element_of(std::slice::from_ref(&field.name)))
+                }
+                Some(_) => element_of(std::slice::from_ref(&field.name)),
+                None => vec![field.name.clone()],
+            },
         };
         let leaf = ColumnPath::new(leaf);
         // Values that never repeat gain nothing from a dictionary, and values that are never compared gain nothing from
@@ -241,7 +299,14 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
         }
         // The size of a page limits the number of items of its lists only without a dictionary.
         let is_pair = field.ty == FieldType::Int32Pair;
-        if payload || is_pair || field.ty.is_per_box() || field.name == KEY || field.name == ORIGIN {
+        let is_texts = field.ty == FieldType::Texts;
+        if payload
+            || is_pair
+            || is_texts
+            || field.ty.is_per_box()
+            || field.name == KEY
+            || field.name == ORIGIN
+        {
             properties = properties.set_column_dictionary_enabled(leaf.clone(), false);
         }
         // The upper bytes of ids are nearly all equal, and those of flags all zero. Storing them together makes zstd three

@@ -1,6 +1,6 @@
 //! Tests of a source that is not a split: two splits, concatenated.
 
-use dsconvert_dataset::schema::Schema;
+use dsconvert_dataset::schema::{DType, Schema};
 
 use super::engine::options;
 use super::*;

@@ -30,11 +30,13 @@ use crate::format::parquet_footer::is_sound;
 use crate::format::thrift::{STRUCT, Thrift};
 use crate::format::{MAX_RECORD_BYTES, PARQUET_MAGIC as MAGIC};
 use crate::panics;
+use crate::schema::MAX_AXES;
 use crate::storage::Blob;
 
 /// Maximum decoded bytes of a row group with several rows. The writer ends a row group at 16 MiB of canonical bytes;
-/// two-byte ids take twice that space in Parquet, and 8/3 of it if they have flags.
-const MAX_GROUP_BYTES: u64 = 64 << 20;
+/// two-byte ids take twice that space in Parquet, 8/3 of it if they have flags, and arrays of one-byte numbers four times that
+/// space and their levels.
+const MAX_GROUP_BYTES: u64 = 96 << 20;
 /// Maximum decoded bytes of a row group with a single row of the largest size.
 const MAX_ROW_BYTES: u64 = 3 * MAX_RECORD_BYTES + MAX_GROUP_BYTES;
 /// Minimum stored size of a variable-length value: its length prefix.
@@ -414,7 +416,7 @@ impl Decompressed {
 }
 
 /// Maximum number of levels of a column. A list has two levels below its column.
-const MAX_SCHEMA_DEPTH: usize = 8;
+const MAX_SCHEMA_DEPTH: usize = 2 + 2 * MAX_AXES;
 
 /// Checks the end of the file and the structure of the footer.
 pub(in crate::format::parquet) fn check_footer_bytes(blob: &Blob) -> Result<()> {

@@ -142,7 +142,9 @@ fn records(schema: &Schema, count: usize, shape: ValueShape) -> Vec<Record> {
             | FieldType::Boxes
             | FieldType::BoxLabels
             | FieldType::BoxInts
-            | FieldType::Int32Pair => Value::Null,
+            | FieldType::Int32Pair
+            | FieldType::Texts
+            | FieldType::Array(_) => Value::Null,
         }
     };
     let mut all: Vec<Record> =
