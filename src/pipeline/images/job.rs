@@ -26,7 +26,6 @@ use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter};
 use crate::pipeline::memory::{MemoryPool, Shares};
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::plan::PlanSummary;
-use crate::pipeline::predict::{Prediction, SampleRun};
 use crate::pipeline::shuffle::output_stages;
 use crate::pipeline::source_checks::split_names;
 use crate::pipeline::stage::Stages;
@@ -272,10 +271,6 @@ impl Conversion for ImageConversion {
 
     fn buckets(job: &ImagesJob) -> Result<Option<BucketCounts>> {
         job.bucket_counts()
-    }
-
-    fn predict(job: &ImagesJob, items: u64, sample: SampleRun<'_, Self>, stop: &Stop) -> Result<Prediction> {
-        job.prediction(items, sample, stop)
     }
 }
 
