@@ -24,6 +24,12 @@ fn file(dir: &Path, name: &str) -> Vec<u8> {
     std::fs::read(dir.join("in").join(name)).unwrap()
 }
 
+fn prints(ran: &Ran, parts: &[&str]) {
+    for part in parts {
+        assert!(ran.stdout.contains(part), "{part:?} is not in: {}", ran.stdout);
+    }
+}
+
 fn numbers(value: &Value) -> Vec<u8> {
     match value {
         Value::Bytes(bytes) => bytes.to_vec(),
@@ -35,7 +41,7 @@ fn numbers(value: &Value) -> Vec<u8> {
 fn boxes(out: &Path, split: &str) -> Vec<Vec<f32>> {
     let of = |value: &Value| {
         let bytes = numbers(value);
-        bytes[8..].chunks(4).map(|number| f32::from_le_bytes(number.try_into().unwrap())).collect()
+        bytes.chunks(4).map(|number| f32::from_le_bytes(number.try_into().unwrap())).collect()
     };
     column(out, split, "boxes").iter().map(of).collect()
 }
@@ -43,7 +49,7 @@ fn boxes(out: &Path, split: &str) -> Vec<Vec<f32>> {
 fn integers(out: &Path, split: &str, name: &str) -> Vec<Vec<i64>> {
     let of = |value: &Value| {
         let bytes = numbers(value);
-        bytes[8..].chunks(8).map(|number| i64::from_le_bytes(number.try_into().unwrap())).collect()
+        bytes.chunks(8).map(|number| i64::from_le_bytes(number.try_into().unwrap())).collect()
     };
     column(out, split, name).iter().map(of).collect()
 }
@@ -54,12 +60,8 @@ fn boxes_of_the_object_detection_api_follow_the_image_and_names_are_splits() {
     let out = dir.path().join("out");
     let resized = ["in", "--out", "out", "--resize", "exact:12x8"];
     let said = run(dir.path(), b"", &resized).exits(0);
-    said.says(&[
-        "train (2 files), validation (1 file)",
-        "4 boxes with a mask",
-        "1 image without boxes",
-        "image/object/area",
-    ]);
+    prints(&said, &["train (2 files), validation (1 file)", "4 boxes with a mask", "1 image without boxes"]);
+    said.says(&["image/object/area"]);
     assert_outcomes(&out, [4, 0, 0, 0]);
     assert_eq!(manifest(&out)["schema"]["class_names"], serde_json::json!(["cat", "dog"]));
     assert_eq!(
@@ -82,9 +84,10 @@ fn boxes_of_the_object_detection_api_follow_the_image_and_names_are_splits() {
 fn labels_have_the_names_that_tensorflow_datasets_lists() {
     let dir = sources("tfds");
     let out = dir.path().join("out");
-    run(dir.path(), b"", &["in/tfds", "--out", "out"])
-        .exits(0)
-        .says(&["cat 1, dog 2", "1 record without a label"]);
+    prints(
+        &run(dir.path(), b"", &["in/tfds", "--out", "out"]).exits(0),
+        &["cat 1, dog 2", "1 record without a label"],
+    );
     assert_eq!(column(&out, "train", "label"), [Value::Int(1), Value::Int(0)]);
     assert_eq!(column(&out, "test", "label"), [Value::Int(1), Value::Null]);
     assert_eq!(texts(&out, "test", "file_name"), ["test 0", "test 1"]);
@@ -98,12 +101,15 @@ fn labels_have_the_names_that_tensorflow_datasets_lists() {
 fn a_compressed_file_has_names_of_classes_masks_and_fields() {
     let dir = sources("classes");
     let out = dir.path().join("out");
-    run(dir.path(), b"", &["in/classes.tfrecord.gz", "--out", "out"]).exits(0).says(&["goldfish 1, tench 2"]);
+    prints(
+        &run(dir.path(), b"", &["in/classes.tfrecord.gz", "--out", "out"]).exits(0),
+        &["goldfish 1, tench 2"],
+    );
     assert_eq!(column(&out, "train", "label"), [1, 0, 1].map(Value::Int));
     assert_eq!(texts(&out, "train", "embedding"), ["[0.5,0.0]", "[0.5,1.0]", "[0.5,2.0]"]);
     assert_eq!(column(&out, "train", "weight")[1], Value::Float(f64::from(0.1f32)));
     assert_eq!(column(&out, "train", "image_class_label"), [1, 2, 3].map(Value::Int));
-    let field = &manifest(&out)["schema"]["fields"][7];
+    let field = manifest(&out)["schema"]["fields"].as_array().unwrap().last().unwrap().clone();
     assert_eq!((&field["name"], &field["type"]), (&"image_segmentation_class".into(), &"mask".into()));
     // The same file without compression gives the same records.
     let mut plain = Vec::new();
@@ -192,5 +198,5 @@ fn files_without_images_or_beside_others_are_refused() {
 fn a_sample_predicts_the_records() {
     let dir = sources("coco");
     let said = run(dir.path(), b"", &["in", "--dry-run", "--sample", "100"]).exits(0);
-    said.says(&["found    4", "records  4"]);
+    prints(&said, &["found    4", "records  4"]);
 }

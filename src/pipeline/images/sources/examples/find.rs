@@ -151,10 +151,11 @@ pub(in crate::pipeline::images) fn find_examples(
     let is_item =
         |f: SourceFile| has_image_extension(&f.origin) || f.archive_kind(&options.sources).is_some();
     let has_others = || files.iter().any(is_item);
-    let Some(first) = sound.first() else {
-        let images =
-            FoundImages { containers: Containers::Examples(Examples::default()), ..FoundImages::default() };
-        return Ok((has_damaged && !has_others()).then_some(FoundContainers { images, others }));
+    let Some(first) = sound.first().filter(|_| !seen.features.is_empty()) else {
+        let containers = Containers::Examples(Examples::default());
+        let images = FoundImages { containers, ..FoundImages::default() };
+        let is_damaged = has_damaged || !sound.is_empty();
+        return Ok((is_damaged && !has_others()).then_some(FoundContainers { images, others }));
     };
     let path = first.path(&options.sources);
     let at_path = |e: Error| e.at_path(&path);
