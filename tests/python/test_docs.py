@@ -223,6 +223,7 @@ def test_options_can_get_further_values():
 EXISTING = {
     "a shard format": r'Format::Msgpack\b|"msgpack"',
     "a compression of text files": r"Compression::Bzip2\b|\bBzip2Stream\b",
+    "a container of images": r"Self::Examples\(|= find_examples\(|find_examples\(&",
     "an image encoding": r"\bWebpLossless\b",
     "a warning": r'"stray-folders"',
     "a reject code": r"RejectCode::TooLong\b|Self::TooLong\b",
