@@ -23,7 +23,7 @@ fn add_options(command: &clap::Command, names: &mut BTreeSet<String>) {
 }
 
 /// Returns the flag of an option of the library: `--text-field` for `text_field`. Returns `None` for other names, such
-/// as that of the argument `SRC`.
+/// as the argument `SRC`.
 fn flag(option: &str) -> Option<String> {
     OPTIONS.contains(option).then(|| format!("--{}", option.replace('_', "-")))
 }

@@ -77,7 +77,7 @@ pub(super) fn threads(given: Option<usize>) -> Result<usize> {
 /// Parses `PATH` or `LABEL=PATH`. A path may be the URL of an object or prefix.
 ///
 /// As folders may have names such as `year=2024`, the text is a path if there is a `/` before the `=`, or if a file has
-/// that whole name or that of its first component.
+/// the whole text or its first component as its name.
 pub(super) fn source(text: &Path) -> Result<SourceSpec> {
     source_of("SRC", text)
 }

@@ -25,8 +25,8 @@ use crate::tokenizer_files::stored_tokenizer;
 use crate::transform::image::{Color, ImageOptions, ImageTransform, has_image_extension};
 use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 
-/// Finds the target at `path`: lists files, locates documents, or reads the manifest of a dataset. A URL must be that of
-/// a dataset.
+/// Finds the target at `path`: lists files, locates documents, or reads the manifest of a dataset. A URL must be the URL
+/// of a dataset.
 ///
 /// # Errors
 ///

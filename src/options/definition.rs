@@ -115,7 +115,7 @@ impl<R: 'static> Definition<R> {
         self.name.replace('_', "-")
     }
 
-    /// Returns the same option as one of `Outer`, of which `R` is a member.
+    /// Returns the same option as one of `Outer`, which has a member `R`.
     pub(crate) fn within<Outer: 'static>(
         self,
         of: fn(&Outer) -> &R,

@@ -324,7 +324,7 @@ impl Exclusion {
     }
 }
 
-/// Returns the key of the document of which a record is a piece. The key and the origin of a piece end with the same `@`
+/// Returns the key of the document that a record is a piece of. The key and the origin of a piece end with the same `@`
 /// and token number. `origin` is given only if there may be pieces.
 fn document_of<'a>(key: &'a str, origin: Option<&str>) -> &'a str {
     match (key.rsplit_once('@'), origin.and_then(|origin| origin.rsplit_once('@'))) {

@@ -46,7 +46,7 @@ const HELP: &str = "expected NAME=PATTERN[:mask|:image][?], as in mask=masks/{st
 
 impl PathPattern {
     /// Returns the path that belongs to the image at `path`, both relative to the source; `None` if the image does not have
-    /// the ending that the pattern replaces, or is not below a folder of which it leaves out the first component.
+    /// the ending that the pattern replaces, or is not below a folder whose first component it leaves out.
     pub fn path_for(&self, path: &[u8]) -> Option<Vec<u8>> {
         let name_at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
         let (folder, name) = (&path[..name_at.saturating_sub(1)], &path[name_at..]);

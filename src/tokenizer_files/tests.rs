@@ -72,7 +72,7 @@ fn the_main_revision_of_a_cached_model_is_used() {
     assert!(error.to_string().contains("has 2 revisions"), "{error}");
     write(&model.join("refs/main"), "1bb\n");
     assert_eq!(find("org/model").unwrap(), (new.clone(), b"{}".to_vec()));
-    // The folder of the model, and that of a revision.
+    // The folder of the model, and the folder of a revision.
     assert_eq!(find(model.to_str().unwrap()).unwrap().0, new);
     assert_eq!(find(old.parent().unwrap().to_str().unwrap()).unwrap().0, old);
     for revision in ["2cc", "../..", ""] {

@@ -257,7 +257,7 @@ fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Endin
     verify::exec(args.path(), access, threads, false, out)
 }
 
-/// Says how to repair the dataset at `path` if `error` is damage because of which it cannot be opened.
+/// Says how to repair the dataset at `path` if `error` is damage that keeps it from being opened.
 fn with_repair(error: Error, path: &Path) -> Error {
     let Ok(dir) = dir_of(path) else { return error };
     match Manifest::read(dir) {

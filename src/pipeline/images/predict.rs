@@ -37,7 +37,7 @@ enum FileStratum {
     Images,
     /// Files whose content says whether they are images.
     Others,
-    /// Containers any part of which can be read.
+    /// Containers that can be read in part.
     Parts,
     /// Containers that are read from their start.
     Containers,

@@ -152,8 +152,8 @@ impl Stratum {
         let total = self.amounts().total(self.seen.iter().map(|o| (o.size.amount, quantity(o))));
         let more = self.unseen() / 2.0 * total.value;
         let total = Estimate::around(total.value, total.spread().hypot(more));
-        // The ratio of a very long item says little about the others. So it counts as itself, too, and theirs is that of the
-        // others of the sample.
+        // The ratio of a very long item says little about the others. So it counts as itself, too, and theirs is the ratio
+        // of the others of the sample.
         let is_long = |o: &&Observation| o.size.amount > LONG * o.size.places;
         if self.unit != StratumUnit::Bytes || !self.seen.iter().any(|o| is_long(&o)) {
             return total;

@@ -24,7 +24,7 @@ pub(super) fn encode(converted: &ConvertedRecord, out: &mut Vec<u8>) {
         split,
         record,
         length,
-        // That of the record.
+        // The same as in the record.
         canonical_bytes: _,
         crc32c,
         key_hash,

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::outcome::ConvertedRecord;
 use crate::storage::unlinked_file;
 
-/// Memory for the buffers of all runs during the merge, unless there are so many that each has the minimum.
+/// Memory for the buffers of all runs during the merge, unless that is less than the minimum of each.
 const MERGE_BYTES: usize = 16 << 20;
 const MIN_BUFFER_BYTES: usize = 4 << 10;
 const MAX_BUFFER_BYTES: usize = 1 << 20;

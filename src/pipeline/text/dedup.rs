@@ -32,7 +32,7 @@ use crate::source::items::text::fields::SourceDocument;
 use crate::storage::{Access, Blob, NewFile};
 use crate::threads;
 
-/// Memory of each of the two sorts, the second of which takes its rows from the first.
+/// Memory of each of the two sorts. The second one takes its rows from the first.
 const SORT_BYTES: usize = crate::pipeline::SORT_BYTES / 2;
 /// Blocks that hold more than this are read on a thread of their own: documents above 4 MiB.
 const OWN_THREAD_BYTES: u64 = (4 * BYTES_HELD_PER_BYTE) << 20;

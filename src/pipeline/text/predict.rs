@@ -2,7 +2,7 @@
 //!
 //! Files of the same kind (format and compression) form a stratum; files that are one document each are counted, not
 //! estimated. The sample of a stratum consists of chunks, in hash order: byte ranges of line-based files, row groups of
-//! Parquet files, and other files as a whole, of which only the first blocks are read. So the sample is the same in every
+//! Parquet files, and other files as a whole, but only their first blocks are read. So the sample is the same in every
 //! run with one seed, and a larger sample contains every smaller one.
 
 use std::sync::Arc;

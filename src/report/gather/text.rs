@@ -130,7 +130,7 @@ pub(super) fn gather(
     stats
 }
 
-/// Sums over the sampled records, of n tokens each, of which x are one token.
+/// Sums over the sampled records: n is the number of tokens of a record, and x the number of occurrences of one token.
 #[derive(Debug, Clone, Copy, Default)]
 struct Occurrences {
     /// Σ x
@@ -148,10 +148,10 @@ impl Occurrences {
         self.products += (occurrences * length) as f64;
     }
 
-    /// Returns the 95% confidence interval of the share of the token among all tokens of `population` records, of which
-    /// `records` with `tokens` tokens are a sample; `lengths` is Σ n².
+    /// Returns the 95% confidence interval of the share of the token among all tokens of `population` records. The
+    /// sample is `records` with `tokens` tokens; `lengths` is Σ n².
     ///
-    /// It is that of a ratio estimate (Cochran, *Sampling Techniques*, 1977, chapter 6), because the tokens of a record
+    /// It is the interval of a ratio estimate (Cochran, *Sampling Techniques*, 1977, chapter 6), because the tokens of a record
     /// depend on each other: a token that is frequent in few records is less certain than its count suggests.
     fn interval(&self, records: u64, tokens: u64, lengths: f64, population: u64) -> (f64, f64) {
         let (m, n) = (records as f64, (tokens as f64).max(1.0));

@@ -69,8 +69,7 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
     value_of(text, name)?.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Returns the type of the file system of `path`: that of the deepest mount point above it, and among equals that of
-/// the last one mounted.
+/// Returns the type of the file system of `path`: the deepest mount point above it, and among equals the last one mounted.
 fn file_system(mounts: &str, path: &Path) -> Option<String> {
     let mounted = mounts.lines().filter_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;

@@ -145,8 +145,8 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Returns the rates of a run that took `total` and converted these units. `tokens`: whether their length is that of
-    /// tokens.
+    /// Returns the rates of a run that took `total` and converted these units. `tokens`: whether lengths are
+    /// numbers of tokens.
     fn of(converted: &ConvertedUnits, tokens: bool, total: Duration) -> Self {
         let seconds = total.as_secs_f64().max(1e-9);
         let per_second = |amount: u64| amount as f64 / seconds;

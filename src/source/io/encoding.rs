@@ -111,7 +111,7 @@ pub fn without_bom(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }
 
-/// Returns the text of the small file `what`, whose encoding is UTF-8 or that of its byte order mark.
+/// Returns the text of the small file `what`, whose encoding is UTF-8 unless its byte order mark says otherwise.
 ///
 /// # Errors
 ///

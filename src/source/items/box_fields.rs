@@ -252,8 +252,8 @@ impl BoxScan {
         }
     }
 
-    /// Returns whether a column is one of boxes and not only called so: it has boxes, or a value of another form although its
-    /// name is that of boxes alone.
+    /// Returns whether a column holds boxes, and is not only called so: it has boxes, or a value of another form although
+    /// only boxes have its name.
     pub fn has_boxes(&self, column: &BoxColumn) -> bool {
         self.boxes > 0 || (self.unreadable > 0 && BOX_NAMES[..2].contains(&column.name.as_str()))
     }

@@ -46,7 +46,7 @@ impl FilesFrom {
     }
 
     /// Returns the files in the order of the list. Empty lines are ignored. With `are_images`, a name that leads to no file
-    /// may be that of an image without its extension.
+    /// may be the name of an image without its extension.
     ///
     /// # Errors
     ///

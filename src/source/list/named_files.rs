@@ -126,7 +126,7 @@ impl<'a> Resolver<'a> {
         Ok((SourceFile::nothing(relative, origin), Some(defect)))
     }
 
-    /// As [`Self::resolve`]. If the name leads to no file, it may be that of an image without its extension, such as an
+    /// As [`Self::resolve`]. If the name leads to no file, it may be the name of an image without its extension, such as an
     /// id.
     ///
     /// # Errors

@@ -24,8 +24,8 @@ pub struct PlacedBoxes {
     pub invalid: u64,
     /// Number of boxes that have no area left.
     pub outside: u64,
-    /// Whether the stated size is that of the stored and of the upright image, although these differ. Boxes are then those of
-    /// the upright image.
+    /// Whether the stated size is the size of both the stored and the upright image, although these differ. Boxes are then
+    /// in pixels of the upright image.
     pub is_ambiguous: bool,
 }
 

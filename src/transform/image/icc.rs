@@ -64,7 +64,7 @@ pub(super) enum ProfileConversion {
 pub(super) struct MatrixConversion {
     /// Linear light of each level of red, green and blue.
     curves: [Box<[f32; 256]>; 3],
-    /// From linear light to that of sRGB.
+    /// From linear light to linear light of sRGB.
     matrix: [[f32; 3]; 3],
     encoding: &'static Encoding,
 }

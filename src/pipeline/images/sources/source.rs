@@ -96,7 +96,7 @@ pub(in crate::pipeline::images) trait ImageSource {
     /// Fails if the file cannot be read. Damage is an item that is rejected.
     fn feed(&self, container: ContainerFile<'_>) -> Result<SourceFeed>;
 
-    /// Returns whether `name` may be that of an item: what follows the origin of the container in the origin of the item.
+    /// Returns whether `name` may be the name of an item: what follows the origin of the container in the origin of the item.
     fn may_name_item(&self, name: &str) -> bool;
 
     /// Returns what holds an additional image, for messages.

@@ -128,7 +128,7 @@ fn packed_rows_are_predicted() {
     assert!(prediction.shards.low <= totals(&outcome)[3] && totals(&outcome)[3] <= prediction.shards.high);
 }
 
-/// Documents of which one has as many tokens as a hundred of the others, in two kinds of files, which are sampled at
+/// Documents, one with as many tokens as a hundred of the others, in two kinds of files, which are sampled at
 /// different rates.
 fn long_and_short_documents(dir: &Path) {
     let words = documents(2_000).concat();
@@ -170,7 +170,7 @@ fn short_texts(count: u64) -> Vec<String> {
     (0..count).map(|i| (0..3 + hash(i, 9) % 28).map(|at| word(i, at)).collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// Documents of one length, of which some compress much better than others.
+/// Documents of one length. Some compress much better than others.
 fn compressible_texts(count: u64) -> Vec<String> {
     let hash = |i: u64, word: u64| xxh3_64_with_seed(&i.to_le_bytes(), 1_000 + word);
     let text = |i| {

@@ -133,8 +133,8 @@ impl ImageColumns {
     ///
     /// # Errors
     ///
-    /// Returns an error if another column of images, that of the classes or a column to keep is missing, or cannot be used
-    /// so.
+    /// Returns an error if another column of images, the column of classes or a column to keep is missing, or has an
+    /// unusable type.
     pub(super) fn find(
         schema: &Schema,
         declared: Option<&str>,

@@ -66,8 +66,8 @@ impl PathColumns {
         Ok(Self { columns, first_of })
     }
 
-    /// Returns the paths in a row: column, position and path. If the image itself is in a list, its path becomes that of
-    /// the row.
+    /// Returns the paths in a row: column, position and path. If the image itself is in a list, its path becomes the
+    /// path of the row.
     pub(super) fn take(&self, row: &mut MetadataRow) -> Vec<(usize, usize, String)> {
         let Ok(values) = &row.values else { return Vec::new() };
         let (mut paths, mut defect) = (Vec::new(), None);
@@ -99,8 +99,7 @@ impl PathColumns {
         paths
     }
 
-    /// Adds the files of further images, of which there is one list per file of `found`, and replaces the fields of their
-    /// columns.
+    /// Adds the files of further images (one list per file of `found`), and replaces the fields of their columns.
     pub(super) fn add_images(&self, found: Metadata, further: Vec<Vec<FurtherPath>>) -> Result<Metadata> {
         let Metadata { files, details, mut fields, class_names, content, below, .. } = found;
         // Per column, the number of images in a row; 0 if it holds no paths.

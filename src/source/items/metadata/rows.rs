@@ -20,7 +20,7 @@ pub struct Metadata {
     /// XXH3-128 of the table; for several tables, of their hashes.
     pub content: u128,
     /// Names of the fields with further images, and of the columns with their paths. The files are among the files, each
-    /// after that of its row.
+    /// after the file of its row.
     pub image_fields: Vec<(String, String)>,
     /// Warning about names that were found below the folder.
     pub below: Option<Warning>,

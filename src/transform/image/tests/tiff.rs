@@ -333,7 +333,7 @@ fn a_size_that_the_data_cannot_hold_is_refused_before_anything_is_allocated() {
 #[test]
 fn values_beyond_the_file_are_not_taken_for_missing_tags() {
     let whole = tiff_of((2, 1), 3, 8, &[], &[1, 2, 3, 4, 5, 6]);
-    // The last value is that of the bits per sample, whose default is 1.
+    // The last value is the number of bits per sample, whose default is 1.
     assert!(whole.ends_with(&[8, 0, 8, 0, 8, 0]));
     assert_eq!(code(&whole[..whole.len() - 1], &[]), RejectCode::Truncated);
 }
@@ -415,10 +415,10 @@ fn the_image_is_the_first_page_that_is_neither_reduced_nor_a_mask() {
     let inside = long(330, &[0]);
     let file = pages(&[page(3, &[reduced.clone(), inside.clone()]), full.clone()], true);
     assert_eq!(raw(&file, &[]).width, 9);
-    // Reduced versions inside that of the image, as in pyramids.
+    // Reduced versions inside the directory of the image, as in pyramids.
     let file = pages(&[page(9, std::slice::from_ref(&inside)), thumbnail.clone()], true);
     assert_eq!((raw(&file, &[]).width, raw(&file, &[]).further_pages), (9, 0));
-    // Damage to a later directory is not that of the image.
+    // Damage to a later directory does not affect the image.
     let file = pages(&[full.clone(), full], false);
     let cut = raw(&file[..file.len() - 4], &[]);
     assert_eq!((cut.width, cut.further_pages), (9, 0));
