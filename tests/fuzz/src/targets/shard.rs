@@ -23,7 +23,9 @@ impl Shards {
     pub(super) fn new(format: Format) -> Result<Self> {
         let mut inputs = Vec::new();
         let mut known = Vec::new();
-        for kind in ["v1/images", "v1/text", "v3/boxes"] {
+        let has_arrays = matches!(format, Format::Parquet | Format::Arrow);
+        for kind in ["v1/images", "v1/text", "v3/boxes"].into_iter().chain(has_arrays.then_some("v3/arrays"))
+        {
             let dir = fixture(&format!("golden/{kind}-{format}"));
             let schema = Arc::new(Manifest::read(&dir)?.schema);
             for mut file in files(&dir)?.into_iter().filter(|f| f.name.ends_with(format.extension())) {
