@@ -25,6 +25,7 @@ mod runtime;
 mod scope;
 mod slices;
 mod spans;
+mod string_methods;
 mod strings;
 mod template;
 mod value;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::args::CallArgs;
 use crate::error::{ErrorKind, Result, error, unsupported};
 use crate::runtime::Runtime;
+use crate::string_methods;
 use crate::value::{Kind, List, Map, TEMPLATE, Value, View, hashable};
 
 impl Runtime {
@@ -12,7 +13,7 @@ impl Runtime {
         match &object.0 {
             Kind::Str(text) => {
                 self.budget.read(text.len())?;
-                self.str_method(text, name, args)
+                string_methods::call(self, text, name, args)
             }
             Kind::Map(map) => match &**name {
                 "items" | "keys" | "values" => {

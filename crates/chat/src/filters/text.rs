@@ -4,6 +4,7 @@ use crate::args::{Bound, CallArgs, optional_int, optional_text};
 use crate::chars::{self, is_alphanumeric, is_space, map_chars};
 use crate::error::{ErrorKind, Result, error, type_error, unsupported};
 use crate::runtime::Runtime;
+use crate::string_methods;
 use crate::strings::split_lines;
 use crate::value::{JsonStyle, Kind, Map, Mark, TEMPLATE, Text, TextBuilder, Value, as_int};
 
@@ -235,7 +236,7 @@ pub(super) fn center(runtime: &mut Runtime, value: Value, [width, ..]: Bound) ->
     let text = runtime.text_of(&value)?;
     let args = CallArgs { positional: vec![width.unwrap_or_else(|| 80.into())], keyword: Vec::new() };
     runtime.budget.read(text.len())?;
-    runtime.str_method(&text, "center", args)
+    string_methods::call(runtime, &text, "center", args)
 }
 
 pub(super) fn format(runtime: &mut Runtime, value: Value, args: CallArgs) -> Result<Value> {
