@@ -47,6 +47,7 @@ impl Runtime {
         self.budget.read(text.len())
     }
 
+    /// Removes white space or characters of a set from the ends.
     pub(crate) fn strip(
         &mut self,
         text: &Text,
@@ -97,6 +98,7 @@ fn strip(text: &Text, chars: Option<&str>, left: bool, right: bool) -> Text {
     if string.is_empty() { text.slice(0..0) } else { text.part(string) }
 }
 
+/// The parts of a text between separators, or between white space. They share its characters.
 pub(crate) fn split(
     text: &Text,
     separator: Option<&str>,
@@ -158,6 +160,7 @@ pub(crate) fn split(
     Ok(parts)
 }
 
+/// The lines of a text. Python has more line breaks than `\n` and `\r\n`.
 pub(crate) fn split_lines(text: &Text, keep: bool, budget: &mut Budget) -> Result<Vec<Text>> {
     budget.charge(text.len() / 4)?;
     let is_break = |c: char| {
