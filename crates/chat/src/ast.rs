@@ -189,3 +189,69 @@ pub(crate) struct With {
     pub(crate) scope: Scope,
     pub(crate) body: Vec<Stmt>,
 }
+
+/// Calls `$visit` for the parts of an expression, which is borrowed with `$iter` and `$exprs`: all of it is shared, or all
+/// of it is exclusive.
+macro_rules! each_part {
+    ($expr:expr, $visit:ident, $iter:ident, $exprs:ident $(, $mut:tt)?) => {
+        match &$($mut)? $expr.kind {
+            ExprKind::Const(_) | ExprKind::Name(_) => {}
+            ExprKind::Tuple(items)
+            | ExprKind::List(items)
+            | ExprKind::And(items)
+            | ExprKind::Or(items)
+            | ExprKind::Concat(items) => items.$iter().for_each($visit),
+            ExprKind::Dict(items) => items.$iter().for_each(|(key, value)| {
+                $visit(key);
+                $visit(value);
+            }),
+            ExprKind::Attribute(value, _)
+            | ExprKind::Not(value)
+            | ExprKind::Negative(value)
+            | ExprKind::Positive(value) => $visit(value),
+            ExprKind::Item(object, index) => {
+                $visit(object);
+                $visit(index);
+            }
+            ExprKind::Slice(object, bounds) => {
+                $visit(object);
+                bounds.$iter().flatten().for_each($visit);
+            }
+            ExprKind::Call(callee, args) => {
+                $visit(callee);
+                args.$exprs().for_each($visit);
+            }
+            ExprKind::Filter(call) => {
+                call.value.$iter().for_each(&mut *$visit);
+                call.args.$exprs().for_each($visit);
+            }
+            ExprKind::Test(call) => {
+                $visit(&$($mut)? call.value);
+                call.args.$exprs().for_each($visit);
+            }
+            ExprKind::Binary(first, rest) => {
+                $visit(first);
+                rest.$iter().for_each(|(_, item)| $visit(item));
+            }
+            ExprKind::Compare(first, rest) => {
+                $visit(first);
+                rest.$iter().for_each(|(_, item)| $visit(item));
+            }
+            ExprKind::Cond(parts) => {
+                $visit(&$($mut)? parts.0);
+                $visit(&$($mut)? parts.1);
+                parts.2.$iter().for_each($visit);
+            }
+        }
+    };
+}
+
+/// Calls `visit` for the parts of an expression.
+pub(crate) fn each_child<'a>(expr: &'a Expr, visit: &mut dyn FnMut(&'a Expr)) {
+    each_part!(expr, visit, iter, exprs);
+}
+
+/// As [`each_child`], to change them.
+pub(crate) fn each_child_mut(expr: &mut Expr, visit: &mut dyn FnMut(&mut Expr)) {
+    each_part!(expr, visit, iter_mut, exprs_mut, mut);
+}

@@ -91,6 +91,8 @@ impl<'t> Evaluator<'t> {
         Ok(Rendered { text, pieces, generation, steps, bytes })
     }
 
+    /// Starts a frame. Frames that no function can reach any more are reused: a macro that is called for each message
+    /// would otherwise make one each time.
     fn push_frame(&mut self, function: &Function, parent: usize) -> Result<usize> {
         let slots = function.slots as usize;
         // The frames of functions with functions inside are kept.
@@ -114,6 +116,7 @@ impl<'t> Evaluator<'t> {
         Ok(frame)
     }
 
+    /// Gives the variables of a scope their values. The resolver decided before rendering where each one comes from.
     fn enter(&mut self, scope: &Scope) -> Result<()> {
         self.runtime.budget.charge(scope.loads.len() * (1 + self.globals.len() / 32))?;
         for (slot, load) in &scope.loads {
@@ -127,6 +130,7 @@ impl<'t> Evaluator<'t> {
         Ok(())
     }
 
+    /// A variable of the context, which hides a function of the same name as in Jinja2.
     fn global(&self, name: &str) -> Option<Value> {
         if let Some((_, value)) = self.globals.iter().find(|(known, _)| *known == name) {
             return Some(value.clone());
@@ -155,6 +159,7 @@ impl<'t> Evaluator<'t> {
         self.set_var(Var { up: 0, slot }, value);
     }
 
+    /// Counts the depth of the Rust stack. A template that calls itself is refused before the stack overflows.
     fn deeper(&mut self) -> Result<()> {
         self.depth += 1;
         if self.depth > MAX_EVAL_DEPTH {
@@ -164,6 +169,7 @@ impl<'t> Evaluator<'t> {
     }
 }
 
+/// The bytes of a generation block.
 fn generation_range(text: &str, (start, bytes, chars): (usize, usize, Option<usize>)) -> Range<usize> {
     let start = start.min(text.len());
     let end = match chars {

@@ -166,6 +166,7 @@ impl Runtime {
         Ok(out.finish().into())
     }
 
+    /// `str.format`.
     pub(crate) fn str_format(&mut self, format: &Text, args: CallArgs) -> Result<Value> {
         let mut out = TextBuilder::default();
         let mut automatic = Fields::Unknown;
@@ -173,6 +174,7 @@ impl Runtime {
         Ok(out.finish().into())
     }
 
+    /// Writes a format with its fields replaced. The specification of a field may have fields itself.
     fn format_into(
         &mut self,
         format: &Text,
@@ -253,6 +255,7 @@ impl Runtime {
         Ok(())
     }
 
+    /// The value of a field: an argument by number or name, and its attributes and elements.
     fn format_value(&mut self, name: &str, args: &CallArgs, automatic: &mut Fields) -> Result<Value> {
         let first_end = name.find(['.', '[']).unwrap_or(name.len());
         let (first, mut rest) = name.split_at(first_end);

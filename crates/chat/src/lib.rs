@@ -25,11 +25,12 @@ mod runtime;
 mod scope;
 mod slices;
 mod spans;
+mod string_methods;
 mod strings;
 mod template;
 mod value;
 
-pub use chat::sharegpt_role;
+pub use chat::sharegpt::sharegpt_role;
 pub use error::{ErrorKind, TemplateError};
 pub use options::{ChatOptions, DateTime, FinalStop, HistoryThinking, JoinParts, NotRendered, TrainOn};
 pub use reject::{ChatReject, ChatRejectCode};

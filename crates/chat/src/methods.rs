@@ -5,14 +5,16 @@ use std::sync::Arc;
 use crate::args::CallArgs;
 use crate::error::{ErrorKind, Result, error, unsupported};
 use crate::runtime::Runtime;
+use crate::string_methods;
 use crate::value::{Kind, List, Map, TEMPLATE, Value, View, hashable};
 
 impl Runtime {
+    /// Calls a method. The attribute exists: [`attributes`](crate::attributes) says which ones a type has.
     pub(crate) fn call_method(&mut self, object: &Value, name: &Arc<str>, args: CallArgs) -> Result<Value> {
         match &object.0 {
             Kind::Str(text) => {
                 self.budget.read(text.len())?;
-                self.str_method(text, name, args)
+                string_methods::call(self, text, name, args)
             }
             Kind::Map(map) => match &**name {
                 "items" | "keys" | "values" => {
@@ -65,6 +67,7 @@ impl Runtime {
         }
     }
 
+    /// `copy`, `count` and `index`. Those that change a list are unsafe in a sandbox.
     fn list_method(&mut self, list: &List, name: &str, args: CallArgs) -> Result<Value> {
         if name == "copy" {
             self.budget.make_items(list.items.len())?;

@@ -34,6 +34,7 @@ pub(crate) enum CompareOp {
 }
 
 impl Runtime {
+    /// An operator between two values. The result of arithmetic belongs to the chat if one of the numbers does.
     pub(crate) fn binary(&mut self, operator: BinaryOp, left: Value, right: Value) -> Result<Value> {
         use BinaryOp::{Add, Div, FloorDiv, Mul, Pow, Rem, Sub};
         self.budget.charge(1)?;
@@ -94,6 +95,7 @@ impl Runtime {
         Ok(result)
     }
 
+    /// `text * times`, which is paid for before it is made.
     fn repeat_text(&mut self, text: &Text, times: &Value) -> Result<Value> {
         let times = if text.is_empty() { 0 } else { repetitions(times) };
         self.budget.make(text.len().saturating_mul(times))?;
@@ -108,6 +110,7 @@ impl Runtime {
         Ok(out.finish().into())
     }
 
+    /// `list * times`.
     fn repeat_list(&mut self, list: &Rc<List>, times: &Value, tuple: bool) -> Result<Value> {
         let times = if list.items.is_empty() { 0 } else { repetitions(times) };
         self.budget.make_items(list.items.len().saturating_mul(times))?;
@@ -118,6 +121,7 @@ impl Runtime {
         self.new_list(items, tuple)
     }
 
+    /// A comparison of two values. Values of types that have no order are an error, as in Python.
     pub(crate) fn compare(&mut self, operator: CompareOp, left: &Value, right: &Value) -> Result<bool> {
         let (symbol, is_in_order): (&str, fn(Ordering) -> bool) = match operator {
             CompareOp::Eq => return equal(left, right, &mut self.budget),
@@ -145,6 +149,7 @@ impl Runtime {
         }
     }
 
+    /// `in`. For a string, this is a search for a part of it.
     pub(crate) fn contains(&mut self, container: &Value, item: &Value) -> Result<bool> {
         Ok(match &container.0 {
             Kind::Str(text) | Kind::Safe(text) => match &item.0 {
@@ -178,6 +183,7 @@ impl Runtime {
     }
 }
 
+/// The error about operands that do not fit an operator.
 pub(crate) fn operand_error<T>(symbol: &str, left: &Value, right: &Value) -> Result<T> {
     for value in [left, right] {
         if let Kind::Undefined(missing) = &value.0 {
@@ -190,6 +196,7 @@ pub(crate) fn operand_error<T>(symbol: &str, left: &Value, right: &Value) -> Res
     type_error(format!("`{symbol}` is not defined for {} and {}", left.type_name(), right.type_name()))
 }
 
+/// `-value`.
 pub(crate) fn negate(value: &Value) -> Result<Value> {
     let source = value.source();
     let mut result: Value = match number(value) {
@@ -204,6 +211,8 @@ pub(crate) fn negate(value: &Value) -> Result<Value> {
     Ok(result)
 }
 
+/// Arithmetic of integers is exact or an error: the integers of Python have any size, and a wrong number would be
+/// silent.
 fn arithmetic(operator: BinaryOp, a: Number, b: Number) -> Result<Value> {
     if let (Number::Int(a), Number::Int(b)) = (a, b) {
         let zero = b == 0;
@@ -238,6 +247,7 @@ fn arithmetic(operator: BinaryOp, a: Number, b: Number) -> Result<Value> {
     float_arithmetic(operator, a.to_f64(), b.to_f64())
 }
 
+/// Arithmetic of floats.
 fn float_arithmetic(operator: BinaryOp, a: f64, b: f64) -> Result<Value> {
     Ok(match operator {
         BinaryOp::Add => a + b,
@@ -282,6 +292,7 @@ fn float_arithmetic(operator: BinaryOp, a: f64, b: f64) -> Result<Value> {
     .into())
 }
 
+/// A negative number of repetitions is none.
 fn repetitions(times: &Value) -> usize {
     usize::try_from(as_int(times).unwrap_or(0)).unwrap_or(0)
 }

@@ -57,6 +57,7 @@ impl Parser {
         self.tokens.get(self.at).or(self.tokens.last()).map_or(1, |(line, _)| *line)
     }
 
+    /// The current token, for a message.
     fn describe(&self) -> String {
         match self.token() {
             Token::Data(_) => "text".to_owned(),
@@ -72,6 +73,7 @@ impl Parser {
         }
     }
 
+    /// The error about the current token.
     fn unexpected<T>(&self, expected: &str) -> Parsed<T> {
         fail(self.line(), format!("unexpected {}, expected {expected}", self.describe()))
     }
@@ -120,6 +122,7 @@ impl Parser {
         }
     }
 
+    /// Parses something that may contain itself, up to a depth that the stack can hold.
     fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth == MAX_NESTING {
             return fail(self.line(), format!("more than {MAX_NESTING} nested blocks or parentheses"));
@@ -199,6 +202,7 @@ impl Parser {
         Ok(body)
     }
 
+    /// The rest of a tag after its name, and the statements that belong to it.
     fn statement(&mut self, line: u32, body: &mut Vec<Stmt>) -> Parsed<()> {
         let tag = match self.token() {
             Token::Name(name) => name.clone(),
@@ -301,6 +305,7 @@ impl Parser {
         Ok(())
     }
 
+    /// A loop: a target, what it runs over, and perhaps a condition, `recursive` and an `else` block.
     fn for_loop(&mut self) -> Parsed<StmtKind> {
         let target = self.assign_target(false, &["in"])?;
         if !self.skip_name("in") {
@@ -330,6 +335,7 @@ impl Parser {
         })))
     }
 
+    /// The parameters of a macro.
     fn signature(&mut self) -> Parsed<Vec<(Name, Option<Expr>)>> {
         let mut params: Vec<(Name, Option<Expr>)> = Vec::new();
         self.expect_op("(")?;
@@ -381,6 +387,7 @@ impl Parser {
         })
     }
 
+    /// A name to assign to, or names in parentheses.
     fn single_target(&mut self, namespace: bool) -> Parsed<Target> {
         if self.skip_op("(") {
             // Inside of parentheses the parser of Jinja2 reads an expression, which has no attributes to assign to.

@@ -100,6 +100,7 @@ impl Runtime {
         })
     }
 
+    /// Whether a condition with this value is true.
     pub(crate) fn truth(&self, value: &Value) -> Result<bool> {
         Ok(match &value.0 {
             Kind::Undefined(_) | Kind::None(_) => false,
@@ -128,16 +129,19 @@ impl Runtime {
         Ok(if tuple { Kind::Tuple(list) } else { Kind::List(list) }.into())
     }
 
+    /// A mapping whose keys are paid for.
     pub(crate) fn new_map(&mut self, map: Map) -> Result<Value> {
         check_depth(map.depth)?;
         Ok(map.into())
     }
 
+    /// Sets a key that Python could hash.
     pub(crate) fn insert(&mut self, map: &mut Map, key: Value, value: Value) -> Result<()> {
         hashable(&key, &mut self.budget)?;
         map.insert_value(key, value, &mut self.budget)
     }
 
+    /// `object[key]`. Like Jinja2, it looks for an attribute where there is no such element.
     pub(crate) fn item(&mut self, object: &Value, key: &Value) -> Result<Value> {
         let found = match &object.0 {
             Kind::Undefined(missing) => return error(ErrorKind::Undefined, missing.to_string()),
@@ -171,6 +175,7 @@ impl Runtime {
         Ok(Kind::Undefined(missing).into())
     }
 
+    /// `object.name`. Like Jinja2, it looks for a key where there is no such attribute, so that `message.role` works.
     pub(crate) fn attribute(&mut self, object: &Value, name: &Arc<str>) -> Result<Value> {
         if let Kind::Undefined(missing) = &object.0 {
             return error(ErrorKind::Undefined, missing.to_string());
@@ -207,6 +212,8 @@ impl Runtime {
         })
     }
 
+    /// The state of a loop by its position and number. A loop object that was stored outlives its loop, whose
+    /// position another one may have.
     pub(crate) fn loop_state(&self, at: usize, serial: u64) -> Result<&LoopState> {
         match self.loops.get(at) {
             Some(state) if state.serial == serial => Ok(state),
@@ -214,6 +221,7 @@ impl Runtime {
         }
     }
 
+    /// The attributes of `loop`.
     pub(crate) fn loop_attribute(
         &mut self,
         at: usize,
@@ -244,6 +252,7 @@ impl Runtime {
         }))
     }
 
+    /// `loop.cycle` and `loop.changed`.
     pub(crate) fn call_loop_method(
         &mut self,
         at: usize,
@@ -317,10 +326,12 @@ impl Runtime {
     }
 }
 
+/// An undefined value, with the reason that an error names.
 pub(crate) fn undefined(hint: &'static str) -> Value {
     Kind::Undefined(Missing::Hint(hint)).into()
 }
 
+/// Refuses deeply nested values, which would overflow the stack where they are compared, printed or dropped.
 pub(crate) fn check_depth(depth: u16) -> Result<()> {
     if depth > crate::value::MAX_DEPTH {
         return error(ErrorKind::Limit, "lists and mappings are nested too deeply");
@@ -328,6 +339,7 @@ pub(crate) fn check_depth(depth: u16) -> Result<()> {
     Ok(())
 }
 
+/// Attributes are searched one by one, so their number is limited.
 pub(crate) fn too_many_attributes<T>() -> Result<T> {
     error(ErrorKind::Limit, format!("a namespace with more than {MAX_ATTRIBUTES} attributes"))
 }

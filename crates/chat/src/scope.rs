@@ -1,9 +1,12 @@
 //! Scopes: which variable a name stands for, decided before rendering as Jinja2 decides it (`idtracking.py`).
 
+mod undeclared;
+
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use self::undeclared::Undeclared;
 use crate::ast::*;
 use crate::error::{TemplateError, fail};
 
@@ -81,10 +84,12 @@ struct Resolver {
 impl Resolver {
     // Analysis: which names a scope loads and stores.
 
+    /// The innermost scope that has a variable.
     fn outer(&self, name: &str) -> Option<usize> {
         self.levels.iter().rposition(|level| level.symbols.loads.contains_key(name))
     }
 
+    /// Notes that a scope assigns to a name, which hides the variable of an outer scope from here on.
     fn store(&self, symbols: &mut Symbols, name: &Arc<str>) {
         symbols.stores.insert(name.clone());
         if !symbols.loads.contains_key(name) {
@@ -93,12 +98,14 @@ impl Resolver {
         }
     }
 
+    /// Notes that a scope reads a name that no scope has.
     fn load(&self, symbols: &mut Symbols, name: &Arc<str>) {
         if !symbols.loads.contains_key(name) && self.outer(name).is_none() {
             symbols.loads.insert(name.clone(), Origin::Global);
         }
     }
 
+    /// Notes a name that has a value from the start, such as the target of a loop.
     fn parameter(symbols: &mut Symbols, name: &Arc<str>) {
         symbols.stores.insert(name.clone());
         symbols.loads.insert(name.clone(), Origin::Parameter);
@@ -406,6 +413,7 @@ impl Resolver {
         }
     }
 
+    /// A loop has up to three scopes: its condition, its body and its `else` block.
     fn for_loop(&mut self, line: u32, node: &mut For, soft: bool) -> Result<(), TemplateError> {
         self.expr(&mut node.iter, soft)?;
         let name: Arc<str> = "loop".into();
@@ -474,159 +482,5 @@ impl Resolver {
             }
         });
         result
-    }
-}
-
-/// Calls `$visit` for the parts of an expression, which is borrowed with `$iter` and `$exprs`: all of it is shared, or all
-/// of it is exclusive.
-macro_rules! each_part {
-    ($expr:expr, $visit:ident, $iter:ident, $exprs:ident $(, $mut:tt)?) => {
-        match &$($mut)? $expr.kind {
-            ExprKind::Const(_) | ExprKind::Name(_) => {}
-            ExprKind::Tuple(items)
-            | ExprKind::List(items)
-            | ExprKind::And(items)
-            | ExprKind::Or(items)
-            | ExprKind::Concat(items) => items.$iter().for_each($visit),
-            ExprKind::Dict(items) => items.$iter().for_each(|(key, value)| {
-                $visit(key);
-                $visit(value);
-            }),
-            ExprKind::Attribute(value, _)
-            | ExprKind::Not(value)
-            | ExprKind::Negative(value)
-            | ExprKind::Positive(value) => $visit(value),
-            ExprKind::Item(object, index) => {
-                $visit(object);
-                $visit(index);
-            }
-            ExprKind::Slice(object, bounds) => {
-                $visit(object);
-                bounds.$iter().flatten().for_each($visit);
-            }
-            ExprKind::Call(callee, args) => {
-                $visit(callee);
-                args.$exprs().for_each($visit);
-            }
-            ExprKind::Filter(call) => {
-                call.value.$iter().for_each(&mut *$visit);
-                call.args.$exprs().for_each($visit);
-            }
-            ExprKind::Test(call) => {
-                $visit(&$($mut)? call.value);
-                call.args.$exprs().for_each($visit);
-            }
-            ExprKind::Binary(first, rest) => {
-                $visit(first);
-                rest.$iter().for_each(|(_, item)| $visit(item));
-            }
-            ExprKind::Compare(first, rest) => {
-                $visit(first);
-                rest.$iter().for_each(|(_, item)| $visit(item));
-            }
-            ExprKind::Cond(parts) => {
-                $visit(&$($mut)? parts.0);
-                $visit(&$($mut)? parts.1);
-                parts.2.$iter().for_each($visit);
-            }
-        }
-    };
-}
-
-/// Calls `visit` for the parts of an expression.
-fn each_child<'a>(expr: &'a Expr, visit: &mut dyn FnMut(&'a Expr)) {
-    each_part!(expr, visit, iter, exprs);
-}
-
-fn each_child_mut(expr: &mut Expr, visit: &mut dyn FnMut(&mut Expr)) {
-    each_part!(expr, visit, iter_mut, exprs_mut, mut);
-}
-
-/// Finds which of some names are read, other than after an assignment (`find_undeclared` of Jinja2).
-struct Undeclared {
-    /// The names without assignments so far.
-    names: BTreeSet<Arc<str>>,
-    found: BTreeSet<Arc<str>>,
-}
-
-impl Undeclared {
-    fn of(names: &[Arc<str>]) -> Undeclared {
-        Undeclared { names: names.iter().cloned().collect(), found: BTreeSet::new() }
-    }
-
-    fn expr(&mut self, expr: &Expr) {
-        if let ExprKind::Name(name) = &expr.kind
-            && self.names.contains(&name.name)
-        {
-            self.found.insert(name.name.clone());
-        }
-        each_child(expr, &mut |child| self.expr(child));
-    }
-
-    fn target(&mut self, target: &Target) {
-        match target {
-            Target::Name(name) => {
-                self.names.remove(&name.name);
-            }
-            Target::Namespace(name, _) if self.names.contains(&name.name) => {
-                self.found.insert(name.name.clone());
-            }
-            Target::Namespace(..) => {}
-            Target::Tuple(targets) => targets.iter().for_each(|target| self.target(target)),
-        }
-    }
-
-    fn function(&mut self, function: &Function) {
-        for (name, default) in &function.params {
-            self.names.remove(&name.name);
-            default.iter().for_each(|default| self.expr(default));
-        }
-        self.body(&function.body);
-    }
-
-    fn body(&mut self, body: &[Stmt]) {
-        for stmt in body {
-            match &stmt.kind {
-                StmtKind::Raw(_) | StmtKind::Break | StmtKind::Continue => {}
-                StmtKind::Print(value) => self.expr(value),
-                StmtKind::For(node) => {
-                    self.target(&node.target);
-                    self.expr(&node.iter);
-                    self.body(&node.body);
-                    self.body(&node.otherwise);
-                    node.test.iter().for_each(|test| self.expr(test));
-                }
-                StmtKind::If(branches, otherwise) => {
-                    for (test, body) in branches {
-                        self.expr(test);
-                        self.body(body);
-                    }
-                    self.body(otherwise);
-                }
-                StmtKind::Set(target, value) => {
-                    self.target(target);
-                    self.expr(value);
-                }
-                StmtKind::SetBlock(node) => {
-                    self.target(&node.target);
-                    node.filter.iter().for_each(|filter| self.expr(filter));
-                    self.body(&node.body);
-                }
-                StmtKind::With(node) => {
-                    node.targets.iter().for_each(|(target, _)| self.target(target));
-                    node.targets.iter().for_each(|(_, value)| self.expr(value));
-                    self.body(&node.body);
-                }
-                StmtKind::Macro(_, function) | StmtKind::Generation(function) => self.function(function),
-                StmtKind::CallBlock(node) => {
-                    self.expr(&node.0);
-                    self.function(&node.1);
-                }
-                StmtKind::FilterBlock(node) => {
-                    self.body(&node.2);
-                    self.expr(&node.0);
-                }
-            }
-        }
     }
 }

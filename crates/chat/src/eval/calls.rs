@@ -12,6 +12,8 @@ use crate::runtime::{MAX_ATTRIBUTES, undefined};
 use crate::value::{Kind, Map, Missing, TEMPLATE, Text, Value};
 
 impl<'t> Evaluator<'t> {
+    /// Evaluates arguments. Those after `**` may not have names from the chat: a name is no text, and would lose its
+    /// mark.
     pub(super) fn args(&mut self, args: &'t Args, caller: Option<Value>) -> Result<CallArgs> {
         let mut positional = self.eval_all(&args.positional)?;
         let mut keyword = Vec::with_capacity(args.keyword.len() + usize::from(caller.is_some()));
@@ -54,6 +56,7 @@ impl<'t> Evaluator<'t> {
         Ok(CallArgs { positional, keyword })
     }
 
+    /// Calls a method without making a value of it first, which is what nearly all calls are.
     pub(super) fn call(&mut self, callee: &'t Expr, args: &'t Args, caller: Option<Value>) -> Result<Value> {
         let value = if let ExprKind::Attribute(object, name) = &callee.kind {
             let object = self.eval(object)?;
@@ -69,6 +72,7 @@ impl<'t> Evaluator<'t> {
         self.call_value(&value, args)
     }
 
+    /// Calls a value: a macro, a function, a method that was stored, or `loop` in a recursive loop.
     pub(super) fn call_value(&mut self, value: &Value, args: CallArgs) -> Result<Value> {
         match &value.0 {
             Kind::Undefined(missing) => error(ErrorKind::Undefined, format!("{missing}, but is called")),
@@ -121,6 +125,8 @@ impl<'t> Evaluator<'t> {
         Ok(result?.0)
     }
 
+    /// Assigns arguments to the parameters of a macro, with the rules of Jinja2 for `caller`, `kwargs` and `varargs`,
+    /// which a macro only has if it reads them. Defaults are evaluated last, so that they can use other parameters.
     pub(super) fn bind_macro(&mut self, function: &'t Function, args: CallArgs) -> Result<()> {
         let CallArgs { positional, mut keyword } = args;
         let name = &function.name;
@@ -186,6 +192,7 @@ impl<'t> Evaluator<'t> {
         Ok(())
     }
 
+    /// Applies a filter. An unknown one is an error only here if it is inside a condition, as in Jinja2.
     pub(super) fn call_filter(
         &mut self,
         call: &'t FilterCall,
@@ -198,6 +205,7 @@ impl<'t> Evaluator<'t> {
         }
     }
 
+    /// A macro as a value. It keeps the frame of its definition, whose variables it can read.
     pub(super) fn function_value(&mut self, function: &'t Arc<Function>) -> Result<Value> {
         self.runtime.budget.make_items(1)?;
         self.macros.push((function, self.frame));

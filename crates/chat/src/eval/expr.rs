@@ -16,6 +16,7 @@ pub(super) enum Joined {
 }
 
 impl<'t> Evaluator<'t> {
+    /// The value of an expression. Names and constants cost nothing by themselves: what contains them is paid for.
     pub(super) fn eval(&mut self, expr: &'t Expr) -> Result<Value> {
         match &expr.kind {
             ExprKind::Const(value) => Ok(constant(value)),
@@ -89,6 +90,7 @@ impl<'t> Evaluator<'t> {
         Ok(left)
     }
 
+    /// The expressions that have others inside.
     pub(super) fn eval_inner(&mut self, expr: &'t Expr) -> Result<Value> {
         match &expr.kind {
             ExprKind::Const(_) | ExprKind::Name(_) | ExprKind::Binary(..) | ExprKind::Concat(_) => {
@@ -176,6 +178,7 @@ impl<'t> Evaluator<'t> {
         }
     }
 
+    /// The values of operands or arguments.
     pub(super) fn eval_all(&mut self, items: &'t [Expr]) -> Result<Vec<Value>> {
         self.runtime.budget.charge(items.len())?;
         let mut values = Vec::with_capacity(items.len());
@@ -185,6 +188,7 @@ impl<'t> Evaluator<'t> {
         Ok(values)
     }
 
+    /// A mapping. A key that is given twice keeps its place and has the last value, as in Python.
     pub(super) fn dict(&mut self, items: &'t [(Expr, Expr)]) -> Result<Value> {
         let mut map = Map::new();
         for (key, value) in items {
@@ -195,6 +199,7 @@ impl<'t> Evaluator<'t> {
         self.runtime.new_map(map)
     }
 
+    /// `and` and `or`, whose value is that of the last operand that was evaluated.
     pub(super) fn short_circuit(&mut self, items: &'t [Expr], stop: bool) -> Result<Value> {
         let mut value = Value::none();
         for (at, item) in items.iter().enumerate() {
@@ -208,6 +213,7 @@ impl<'t> Evaluator<'t> {
         Ok(value)
     }
 
+    /// `~`: everything is printed, also numbers and undefined values.
     pub(super) fn concat(&mut self, items: &'t [Expr]) -> Result<TextBuilder> {
         let mut out = self.buffer();
         for item in items {
@@ -221,6 +227,7 @@ impl<'t> Evaluator<'t> {
         Ok(out)
     }
 
+    /// `object[index]`. The messages of a loop over positions are found here: see `index_var`.
     pub(super) fn item_expr(&mut self, object: &'t Expr, index: &'t Expr) -> Result<Value> {
         let object = self.eval(object)?;
         let key = self.eval(index)?;
@@ -237,6 +244,7 @@ impl<'t> Evaluator<'t> {
     }
 }
 
+/// The value of a constant, which the template wrote.
 fn constant(value: &Const) -> Value {
     match value {
         Const::None => Kind::None(TEMPLATE),

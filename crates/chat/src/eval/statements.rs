@@ -17,6 +17,8 @@ pub(super) enum Flow {
 }
 
 impl<'t> Evaluator<'t> {
+    /// Runs statements until one leaves the loop. Text between tags is the most frequent statement, and takes a short
+    /// way.
     pub(super) fn body(&mut self, body: &'t [Stmt]) -> Result<Flow> {
         self.deeper()?;
         self.runtime.budget.charge(body.len())?;
@@ -37,6 +39,7 @@ impl<'t> Evaluator<'t> {
         Ok(flow)
     }
 
+    /// Writes text of the template itself.
     pub(super) fn emit_raw(&mut self, text: &str) -> Result<()> {
         let mark = Mark { source: TEMPLATE, turn: self.turn };
         self.runtime.budget.make(text.len())?;
@@ -46,6 +49,7 @@ impl<'t> Evaluator<'t> {
         Ok(())
     }
 
+    /// Writes a string with its marks.
     pub(super) fn emit(&mut self, text: &Text) -> Result<()> {
         self.runtime.budget.make_text(text)?;
         let turn = self.turn;
@@ -77,6 +81,7 @@ impl<'t> Evaluator<'t> {
         Ok(emitted)
     }
 
+    /// Writes a string that was joined in a buffer, without making a value of it.
     pub(super) fn emit_built(&mut self, text: TextBuilder) -> Result<()> {
         self.runtime.budget.make_built(&text)?;
         let turn = self.turn;
@@ -97,6 +102,7 @@ impl<'t> Evaluator<'t> {
         Ok((self.text(text)?, flow))
     }
 
+    /// Makes a value of a buffer.
     pub(super) fn text(&mut self, built: TextBuilder) -> Result<Text> {
         self.runtime.budget.make_built(&built)?;
         let text = built.finish();
@@ -190,6 +196,7 @@ impl<'t> Evaluator<'t> {
         Ok(Flow::Next)
     }
 
+    /// `{% set x %}…{% endset %}`: the body writes into a buffer of its own.
     pub(super) fn set_block(&mut self, node: &'t SetBlock) -> Result<Flow> {
         self.enter(&node.scope)?;
         let (text, flow) = self.capture(|evaluator| evaluator.body(&node.body))?;
@@ -215,6 +222,7 @@ impl<'t> Evaluator<'t> {
         self.call_filter(call, value, args).map_err(|error| error.or_line(filter.line))
     }
 
+    /// Assigns to names. As in Jinja2, only a namespace has attributes that can be set.
     pub(super) fn assign(&mut self, target: &'t Target, value: Value) -> Result<()> {
         match target {
             Target::Name(name) => {
@@ -251,6 +259,7 @@ impl<'t> Evaluator<'t> {
         }
     }
 
+    /// A loop. One that is `recursive` is captured, since its text is also the value of `loop(…)`.
     pub(super) fn for_loop(&mut self, node: &'t For) -> Result<Flow> {
         let iterable = self.eval(&node.iter)?;
         if node.recursive {
@@ -272,6 +281,8 @@ impl<'t> Evaluator<'t> {
         Ok(result?.0)
     }
 
+    /// Runs the iterations of a loop. The outermost loop over messages decides to which turn text belongs: each
+    /// iteration is the turn of its message, and a loop over positions is that of the message that it indexes.
     pub(super) fn run_loop(&mut self, node: &'t For, iterable: &Value, depth: usize) -> Result<Flow> {
         let mut items = self.runtime.items(iterable)?;
         let outer_turn = self.turn;
@@ -334,6 +345,8 @@ impl<'t> Evaluator<'t> {
         Ok(Flow::Next)
     }
 
+    /// A buffer for a text inside of the output. They are reused, because a template captures several texts for each
+    /// message.
     pub(super) fn buffer(&mut self) -> TextBuilder {
         self.spare.pop().unwrap_or_else(|| TextBuilder::with_capacity(FIRST_TEXT))
     }

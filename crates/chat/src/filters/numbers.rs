@@ -18,6 +18,7 @@ impl Runtime {
     }
 }
 
+/// An integer, or the default where Python's `int()` fails.
 pub(super) fn int(runtime: &mut Runtime, value: Value, [default, base, ..]: Bound) -> Result<Value> {
     let base = optional_int("int", base)?.unwrap_or(10);
     runtime.read_number(&value)?;
@@ -27,6 +28,7 @@ pub(super) fn int(runtime: &mut Runtime, value: Value, [default, base, ..]: Boun
     })
 }
 
+/// A float, or the default where Python's `float()` fails.
 pub(super) fn float(runtime: &mut Runtime, value: Value, [default, ..]: Bound) -> Result<Value> {
     runtime.read_number(&value)?;
     Ok(match to_float(&value)? {
@@ -35,6 +37,7 @@ pub(super) fn float(runtime: &mut Runtime, value: Value, [default, ..]: Bound) -
     })
 }
 
+/// The size of a number.
 pub(super) fn abs(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     Ok(match number(&value) {
         Some(Number::Int(int)) => match int.checked_abs() {
@@ -46,6 +49,7 @@ pub(super) fn abs(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value
     })
 }
 
+/// Rounds as Python does: the exact value, and half to even.
 pub(super) fn round(runtime: &mut Runtime, value: Value, [precision, method, ..]: Bound) -> Result<Value> {
     let precision = optional_int("round", precision)?.unwrap_or(0);
     let method = optional_text("round", method)?.unwrap_or_else(|| "common".into());
@@ -77,6 +81,7 @@ pub(super) fn round(runtime: &mut Runtime, value: Value, [precision, method, ..]
     })
 }
 
+/// A size with its unit.
 pub(super) fn filesizeformat(runtime: &mut Runtime, value: Value, [binary, ..]: Bound) -> Result<Value> {
     runtime.read_number(&value)?;
     let Some(bytes) = to_float(&value)? else { return runtime.bad_operand("filesizeformat", &value) };
@@ -133,6 +138,7 @@ fn parse_int(text: &str, base: i64) -> Result<Option<Value>> {
     }
 }
 
+/// `float()` of a string.
 fn parse_float(text: &str) -> Option<f64> {
     let text = text.trim_matches(is_space);
     if text.contains('_') {
@@ -146,6 +152,7 @@ fn parse_float(text: &str) -> Option<f64> {
     text.parse().ok()
 }
 
+/// `float()`.
 fn to_float(value: &Value) -> Result<Option<f64>> {
     Ok(match &value.0 {
         Kind::Str(text) | Kind::Safe(text) => parse_float(text.as_str()),
@@ -155,6 +162,7 @@ fn to_float(value: &Value) -> Result<Option<f64>> {
     })
 }
 
+/// `int()`, which truncates floats.
 fn to_int(value: &Value, base: i64) -> Result<Option<Value>> {
     let truncate = |float: f64| -> Result<Option<Value>> {
         if !float.is_finite() {
@@ -182,6 +190,7 @@ fn to_int(value: &Value, base: i64) -> Result<Option<Value>> {
     }
 }
 
+/// A number of bytes with a unit.
 fn file_size(bytes: f64, binary: bool) -> String {
     let base: f64 = if binary { 1024.0 } else { 1000.0 };
     let prefixes = if binary {

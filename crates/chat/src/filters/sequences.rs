@@ -92,6 +92,7 @@ impl Runtime {
         sort(items, |(a, _), (b, _)| if reverse { compare(b, a) } else { compare(a, b) })
     }
 
+    /// The number of characters, items or keys.
     pub(super) fn length(&mut self, value: &Value) -> Result<Value> {
         Ok(Value::int(match &value.0 {
             Kind::Str(text) | Kind::Safe(text) => {
@@ -112,6 +113,7 @@ pub(super) fn length(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Va
     runtime.length(&value)
 }
 
+/// Prints items with a separator between them.
 pub(super) fn join(runtime: &mut Runtime, value: Value, [separator, attribute, ..]: Bound) -> Result<Value> {
     let separator = match separator {
         Some(separator) => runtime.printed(&separator)?,
@@ -132,11 +134,13 @@ pub(super) fn join(runtime: &mut Runtime, value: Value, [separator, attribute, .
     Ok(out.finish().into())
 }
 
+/// The items as a list, which belongs to the chat if the value does.
 pub(super) fn list(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     let items = runtime.iterate(&value)?;
     Ok(Kind::List(Rc::new(List::new(items, value.source()))).into())
 }
 
+/// The pairs of a mapping.
 pub(super) fn items(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     Ok(match &value.0 {
         Kind::Undefined(_) => Value::iterator(Vec::new()),
@@ -148,6 +152,7 @@ pub(super) fn items(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Val
     })
 }
 
+/// The first item, without reading the others of a list.
 pub(super) fn first(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     let first = match &value.0 {
         Kind::List(list) | Kind::Tuple(list) => list.items.first().cloned(),
@@ -157,6 +162,7 @@ pub(super) fn first(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Val
     Ok(first.unwrap_or_else(|| undefined("there is no first item, the sequence is empty")))
 }
 
+/// The last item.
 pub(super) fn last(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     if let Kind::Iterator(_) = value.0 {
         return type_error(format!("a value of type {} has no last item", value.type_name()));
@@ -165,6 +171,7 @@ pub(super) fn last(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Valu
     Ok(last.unwrap_or_else(|| undefined("there is no last item, the sequence is empty")))
 }
 
+/// A string backwards, or an iterator over the items.
 pub(super) fn reverse(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     if let Kind::Str(text) = &value.0 {
         runtime.budget.make_items(text.len())?;
@@ -182,6 +189,7 @@ pub(super) fn reverse(runtime: &mut Runtime, value: Value, _: Bound) -> Result<V
     Ok(Value::iterator(items))
 }
 
+/// An attribute, where `.` would also find a key.
 pub(super) fn attr(runtime: &mut Runtime, value: Value, [attribute, ..]: Bound) -> Result<Value> {
     let attribute = required_text("attr", attribute)?;
     // The keys of a mapping are not attributes.
@@ -193,6 +201,7 @@ pub(super) fn attr(runtime: &mut Runtime, value: Value, [attribute, ..]: Bound) 
     Ok(runtime.attribute(&value, &attribute.as_str().into())?)
 }
 
+/// Sorts by one or more attributes, which commas separate.
 pub(super) fn sort_items(
     runtime: &mut Runtime,
     value: Value,
@@ -219,6 +228,7 @@ pub(super) fn sort_items(
     Ok(runtime.new_list(items.into_iter().map(|(_, item)| item).collect(), false)?)
 }
 
+/// Pairs of keys and values in the order of either.
 pub(super) fn dictsort(
     runtime: &mut Runtime,
     value: Value,
@@ -243,6 +253,8 @@ pub(super) fn dictsort(
     Ok(Kind::List(Rc::new(List::new(items, map.source))).into())
 }
 
+/// The items whose keys have not occurred before. Keys are compared one by one, which the budget limits: a hash would
+/// have to equal Python's.
 pub(super) fn unique(
     runtime: &mut Runtime,
     value: Value,
@@ -262,6 +274,8 @@ pub(super) fn unique(
     Ok(Value::iterator(kept))
 }
 
+/// Sorts by the attribute and joins equal neighbors. Without `case_sensitive`, keys are compared in lower case, and
+/// that of the first item is shown.
 pub(super) fn groupby(
     runtime: &mut Runtime,
     value: Value,
@@ -297,6 +311,7 @@ pub(super) fn groupby(
     Ok(runtime.new_list(out, false)?)
 }
 
+/// Adds items. Strings are refused, as in Python.
 pub(super) fn sum(runtime: &mut Runtime, value: Value, [attribute, start, ..]: Bound) -> Result<Value> {
     let getter = runtime.getter(attribute, None, false)?;
     let mut sum = start.unwrap_or_else(|| 0.into());
@@ -364,6 +379,7 @@ fn lists(runtime: &mut Runtime, groups: Vec<Vec<Value>>) -> Result<Value> {
     Ok(Value::iterator(lists.collect::<Result<_>>()?))
 }
 
+/// Groups of a number of items.
 pub(super) fn batch(runtime: &mut Runtime, value: Value, arguments: Bound) -> Result<Value> {
     let (items, count, fill) = groups_of(runtime, "batch", &value, arguments)?;
     let mut groups: Vec<Vec<Value>> = items.chunks(count).map(<[Value]>::to_vec).collect();
@@ -375,6 +391,7 @@ pub(super) fn batch(runtime: &mut Runtime, value: Value, arguments: Bound) -> Re
     lists(runtime, groups)
 }
 
+/// A number of groups.
 pub(super) fn slice(runtime: &mut Runtime, value: Value, arguments: Bound) -> Result<Value> {
     let (items, count, fill) = groups_of(runtime, "slice", &value, arguments)?;
     let (size, extra) = (items.len() / count, items.len() % count);

@@ -4,6 +4,7 @@ use crate::args::{Bound, CallArgs, optional_int, optional_text};
 use crate::chars::{self, is_alphanumeric, is_space, map_chars};
 use crate::error::{ErrorKind, Result, error, type_error, unsupported};
 use crate::runtime::Runtime;
+use crate::string_methods;
 use crate::strings::split_lines;
 use crate::value::{JsonStyle, Kind, Map, Mark, TEMPLATE, Text, TextBuilder, Value, as_int};
 
@@ -33,18 +34,21 @@ impl Runtime {
     }
 }
 
+/// `str.strip`.
 pub(super) fn trim(runtime: &mut Runtime, value: Value, [chars, ..]: Bound) -> Result<Value> {
     let chars = optional_text("trim", chars)?;
     let text = runtime.text_of(&value)?;
     Ok(runtime.strip(&text, chars.as_ref(), true, true)?.into())
 }
 
+/// Replaces an undefined value, or any value that is not true.
 pub(super) fn default(runtime: &mut Runtime, value: Value, [default, boolean, ..]: Bound) -> Result<Value> {
     let replace =
         matches!(value.0, Kind::Undefined(_)) || runtime.flag(boolean)? && !runtime.truth(&value)?;
     Ok(if replace { default.unwrap_or_else(|| Value::str("", TEMPLATE)) } else { value })
 }
 
+/// `str()`.
 pub(super) fn string(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     Ok(match value.0 {
         Kind::Safe(_) => value,
@@ -52,10 +56,12 @@ pub(super) fn string(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Va
     })
 }
 
+/// Marks a text as HTML. Such a text can only be printed: it would escape others.
 pub(super) fn safe(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     Ok(Kind::Safe(runtime.printed(&value)?).into())
 }
 
+/// Escapes for HTML, unless that is done already.
 pub(super) fn escape(runtime: &mut Runtime, value: Value, arguments: Bound) -> Result<Value> {
     match value.0 {
         Kind::Safe(_) => Ok(value),
@@ -103,6 +109,7 @@ pub(super) fn title(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Val
     changed(runtime, &value, title_of_filter)
 }
 
+/// `str.replace`, of any value as it is printed.
 pub(super) fn replace(runtime: &mut Runtime, value: Value, [old, new, count, ..]: Bound) -> Result<Value> {
     let text = runtime.text_of(&value)?;
     let old = runtime.text_of(&old.unwrap_or_else(Value::none))?;
@@ -111,6 +118,7 @@ pub(super) fn replace(runtime: &mut Runtime, value: Value, [old, new, count, ..]
     Ok(runtime.replace(&text, &old, &new, count)?.into())
 }
 
+/// Shortens a text at a space. A text that is only a little longer stays as it is.
 pub(super) fn truncate(
     runtime: &mut Runtime,
     value: Value,
@@ -145,6 +153,7 @@ pub(super) fn truncate(
     Ok(out.finish().into())
 }
 
+/// Counts words as `\w+` finds them.
 pub(super) fn wordcount(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     let text = runtime.text_of(&value)?;
     runtime.budget.charge(text.len() / 4)?;
@@ -194,6 +203,7 @@ pub(super) fn tojson(
     Ok(style.to_json(&value, &mut runtime.budget)?.into())
 }
 
+/// Indents lines, except for the first one and blank ones.
 pub(super) fn indent(runtime: &mut Runtime, value: Value, [width, first, blank, ..]: Bound) -> Result<Value> {
     let Kind::Str(text) = &value.0 else { return runtime.bad_operand("indent", &value) };
     let indention: Text = match width.as_ref().map(|width| &width.0) {
@@ -231,13 +241,15 @@ pub(super) fn indent(runtime: &mut Runtime, value: Value, [width, first, blank, 
     Ok(out.finish().into())
 }
 
+/// `str.center`.
 pub(super) fn center(runtime: &mut Runtime, value: Value, [width, ..]: Bound) -> Result<Value> {
     let text = runtime.text_of(&value)?;
     let args = CallArgs { positional: vec![width.unwrap_or_else(|| 80.into())], keyword: Vec::new() };
     runtime.budget.read(text.len())?;
-    runtime.str_method(&text, "center", args)
+    string_methods::call(runtime, &text, "center", args)
 }
 
+/// `%` with the arguments.
 pub(super) fn format(runtime: &mut Runtime, value: Value, args: CallArgs) -> Result<Value> {
     let text = runtime.text_of(&value)?;
     let values = if args.keyword.is_empty() {

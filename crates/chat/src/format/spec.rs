@@ -3,6 +3,7 @@
 use crate::error::{ErrorKind, Result, error, type_error};
 use crate::value::{Mark, Number, Text, TextBuilder, Value, exponent, float_repr, number};
 
+/// Digits at a position, which moves behind them.
 pub(super) fn read_digits(text: &str, at: &mut usize) -> Result<Option<usize>> {
     let digits = text[*at..].bytes().take_while(u8::is_ascii_digit).count();
     if digits == 0 {
@@ -31,6 +32,7 @@ pub(super) struct FormatSpec {
 }
 
 impl FormatSpec {
+    /// Reads `[[fill]align][sign][#][0][width][grouping][.precision][kind]`.
     pub(super) fn parse(text: &str) -> Result<FormatSpec> {
         let mut spec = FormatSpec { fill: ' ', ..FormatSpec::default() };
         let mut rest = text;
@@ -84,6 +86,7 @@ impl FormatSpec {
         text.slice(0..end)
     }
 
+    /// What is written before a number that is not negative.
     pub(super) fn sign_of_positive(&self) -> &'static str {
         match self.sign {
             '+' => "+",
@@ -92,6 +95,7 @@ impl FormatSpec {
         }
     }
 
+    /// A number with its sign.
     pub(super) fn number(&self, value: &Value, mark: Mark) -> Result<Text> {
         let (negative, digits) = match number(value) {
             Some(Number::Int(int)) if !matches!(self.kind, 'e' | 'E' | 'f' | 'F' | 'g' | 'G' | '%') => {
@@ -126,6 +130,7 @@ impl FormatSpec {
         Ok(self.pad_number(&format!("{sign}{digits}"), mark))
     }
 
+    /// A float that is not negative.
     fn float(&self, value: f64) -> Result<String> {
         let upper = self.kind.is_ascii_uppercase();
         if !value.is_finite() {
@@ -168,6 +173,7 @@ impl FormatSpec {
         })
     }
 
+    /// Digits with separators.
     fn group(&self, digits: &str) -> String {
         if self.grouping == '\0' {
             return digits.to_owned();
@@ -183,6 +189,7 @@ impl FormatSpec {
         out
     }
 
+    /// A number with its padding: zeros are between the sign and the digits.
     pub(super) fn pad_number(&self, text: &str, mark: Mark) -> Text {
         let number = Text::marked(text.into(), mark);
         if self.zero && self.align != '<' && (self.align == '\0' || self.fill == ' ') || self.align == '=' {
@@ -219,10 +226,12 @@ fn scientific(value: f64, digits: usize) -> String {
     }
 }
 
+/// The byte at which a character starts.
 pub(crate) fn byte_of_char(text: &str, chars: usize) -> usize {
     text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at)
 }
 
+/// A text with padding on its sides.
 pub(crate) fn pad(text: &Text, width: i64, fill: &str, align: char, method: bool) -> Text {
     let missing = usize::try_from(width).unwrap_or(0).saturating_sub(text.chars());
     if missing == 0 {

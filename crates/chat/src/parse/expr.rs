@@ -10,6 +10,7 @@ use crate::filters::{Filter, Test};
 use crate::operators::{BinaryOp, CompareOp};
 
 impl Parser {
+    /// Whether a tuple without parentheses ends here.
     pub(super) fn tuple_end(&self, ends: &[&str]) -> bool {
         matches!(self.token(), Token::VariableEnd | Token::BlockEnd)
             || self.is_op(")")
@@ -45,6 +46,7 @@ impl Parser {
         Ok(Err(items))
     }
 
+    /// An expression with conditions: `a if b else c`.
     pub(super) fn expression(&mut self) -> Parsed<Expr> {
         self.nested(|parser| {
             let mut expr = parser.or()?;
@@ -67,6 +69,7 @@ impl Parser {
         self.chain(|parser| parser.skip_name("and"), Self::not, ExprKind::And)
     }
 
+    /// Operands of the same operator in one node, so that a long chain is not a deep tree.
     pub(super) fn chain(
         &mut self,
         skip: fn(&mut Self) -> bool,
@@ -85,6 +88,7 @@ impl Parser {
         Ok(Expr { line, kind: kind(items) })
     }
 
+    /// `not`, which binds less tightly than comparisons.
     pub(super) fn not(&mut self) -> Parsed<Expr> {
         let line = self.line();
         if self.skip_name("not") {
@@ -94,6 +98,7 @@ impl Parser {
         self.compare()
     }
 
+    /// Comparisons can be chained: `1 < x < 3`.
     pub(super) fn compare(&mut self) -> Parsed<Expr> {
         let first = self.math1()?;
         let mut rest = Vec::new();
@@ -123,6 +128,7 @@ impl Parser {
         Ok(Expr { line: first.line, kind: ExprKind::Compare(Box::new(first), rest) })
     }
 
+    /// Operators of the same precedence, from left to right.
     pub(super) fn binary(
         &mut self,
         next: fn(&mut Self) -> Parsed<Expr>,
@@ -158,6 +164,7 @@ impl Parser {
         self.binary(|parser| parser.unary(true), &[("**", BinaryOp::Pow)])
     }
 
+    /// A sign binds less tightly than an attribute, and more tightly than a filter: `-x|abs` is the filter of `-x`.
     pub(super) fn unary(&mut self, with_filter: bool) -> Parsed<Expr> {
         let line = self.line();
         let expr = if self.skip_op("-") {
@@ -173,6 +180,7 @@ impl Parser {
         if with_filter { self.filter_expr(expr) } else { Ok(expr) }
     }
 
+    /// Names, constants, and what is in parentheses or brackets. Adjacent strings are one, as in Python.
     pub(super) fn primary(&mut self) -> Parsed<Expr> {
         let line = self.line();
         let kind = match self.token().clone() {
@@ -247,6 +255,7 @@ impl Parser {
         Ok(items)
     }
 
+    /// Attributes, elements, slices and calls.
     pub(super) fn postfix(&mut self, mut expr: Expr) -> Parsed<Expr> {
         loop {
             let line = self.line();
@@ -275,6 +284,7 @@ impl Parser {
         }
     }
 
+    /// `[…]` after a value: an index, several of them as a tuple, or a slice.
     pub(super) fn subscript(&mut self, object: Expr, line: u32) -> Parsed<Expr> {
         let (mut parts, mut colons) = ([None, None, None], 0);
         loop {
@@ -305,6 +315,7 @@ impl Parser {
         Ok(Expr { line, kind: ExprKind::Item(Box::new(object), Box::new(index)) })
     }
 
+    /// Filters, tests and calls after a value.
     pub(super) fn filter_expr(&mut self, mut expr: Expr) -> Parsed<Expr> {
         loop {
             let line = self.line();
@@ -342,6 +353,7 @@ impl Parser {
         }
     }
 
+    /// The name of a filter or test, which may have dots.
     pub(super) fn dotted_name(&mut self) -> Parsed<Arc<str>> {
         let mut name = self.expect_name()?;
         while self.skip_op(".") {
@@ -350,6 +362,7 @@ impl Parser {
         Ok(name)
     }
 
+    /// `is`, with an argument that needs no parentheses.
     pub(super) fn test(&mut self, value: Expr, line: u32) -> Parsed<Expr> {
         let negated = self.skip_name("not");
         let name = self.dotted_name()?;
@@ -375,6 +388,7 @@ impl Parser {
         Ok(if negated { Expr { line, kind: ExprKind::Not(Box::new(test)) } } else { test })
     }
 
+    /// Arguments in parentheses: positional, by name, `*` and `**`, in this order.
     pub(super) fn call_args(&mut self) -> Parsed<Args> {
         let line = self.line();
         self.expect_op("(")?;

@@ -52,6 +52,7 @@ impl<'s> Lexer<'s> {
         self.at += length;
     }
 
+    /// The bytes of white space at the start of a text.
     fn spaces(text: &str) -> usize {
         text.len() - text.trim_start_matches(is_space).len()
     }
@@ -72,6 +73,8 @@ impl<'s> Lexer<'s> {
         Some(text.len() - rest.len())
     }
 
+    /// Text before a tag. A `-` of the tag removes white space; otherwise, white space between the start of a line
+    /// and a block tag is removed (`lstrip_blocks`).
     fn data(&mut self, text: &str, sign: Option<char>, variable: bool) {
         let line = self.line;
         let text = match sign {
@@ -88,6 +91,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
+    /// The tokens of the whole template.
     fn run(mut self) -> Result<Vec<(u32, Token)>, TemplateError> {
         while self.at < self.source.len() {
             let rest = self.rest();
@@ -128,6 +132,7 @@ impl<'s> Lexer<'s> {
         Ok(self.tokens)
     }
 
+    /// The text of a `raw` block, in which tags are text.
     fn raw(&mut self) -> Result<(), TemplateError> {
         let rest = self.rest();
         for (start, _) in rest.match_indices("{%") {
@@ -141,6 +146,7 @@ impl<'s> Lexer<'s> {
         fail(self.line, "`raw` block without `endraw`")
     }
 
+    /// Skips a comment, with the line break after it (`trim_blocks`).
     fn comment(&mut self) -> Result<(), TemplateError> {
         let rest = self.rest();
         let Some(end) = rest.find("#}") else {
@@ -229,6 +235,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
+    /// A number in the notation of Python.
     fn number(&mut self) -> Result<(), TemplateError> {
         let rest = self.rest();
         let decimal = |byte: u8| byte.is_ascii_digit();
@@ -288,6 +295,7 @@ impl<'s> Lexer<'s> {
         Ok(())
     }
 
+    /// A string in quotes.
     fn string(&mut self, quote: char) -> Result<(), TemplateError> {
         let rest = self.rest();
         let mut escaped = false;

@@ -71,6 +71,7 @@ pub(crate) fn equal(left: &Value, right: &Value, budget: &mut Budget) -> Result<
     })
 }
 
+/// Mappings are equal if they have the same keys and values in any order.
 fn equal_maps(a: &Map, b: &Map, budget: &mut Budget) -> Result<bool> {
     if a.len() != b.len() {
         return Ok(false);
@@ -132,6 +133,7 @@ impl Number {
     }
 }
 
+/// A number, if the value is one.
 pub(crate) fn number(value: &Value) -> Option<Number> {
     match value.0 {
         Kind::Int(value, _) => Some(Number::Int(value)),
@@ -141,6 +143,7 @@ pub(crate) fn number(value: &Value) -> Option<Number> {
     }
 }
 
+/// An integer, if the value is one.
 pub(crate) fn as_int(value: &Value) -> Option<i64> {
     match number(value) {
         Some(Number::Int(value)) => Some(value),
@@ -148,6 +151,7 @@ pub(crate) fn as_int(value: &Value) -> Option<i64> {
     }
 }
 
+/// The order of two numbers; none with NaN.
 pub(crate) fn compare_numbers(a: Number, b: Number) -> Option<Ordering> {
     match (a, b) {
         (Number::Int(a), Number::Int(b)) => Some(a.cmp(&b)),
@@ -200,6 +204,7 @@ pub(crate) fn sort<T>(items: Vec<T>, mut compare: impl FnMut(&T, &T) -> Result<O
     Ok(runs.pop().unwrap_or_default())
 }
 
+/// One step of the sort.
 fn merge<T>(
     left: Vec<T>,
     right: Vec<T>,

@@ -116,6 +116,7 @@ impl JsonStyle {
     }
 }
 
+/// Python writes numbers, truth values and `None` as keys, too.
 fn json_key(key: &Value) -> Result<Text> {
     let mark = Mark::of(key.source());
     let text = match &key.0 {
@@ -130,6 +131,7 @@ fn json_key(key: &Value) -> Result<Text> {
     Ok(Text::marked(text.into(), mark))
 }
 
+/// NaN and the infinities are not JSON, but Python writes and reads them.
 fn json_float(value: f64) -> String {
     match float_repr(value).as_str() {
         "nan" => "NaN".to_owned(),
@@ -139,6 +141,7 @@ fn json_float(value: f64) -> String {
     }
 }
 
+/// A string of JSON. Only what must be escaped is, unless everything outside of ASCII is asked for.
 fn json_string(text: &Text, ascii: bool, out: &mut TextBuilder, budget: &mut Budget) -> Result<()> {
     budget.make_text(text)?;
     budget.read(text.len())?;

@@ -6,6 +6,7 @@ use super::{Kind, Mark, Source, TEMPLATE, Text, TextBuilder, Value, view_items};
 use crate::budget::Budget;
 use crate::error::{Result, unsupported};
 
+/// Writes a value as Python does. Characters of a container belong to whoever wrote it.
 pub(super) fn repr(value: &Value, out: &mut TextBuilder, outer: Source, budget: &mut Budget) -> Result<()> {
     let within = |source: Source| Mark::of(if source == TEMPLATE { outer } else { source });
     budget.charge(1)?;
@@ -56,6 +57,7 @@ pub(super) fn repr(value: &Value, out: &mut TextBuilder, outer: Source, budget: 
     Ok(())
 }
 
+/// The items of a container between its brackets.
 fn repr_items(
     items: &[Value],
     [open, close]: [&str; 2],
@@ -73,6 +75,7 @@ fn repr_items(
     out.push_paid(close, mark, budget)
 }
 
+/// A string with quotes and escapes.
 fn repr_str(text: &Text, out: &mut TextBuilder, budget: &mut Budget) -> Result<()> {
     // A character may become an escape of ten, and is looked up.
     budget.make_chars(text.len())?;
