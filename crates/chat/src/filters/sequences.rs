@@ -198,7 +198,7 @@ pub(super) fn attr(runtime: &mut Runtime, value: Value, [attribute, ..]: Bound) 
     {
         return Ok(undefined("there is no such attribute"));
     }
-    Ok(runtime.attribute(&value, &attribute.as_str().into())?)
+    runtime.attribute(&value, &attribute.as_str().into())
 }
 
 /// Sorts by one or more attributes, which commas separate.
@@ -225,7 +225,7 @@ pub(super) fn sort_items(
         items.push((keys.collect::<Result<_>>()?, item));
     }
     let items = runtime.sorted(items, reverse, true)?;
-    Ok(runtime.new_list(items.into_iter().map(|(_, item)| item).collect(), false)?)
+    runtime.new_list(items.into_iter().map(|(_, item)| item).collect(), false)
 }
 
 /// Pairs of keys and values in the order of either.
@@ -308,7 +308,7 @@ pub(super) fn groupby(
         pair.group = true;
         out.push(Kind::Tuple(Rc::new(pair)).into());
     }
-    Ok(runtime.new_list(out, false)?)
+    runtime.new_list(out, false)
 }
 
 /// Adds items. Strings are refused, as in Python.

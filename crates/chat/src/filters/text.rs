@@ -264,7 +264,7 @@ pub(super) fn format(runtime: &mut Runtime, value: Value, args: CallArgs) -> Res
     } else {
         return type_error("`format` takes positional or keyword arguments, not both");
     };
-    Ok(runtime.percent_format(&text, &values)?)
+    runtime.percent_format(&text, &values)
 }
 
 /// Words start with upper case, and end at spaces, hyphens and opening brackets.

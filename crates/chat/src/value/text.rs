@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::budget::Budget;
 use crate::error::Result;
 
-/// Who wrote a character: [`TEMPLATE`], or a number that the caller gave to a part of the input with [`Value::mark`].
+/// Who wrote a character: [`TEMPLATE`], or a number that the caller gave to a part of the input with [`Value::mark`](crate::Value::mark).
 pub type Source = u32;
 
 /// The source of characters that the template writes itself.
