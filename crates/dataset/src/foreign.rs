@@ -369,6 +369,11 @@ mod tests {
     fn data_of_other_tools_is_recognized_by_its_content() {
         let dir = tempfile::tempdir().unwrap();
         for (path, tool) in examples(dir.path()) {
+            let is_examples = ["TFRecord", "TensorFlow Datasets"].contains(&tool);
+            assert_eq!(
+                refuse([&*dir.path().join(path)], ForeignFormat::may_hold_images).is_ok(),
+                is_examples
+            );
             let error = refuse([&*dir.path().join(path)], |_| false).unwrap_err();
             assert!(error.to_string().contains(tool) && error.remedy().is_some(), "{path}: {error}");
             // In folders above it, too, but only on request.

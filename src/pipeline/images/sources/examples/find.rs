@@ -234,7 +234,7 @@ impl ChosenImages {
             ImageFields::None => false,
             ImageFields::Listed(_) => of_list(name).is_some(),
         };
-        let (kept, dropped): (Vec<&str>, Vec<&str>) = further.iter().partition(|name| is_kept(&name));
+        let (kept, dropped): (Vec<&str>, Vec<&str>) = further.iter().partition(|name| is_kept(name));
         let inspector = ImageInspector::new()?;
         let mut fields = Vec::new();
         for name in kept {
@@ -414,7 +414,7 @@ impl Objects {
         let marks = [("image/object/is_crowd", BOX_CROWDS), ("image/object/difficult", "difficult")];
         let crowd = marks.into_iter().find(|(name, _)| has(name));
         let mask = Some("image/object/mask").filter(has);
-        Some(Self { class: class.filter(|_| SIDES.iter().all(|side| has(side)))?, crowd, mask })
+        Some(Self { class: class.filter(|_| SIDES.iter().all(has))?, crowd, mask })
     }
 
     /// Returns the names of the features that are read.
