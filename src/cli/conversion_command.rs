@@ -11,7 +11,9 @@ use super::{Ending, lengths, print, summary};
 use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec};
 use crate::panics;
-use crate::pipeline::{Conversion, Job, PlanSummary, Stop, check_excluded, check_inputs, check_output};
+use crate::pipeline::{
+    Conversion, Job, PlanSummary, Predicted, Stop, check_excluded, check_inputs, check_output,
+};
 use crate::reader::batch::BatchSize;
 use crate::report::RunReport;
 use crate::storage::ObjectUrl;
@@ -35,7 +37,7 @@ pub(super) struct ConversionCommand<'a> {
 
 impl ConversionCommand<'_> {
     /// Plans with `plan`, then previews, stores or runs the job.
-    pub(super) fn exec<C: Conversion>(self, plan: impl FnOnce() -> Result<Job<C>>) -> Result<Ending> {
+    pub(super) fn exec<C: Predicted>(self, plan: impl FnOnce() -> Result<Job<C>>) -> Result<Ending> {
         let options = self.run.options(self.out)?;
         self.run.check_report(self.out)?;
         if !self.run.dry_run {
@@ -67,7 +69,7 @@ impl ConversionCommand<'_> {
     }
 
     /// Prints what would be done and, as a warning, why it would be refused. With `--sample`, prints a prediction.
-    fn preview<C: Conversion>(
+    fn preview<C: Predicted>(
         &self,
         job: &Job<C>,
         plan: &PlanSummary,

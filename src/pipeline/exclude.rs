@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::SORT_BYTES;
 use super::dedup::{is_stored, store};
-use super::plan::differing_option;
+use super::plan::{ExcludedSummary, differing_option};
 use super::stop::Stop;
 use super::workers::Workers;
 use crate::error::{Error, Result};
@@ -67,17 +67,6 @@ pub(super) struct Exclusion {
 struct ExcludedDataset {
     path: PathBuf,
     fingerprint: String,
-}
-
-/// A dataset whose items are left out, as a plan shows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ExcludedSummary {
-    /// Directory or URL.
-    pub path: PathBuf,
-    /// Number of its records.
-    pub records: u64,
-    /// Whether contents are compared rather than keys.
-    pub by_content: bool,
 }
 
 /// The opened datasets of `--exclude`, sorted by fingerprint.

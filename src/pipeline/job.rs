@@ -12,7 +12,6 @@ use super::job_file::{JobHeader, JobReader, JobWriter};
 use super::memory::{MemoryPool, Shares};
 use super::outcome::{ItemOutcome, Outcomes};
 use super::plan::PlanSummary;
-use super::predict::{Prediction, SampleRun};
 use super::stage::Stages;
 use super::stop::Stop;
 use super::workers::Workers;
@@ -244,9 +243,6 @@ pub trait Conversion: Sized + Send + Sync {
         let _ = job;
         Ok(None)
     }
-
-    /// Predicts a run from a sample of about `items` items, which `sample` converts.
-    fn predict(job: &Job<Self>, items: u64, sample: SampleRun<'_, Self>, stop: &Stop) -> Result<Prediction>;
 }
 
 /// Result of converting a task.

@@ -21,10 +21,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::exclude::Exclusion;
-use super::job::{Conversion, Job};
 use super::layout::PLAN_NAME;
 use super::output::OutputDir;
-use super::plan::{Plan, PlanSummary};
+use super::plan::Plan;
 use super::remote::Remote;
 use super::remote_units::PlanId;
 use super::stop::Stop;
@@ -39,10 +38,10 @@ use crate::schema::Schema;
 use crate::source::io::planned::read_file;
 use crate::source::list::file_list::FileList;
 use crate::source::list::skipped::SkippedTypes;
-use crate::storage::{NewFile, ObjectUrl, create_dir, from_hex, hex, lstat, write_shared_file};
+use crate::storage::{NewFile, ObjectUrl, create_dir, from_hex, hex, lstat};
 
 /// Name of the stored job in the working directory.
-const JOB_NAME: &str = "job.jsonl";
+pub(super) const JOB_NAME: &str = "job.jsonl";
 
 /// The part of a stored job that is needed to run and commit units of any conversion.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -184,37 +183,6 @@ pub(super) struct OpenedJob {
     pub header: JobHeader,
     pub files: FileList,
     pub tokenizer_json: Option<Vec<u8>>,
-}
-
-/// Stores `job` in the working directory, with the identity `plan`.
-pub(super) fn store<C: Conversion>(job: &Job<C>, plan: &str, work: &Path) -> Result<()> {
-    if let Some(json) = job.conversion.tokenizer_json() {
-        write_shared_file(&work.join(TOKENIZER_NAME), json)?;
-    }
-    let mut header = job.header.clone();
-    plan.clone_into(&mut header.plan);
-    header.listing = header.plan_of(&job.files).listing();
-    // Parts may run in another current directory.
-    for source in header.sources.iter_mut().filter(|source| !ObjectUrl::is_url(&source.path)) {
-        source.path =
-            std::path::absolute(&source.path).map_err(|e| Error::io("resolve the path", &source.path, e))?;
-    }
-    header.exclude.make_absolute()?;
-    let path = work.join(JOB_NAME);
-    let mut file = JobWriter { file: NewFile::create_shared(&path)?, path, hash: Sha256::new() };
-    file.line(&header)?;
-    job.files.blocks().try_for_each(|block| file.line(&hex(&block)))?;
-    file.line(&(&job.units, &job.named_splits))?;
-    job.conversion.write(&mut file)?;
-    file.finish()
-}
-
-/// Reads the rest of a stored job, after [`open`].
-pub(super) fn read<C: Conversion>(opened: OpenedJob, file: &mut JobReader) -> Result<Job<C>> {
-    let OpenedJob { header, files, tokenizer_json } = opened;
-    let (units, named_splits) = file.line()?;
-    let conversion = C::read(tokenizer_json, file)?;
-    Ok(Job::new(header, files, units, named_splits, PlanSummary::default(), conversion))
 }
 
 /// Refuses a working directory without a stored job and its plan. The plan is written last: if it is missing, planning
@@ -399,6 +367,11 @@ pub struct JobWriter {
 }
 
 impl JobWriter {
+    /// Creates the file at `path`.
+    pub(super) fn create(path: PathBuf) -> Result<Self> {
+        Ok(Self { file: NewFile::create_shared(&path)?, path, hash: Sha256::new() })
+    }
+
     /// Writes `value` as one line.
     pub(super) fn line(&mut self, value: &impl Serialize) -> Result<()> {
         let mut json = serde_json::to_vec(value).map_err(|e| Error::not_serialized("the plan", e))?;
@@ -413,7 +386,7 @@ impl JobWriter {
         values.iter().try_for_each(|value| self.line(value))
     }
 
-    fn finish(mut self) -> Result<()> {
+    pub(super) fn finish(mut self) -> Result<()> {
         let digest = digest_line(self.hash);
         self.file.write_all(digest.as_bytes()).map_err(|e| Error::io("write", &self.path, e))?;
         self.file.commit()?;

@@ -28,6 +28,7 @@ mod shuffle;
 mod skipped_advice;
 mod source_checks;
 mod status;
+mod stored_job;
 mod text;
 
 use dsconvert_writer::{
@@ -36,13 +37,13 @@ use dsconvert_writer::{
 };
 
 pub use estimate::{Estimate, MIN_SAMPLE};
-pub use exclude::ExcludedSummary;
 pub use images::{ImageConversion, ImageInput, ImagesJob, ImagesOptions, SidecarSummary};
 pub(crate) use job::Conversion;
 pub use job::Job;
 pub use layout::{Existing, ResumeCheck};
 pub use parts::{PartOutcome, merge, run_units};
-pub use plan::PlanSummary;
+pub use plan::{ExcludedSummary, PlanSummary};
+pub(crate) use predict::Predicted;
 pub use predict::Prediction;
 pub use progress::{Activity, Event, EventLevel, Phase, Progress, Snapshot};
 pub use run::{RunOutcome, check_excluded, check_inputs, check_output};

@@ -19,6 +19,7 @@ use super::run_units::{RunContext, Units};
 use super::selection::{Selection, ranges_of};
 use super::source_checks;
 use super::stop::{Continuation, Stop, restart};
+use super::stored_job;
 use super::text::TextConversion;
 use super::units::{CheckLevel, UnitState};
 use super::workers::Workers;
@@ -130,9 +131,11 @@ fn convert_units(
         }
         let done = match header.schema.kind {
             Kind::Images => {
-                units.convert(&job_file::read::<ImageConversion>(opened, &mut file)?, todo, options)
+                units.convert(&stored_job::read::<ImageConversion>(opened, &mut file)?, todo, options)
             }
-            Kind::Text => units.convert(&job_file::read::<TextConversion>(opened, &mut file)?, todo, options),
+            Kind::Text => {
+                units.convert(&stored_job::read::<TextConversion>(opened, &mut file)?, todo, options)
+            }
         };
         if let Err(error) = done {
             if let Some(remote) = output.remote().filter(|_| may_be_overtaken(&error))

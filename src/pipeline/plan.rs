@@ -13,7 +13,6 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::exclude::ExcludedSummary;
 use super::images::SidecarSummary;
 use super::layout::PLAN_NAME;
 use crate::error::{Error, Result};
@@ -27,6 +26,17 @@ use crate::source::names::layout::SplitBy;
 use crate::storage::{NewFile, hex};
 use crate::transform::image::BucketCounts;
 use crate::warning::Warning;
+
+/// A dataset whose items are left out, as a plan shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExcludedSummary {
+    /// Directory or URL.
+    pub path: PathBuf,
+    /// Number of its records.
+    pub records: u64,
+    /// Whether contents are compared rather than keys.
+    pub by_content: bool,
+}
 
 /// Summary of a planned run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

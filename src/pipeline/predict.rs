@@ -64,7 +64,13 @@ pub struct Prediction {
     pub seconds: Estimate,
 }
 
-impl<C: Conversion> Job<C> {
+/// A kind of conversion that chooses the samples by which its runs are predicted.
+pub trait Predicted: Conversion {
+    /// Predicts a run from a sample of about `items` items, which `sample` converts.
+    fn predict(job: &Job<Self>, items: u64, sample: SampleRun<'_, Self>, stop: &Stop) -> Result<Prediction>;
+}
+
+impl<C: Predicted> Job<C> {
     /// Predicts a run with `run`'s threads and memory from a sample of about `sample` items, converted in memory. Writes
     /// nothing, and does not search for duplicates.
     ///
@@ -411,7 +417,7 @@ pub(super) mod testing {
 
     use std::path::Path;
 
-    use super::{Conversion, Estimate, Job, Prediction, Stop, chunks_in_order};
+    use super::{Estimate, Job, Predicted, Prediction, Stop, chunks_in_order};
     use crate::options::{Existing, RunOptions};
     use crate::pipeline::{Progress, RunOutcome};
 
@@ -428,7 +434,7 @@ pub(super) mod testing {
 
     /// Returns the prediction from `sample` items and the outcome of the run. Checks that the prediction does not depend on
     /// the number of threads and writes nothing.
-    pub(in crate::pipeline) fn compare<C: Conversion>(job: &Job<C>, sample: u64) -> (Prediction, RunOutcome) {
+    pub(in crate::pipeline) fn compare<C: Predicted>(job: &Job<C>, sample: u64) -> (Prediction, RunOutcome) {
         let out = tempfile::tempdir().unwrap();
         let predict = |threads| {
             let options = run_options(out.path(), threads);

@@ -15,6 +15,7 @@ use super::progress::{Phase, Progress};
 use super::repair::{Repair, damaged_files, refuse_damaged};
 use super::run_units::{RunContext, Units};
 use super::stop::{Continuation, Stop, restart};
+use super::stored_job;
 use super::units::{CheckLevel, Totals};
 use super::workers::Workers;
 use super::{DatasetWriter, skipped_advice, source_checks};
@@ -189,7 +190,7 @@ fn open_output<C: Conversion>(
         OutputState::Empty => {
             // The plan is committed last, because it marks the run as started.
             let (id, written) = plan.write(&dir.work())?;
-            job_file::store(job, &id, &dir.work())?;
+            stored_job::store(job, &id, &dir.work())?;
             written.commit()?;
             if let Some(remote) = dir.remote() {
                 job_file::claim(remote, &dir.work(), &id, stop)?;
@@ -217,7 +218,7 @@ fn write_plan<C: Conversion>(
         }
         // The paths of the sources may differ from those of the first planning.
         OutputState::Planned => {
-            job_file::store(job, &header.plan, &dir.work())?;
+            stored_job::store(job, &header.plan, &dir.work())?;
             if let Some(remote) = dir.remote() {
                 job_file::upload(remote, &dir.work(), &header.plan, stop)?;
             }

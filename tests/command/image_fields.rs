@@ -497,7 +497,10 @@ fn members_of_text_are_fields_and_others_are_counted_and_named() {
     for (options, message) in [
         ("a.tar --keep-fields x=id,x=url", "two members would be the field \"x\""),
         ("a.tar --keep-fields id:image", "unknown type"),
-        ("x.png --keep-fields id", "no source is a tar file, or a Parquet or Arrow file with images"),
+        (
+            "x.png --keep-fields id",
+            "no source is a tar file, a TFRecord file, or a Parquet or Arrow file with images",
+        ),
     ] {
         put(dir.path(), "x.png", &photo(8, 8));
         let arguments: Vec<&str> = options.split(' ').chain(["--out", "never"]).collect();

@@ -23,6 +23,7 @@ mod image_fields;
 mod images_archives;
 mod images_sources;
 mod images_tar;
+mod images_tfrecord;
 mod inspect;
 mod inspect_masks;
 mod inspect_mixture;

@@ -189,6 +189,7 @@ def test_the_files_to_touch_are_counted():
 EXISTING = {
     "a shard format": r'Format::Msgpack\b|"msgpack"',
     "a compression of text files": r"Compression::Bzip2\b|\bBzip2Stream\b",
+    "a container of images": r"Self::Examples\(|= find_examples\(|find_examples\(&",
     "an image encoding": r"\bWebpLossless\b",
     "a warning": r'"stray-folders"',
     "a reject code": r"RejectCode::TooLong\b|Self::TooLong\b",

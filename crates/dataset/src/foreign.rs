@@ -63,8 +63,8 @@ const LITDATA: ForeignFormat = ForeignFormat {
 };
 const TFRECORD: ForeignFormat = ForeignFormat {
     name: "a TFRecord file of TensorFlow",
-    remedy: "convert the data that it was made from; or write the examples of `tf.data.TFRecordDataset(…)`, or of \
-             `tfds.load(…)`, as files, or as lines of a .jsonl file, and convert these",
+    remedy: "`dsconvert images` converts images in its examples; convert text from the data that it was made from, or write \
+             the examples of `tf.data.TFRecordDataset(…)`, or of `tfds.load(…)`, as lines of a .jsonl file, and convert these",
 };
 const TFDS: ForeignFormat =
     ForeignFormat { name: "a dataset of TensorFlow Datasets (TFRecord files)", remedy: TFRECORD.remedy };
@@ -101,6 +101,13 @@ pub struct Foreign {
     pub format: &'static ForeignFormat,
 }
 
+impl ForeignFormat {
+    /// Returns whether a conversion of images reads it: it has TFRecord files, whose examples may be images.
+    pub fn may_hold_images(&self) -> bool {
+        [&TFRECORD, &TFDS].contains(&self)
+    }
+}
+
 impl Foreign {
     /// Recognizes the file or folder `path`. What cannot be read is not recognized.
     pub fn of(path: &Path) -> Option<Self> {
@@ -128,13 +135,17 @@ impl Foreign {
     }
 }
 
-/// Refuses the first of `paths` that is data of another tool.
+/// Refuses the first of `paths` that is data of another tool, unless it `is_read`.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::Usage`](crate::error::ErrorKind) with the name of the tool and the way.
-pub fn refuse<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<()> {
-    match paths.into_iter().find_map(Foreign::of) {
+pub fn refuse<'a>(
+    paths: impl IntoIterator<Item = &'a Path>,
+    is_read: impl Fn(&ForeignFormat) -> bool,
+) -> Result<()> {
+    let foreign = |path| Foreign::of(path).filter(|foreign| !is_read(foreign.format));
+    match paths.into_iter().find_map(foreign) {
         Some(foreign) => Err(foreign.error()),
         None => Ok(()),
     }
@@ -246,11 +257,15 @@ fn is_tfds(features: &Probe<'_>) -> bool {
     features.has(&["\"pythonClassName\"", "tensorflow_datasets"])
 }
 
+/// Returns the CRC-32C of `bytes` as TFRecord files store it.
+pub fn masked_crc32c(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
 /// The length of the first record is followed by its masked CRC-32C.
 fn is_tfrecord(file: &Probe<'_>) -> bool {
     let (Some(length), Some(stored)) = (file.head.first_chunk::<8>(), file.u32_at(8)) else { return false };
-    let crc = crc32c::crc32c(length);
-    stored == crc.rotate_right(15).wrapping_add(0xa282_ead8)
+    stored == masked_crc32c(length)
         && u64::from_le_bytes(*length).checked_add(16).is_some_and(|end| end <= file.bytes)
 }
 
@@ -354,7 +369,12 @@ mod tests {
     fn data_of_other_tools_is_recognized_by_its_content() {
         let dir = tempfile::tempdir().unwrap();
         for (path, tool) in examples(dir.path()) {
-            let error = refuse([&*dir.path().join(path)]).unwrap_err();
+            let is_examples = ["TFRecord", "TensorFlow Datasets"].contains(&tool);
+            assert_eq!(
+                refuse([&*dir.path().join(path)], ForeignFormat::may_hold_images).is_ok(),
+                is_examples
+            );
+            let error = refuse([&*dir.path().join(path)], |_| false).unwrap_err();
             assert!(error.to_string().contains(tool) && error.remedy().is_some(), "{path}: {error}");
             // In folders above it, too, but only on request.
             let wrapped = tempfile::tempdir().unwrap();

@@ -257,6 +257,7 @@ fn add_left_out(lines: &mut Lines, manifest: &Manifest) {
     let found = [
         text("members_left_out", "sample member", "--keep-fields"),
         text("images_left_out", "list image", "--image-fields"),
+        text("features_left_out", "unseen feature", "--keep-fields"),
     ];
     found.into_iter().flatten().for_each(|line| lines.add(line));
 }

@@ -18,7 +18,7 @@ pub enum ImageTask {
 
 /// The tasks of a unit, which consists of one container or of several files.
 enum UnitFeed<'a> {
-    Files(FileFeed<'a>),
+    Files(Box<FileFeed<'a>>),
     Container(SourceFeed),
 }
 
@@ -50,7 +50,7 @@ impl ImagesJob {
         let first = self.file(files.start)?;
         Ok(Box::new(match self.conversion.containers.kind() {
             Some(kind) if self.is_container(&first) => UnitFeed::Container(kind.feed(self.container(first))?),
-            _ => UnitFeed::Files(FileFeed::new(self, files, duplicates)),
+            _ => UnitFeed::Files(Box::new(FileFeed::new(self, files, duplicates))),
         }))
     }
 

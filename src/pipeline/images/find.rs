@@ -11,6 +11,7 @@ use super::sidecars::{
     FileField, Paired, add_fields, pair, pair_listed, unread_beside_listed, unread_beside_named,
 };
 use super::sources::Containers;
+use super::sources::examples::find::find_examples;
 use super::sources::samples::Samples;
 use super::sources::samples::fields::default_members;
 use super::sources::samples::find::{expand_all, with_archives};
@@ -133,7 +134,10 @@ fn find_in(listing: Listing, options: &ImagesOptions, mut warnings: Vec<Warning>
             of_damaged_tables(damaged, others, &listing, sources, &mut warnings)
         }
     };
-    let containers = image_tables.map(|tables| (tables, "Parquet or Arrow files"));
+    let containers = match image_tables {
+        Some(tables) => Some((tables, "Parquet or Arrow files")),
+        None => find_examples(&listing.files, options)?.map(|found| (found, "TFRecord files")),
+    };
     let (listing, samples) = match containers {
         Some(_) => (listing, None),
         None => with_archives(listing, options, &mut warnings)?,
@@ -158,7 +162,7 @@ fn find_in(listing: Listing, options: &ImagesOptions, mut warnings: Vec<Warning>
     }
     if let Some(option) = options.describing() {
         if containers.is_some() || tars {
-            let what = "it describes files, but the sources are tar files of samples, or tables of images";
+            let what = "it describes files, but the sources are tar files of samples, tables of images, or TFRecord files";
             return Err(Error::usage(what)
                 .of_option(option)
                 .help("leave it out: members of samples and columns become fields"));

@@ -17,7 +17,7 @@ use super::options::ImagesOptions;
 use super::repeats::Repeats;
 use super::sources::files::{DuplicateFiles, divide};
 use crate::error::{Error, Result};
-use crate::foreign;
+use crate::foreign::{self, ForeignFormat};
 use crate::format::check_schema;
 use crate::options::check_sources;
 use crate::pipeline::exclude::OpenedExclusion;
@@ -26,7 +26,6 @@ use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter};
 use crate::pipeline::memory::{MemoryPool, Shares};
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::plan::PlanSummary;
-use crate::pipeline::predict::{Prediction, SampleRun};
 use crate::pipeline::shuffle::output_stages;
 use crate::pipeline::source_checks::split_names;
 use crate::pipeline::stage::Stages;
@@ -78,7 +77,8 @@ impl Conversion for ImageConversion {
             let matches = globs::expand(&options.sources, &may_be_images)?;
             (options.sources, skipped) = (matches.sources, matches.skipped);
             let paths = options.sources.iter().map(|source| &*source.path);
-            foreign::refuse(paths.filter(|path| !has_image_extension(&path.to_string_lossy())))?;
+            let paths = paths.filter(|path| !has_image_extension(&path.to_string_lossy()));
+            foreign::refuse(paths, ForeignFormat::may_hold_images)?;
         }
         if let Some(classes) = &options.recipe.classes {
             class_ordinals(classes)?;
@@ -103,13 +103,14 @@ impl Conversion for ImageConversion {
         {
             let members = fields.iter().map(|f| f.member.as_str()).collect::<Vec<_>>().join(", ");
             let what = format!(
-                "`image_fields` lists members of samples or columns ({members}), but no source is a tar file, or a Parquet or Arrow file with such a column of images"
+                "`image_fields` lists members of samples or columns ({members}), but no source is a tar file, a \
+                 TFRecord file, or a Parquet or Arrow file with such a column of images"
             );
             return Err(Error::usage(what).help("leave out `image_fields`"));
         }
         if options.recipe.keep_fields.is_some() && found.containers.kind().is_none() {
-            let what = "`keep_fields` lists members of samples or columns, but no source is a tar file, or a Parquet or \
-                        Arrow file with images";
+            let what = "`keep_fields` lists members of samples or columns, but no source is a tar file, a TFRecord file, or a \
+                        Parquet or Arrow file with images";
             return Err(Error::usage(what).help(
                 "leave out `keep_fields`; it also chooses columns of a table that `metadata FILE` names, and none of those \
                  that `metadata none` ignores",
@@ -203,8 +204,7 @@ impl Conversion for ImageConversion {
         job.check_sample_keys()?;
         let is_part = |file: &SourceFile| file.member.is_some() || job.is_container(file);
         if job.summary.dedup && job.files.iter().any(|file| is_part(&file)) {
-            let message =
-                "`dedup` compares whole files, not the contents of tar, Parquet, Arrow or zip files";
+            let message = "`dedup` compares whole files, not the contents of tar, Parquet, Arrow, TFRecord or zip files";
             return Err(Error::usage(message).help("leave out `dedup`, or unpack the files"));
         }
         job.decide_buckets()?;
@@ -271,10 +271,6 @@ impl Conversion for ImageConversion {
 
     fn buckets(job: &ImagesJob) -> Result<Option<BucketCounts>> {
         job.bucket_counts()
-    }
-
-    fn predict(job: &ImagesJob, items: u64, sample: SampleRun<'_, Self>, stop: &Stop) -> Result<Prediction> {
-        job.prediction(items, sample, stop)
     }
 }
 

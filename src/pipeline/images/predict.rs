@@ -17,7 +17,8 @@ use super::sources::files::FilesTask;
 use crate::error::{Error, Result};
 use crate::pipeline::job::Feed;
 use crate::pipeline::predict::{
-    Prediction, SampleRun, SampleSize, SampleTask, Stratum, StratumRun, StratumUnit, UnitPart, unit_parts,
+    Predicted, Prediction, SampleRun, SampleSize, SampleTask, Stratum, StratumRun, StratumUnit, UnitPart,
+    unit_parts,
 };
 use crate::pipeline::stop::Stop;
 use crate::source::list::source_file::SourceFile;
@@ -61,9 +62,15 @@ struct FileCount {
     bytes: u64,
 }
 
+impl Predicted for ImageConversion {
+    fn predict(job: &ImagesJob, items: u64, sample: SampleRun<'_, Self>, stop: &Stop) -> Result<Prediction> {
+        job.prediction(items, sample, stop)
+    }
+}
+
 impl ImagesJob {
-    /// See [`Job::predict`](crate::pipeline::Job::predict).
-    pub(super) fn prediction(
+    /// See [`Predicted::predict`].
+    fn prediction(
         &self,
         items: u64,
         mut sampled: SampleRun<'_, ImageConversion>,

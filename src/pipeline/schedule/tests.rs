@@ -19,7 +19,6 @@ use crate::pipeline::memory::MemoryPool;
 use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::predict::testing::run_options;
-use crate::pipeline::predict::{Prediction, SampleRun};
 use crate::pipeline::stage::{Finished, NextStage, Stage, Stages};
 use crate::pipeline::unit::UnitSink;
 use crate::sample::{Ids, Record, Value};
@@ -102,10 +101,6 @@ impl Conversion for FaultyConversion<'_> {
 
     fn stages(_: &Job<Self>, _: &Path) -> Stages {
         Stages::default()
-    }
-
-    fn predict(_: &Job<Self>, _: u64, _: SampleRun<'_, Self>, _: &Stop) -> Result<Prediction> {
-        Err(Error::internal("the test predicts nothing"))
     }
 
     fn feed<'a>(job: &'a Job<Self>, (): &'a (), _: u32, _: EngineUse) -> Result<Box<dyn Feed<u64> + 'a>> {

@@ -43,7 +43,6 @@ use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter};
 use crate::pipeline::memory::{MemoryPool, Shares};
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::plan::PlanSummary;
-use crate::pipeline::predict::{Prediction, SampleRun};
 use crate::pipeline::shuffle::output_stages;
 use crate::pipeline::source_checks::split_names;
 use crate::pipeline::stage::Stages;
@@ -243,10 +242,6 @@ impl Conversion for TextConversion {
         let pack = job.conversion.recipe.shape().pack;
         let has_masks = job.header.schema.masks_field().is_some();
         output_stages(&job.header.output, work).and(pack.map(|pack| PackDocuments::new(pack, has_masks)))
-    }
-
-    fn predict(job: &TextJob, items: u64, sample: SampleRun<'_, Self>, stop: &Stop) -> Result<Prediction> {
-        job.prediction(items, sample, stop)
     }
 }
 

@@ -195,7 +195,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
                     && (FileKind::of_named(&name).is_some() || is_zip(&name))
             };
             let paths = matches.sources.iter().map(|source| &*source.path);
-            foreign::refuse(paths.filter(|path| !is_known(path)))?;
+            foreign::refuse(paths.filter(|path| !is_known(path)), |_| false)?;
             let mut listing = list(&matches.sources, options.recipe.follow_symlinks, &wanted)?;
             let mut warnings = Vec::new();
             let name = options.recipe.config.as_deref();

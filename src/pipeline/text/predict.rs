@@ -16,7 +16,8 @@ use super::{TextConversion, TextJob};
 use crate::error::Result;
 use crate::pipeline::job::EngineUse;
 use crate::pipeline::predict::{
-    Prediction, SampleRun, SampleSize, SampleTask, Stratum, StratumUnit, UnitPart, total_length, unit_parts,
+    Predicted, Prediction, SampleRun, SampleSize, SampleTask, Stratum, StratumUnit, UnitPart, total_length,
+    unit_parts,
 };
 use crate::pipeline::stop::Stop;
 use crate::source::io::broken::Broken;
@@ -45,9 +46,15 @@ struct SectionGroup {
     source_bytes: u64,
 }
 
+impl Predicted for TextConversion {
+    fn predict(job: &TextJob, items: u64, sample: SampleRun<'_, Self>, stop: &Stop) -> Result<Prediction> {
+        job.prediction(items, sample, stop)
+    }
+}
+
 impl TextJob {
-    /// See [`Job::predict`](crate::pipeline::Job::predict).
-    pub(super) fn prediction(
+    /// See [`Predicted::predict`].
+    fn prediction(
         &self,
         items: u64,
         sampled: SampleRun<'_, TextConversion>,

@@ -72,7 +72,8 @@ pub struct BoxList {
 }
 
 impl BoxList {
-    pub(in crate::source) fn push(&mut self, corners: PixelBox, label: u32, crowd: i64) {
+    /// Adds a box with its class, and 1 if it is around a crowd, or difficult.
+    pub(crate) fn push(&mut self, corners: PixelBox, label: u32, crowd: i64) {
         self.boxes.push(corners);
         self.labels.push(label);
         if crowd != 0 {
@@ -83,7 +84,8 @@ impl BoxList {
 }
 
 impl ImageBoxes {
-    pub(in crate::source) fn fractions(list: BoxList, extras: BoxExtras) -> Self {
+    /// Returns boxes in fractions of the upright image.
+    pub(crate) fn fractions(list: BoxList, extras: BoxExtras) -> Self {
         Self { size: None, are_fractions: true, is_upright: true, list, extras }
     }
 }

@@ -1,5 +1,6 @@
 //! Where images come from: files, and one directory for each kind of containers, which hold several images each.
 
+pub(super) mod examples;
 pub(super) mod files;
 pub(super) mod samples;
 pub(super) mod source;
@@ -7,6 +8,7 @@ pub(super) mod tables;
 
 use serde::{Deserialize, Serialize};
 
+use self::examples::Examples;
 use self::samples::Samples;
 use self::source::ImageSource;
 use self::tables::Tables;
@@ -23,6 +25,8 @@ pub(super) enum Containers {
     Samples(Samples),
     /// Parquet and Arrow files.
     Tables(Tables),
+    /// TFRecord files.
+    Examples(Examples),
 }
 
 impl Containers {
@@ -32,6 +36,7 @@ impl Containers {
             Self::None => None,
             Self::Samples(samples) => Some(samples),
             Self::Tables(tables) => Some(tables),
+            Self::Examples(examples) => Some(examples),
         }
     }
 

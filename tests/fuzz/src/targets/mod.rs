@@ -31,6 +31,7 @@ pub(crate) const NAMES: [&str; 18] = [
     "source-text-zip",
     "source-metadata",
     "source-annotations",
+    "source-tfrecord",
 ];
 
 /// A file to mutate.

@@ -39,6 +39,7 @@ impl Sources {
             "zip" => (zips()?, &["images", "--resize", "shorter:8"]),
             "metadata" => (metadata(&source)?, &["images"]),
             "annotations" => (annotations(&source)?, &["images", "--resize", "shorter:8"]),
+            "tfrecord" => (tfrecords()?, &["images", "--resize", "shorter:8"]),
             _ => return Err(format!("unknown source `{kind}`").into()),
         };
         let options = ["--threads", "1", "--max-rejects", "100%", "--format", "msgpack", "--quiet"];
@@ -115,6 +116,13 @@ fn documents() -> Result<Vec<Input>> {
         Input { name: "a.arrow".to_owned(), bytes: tables::arrow_file("text", tables::text)? },
         Input { name: "b.arrow".to_owned(), bytes: tables::arrow_stream("text", tables::text)? },
     ])
+}
+
+/// Returns files that TensorFlow has written: with boxes, and compressed.
+fn tfrecords() -> Result<Vec<Input>> {
+    let mut found = files(&fixture("tfrecord"))?;
+    found.retain(|file| file.name.starts_with("coco-train") || file.name.ends_with(".gz"));
+    Ok(found)
 }
 
 /// Returns archives of text: stored, and deflated.

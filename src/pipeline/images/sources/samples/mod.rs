@@ -158,7 +158,7 @@ impl SourceTask for SampleTask {
     }
 
     fn member(&self) -> Option<MemberCount> {
-        Some(self.member.clone())
+        Some(self.member)
     }
 
     fn next(&mut self, context: &ItemContext<'_>, out: &mut Outcomes) -> Option<(u64, SourceItem)> {
