@@ -139,6 +139,18 @@ pub(super) fn roles_of_samples(samples: &[Vec<Inspected>]) -> Result<(ImageRoles
     Ok((ImageRoles { main: None, fields }, warning))
 }
 
+/// Returns the warning about columns or features that become no fields.
+pub(super) fn columns_left_out(columns: &[String]) -> Warning {
+    let message = format!(
+        "these columns are left out, because of their type, because `image_fields` does not list them, or because dsconvert \
+         has a field of that name: {}",
+        quoted(columns)
+    );
+    let effect = "lists the columns that become fields, and gives them other names";
+    let warning = Warning::new("columns-left-out", message).with("columns", columns);
+    warning.remedy("keep_fields", "NEW=NAME,…", effect)
+}
+
 /// Returns the warning about the member or column `main`, which is the main image although its name does not say so.
 pub(super) fn main_image_chosen(main: &str, others: &[String]) -> Warning {
     let message = format!(

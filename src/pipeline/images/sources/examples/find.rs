@@ -13,7 +13,8 @@ use crate::options::default_threads;
 use crate::pipeline::images::found::{FoundContainers, FoundImages};
 use crate::pipeline::images::image_field_names::{MemberField, is_mask_name};
 use crate::pipeline::images::image_fields::{
-    ImageInspector, ImageRoles, begins_as_image, main_rank, type_in_column,
+    ImageInspector, ImageRoles, begins_as_image, columns_left_out, main_image_chosen, main_rank,
+    type_in_column,
 };
 use crate::pipeline::images::options::ImagesOptions;
 use crate::pipeline::images::sources::Containers;
@@ -22,14 +23,15 @@ use crate::pipeline::workers::Workers;
 use crate::recipe::{ImageFields, is_reserved};
 use crate::schema::{BOX_CROWDS, BOX_LABELS, BOXES, Field, FieldType, IMAGE, LABEL};
 use crate::source::io::planned::read_file;
+use crate::source::items::box_fields::boxes_not_moved;
 use crate::source::items::metadata::labels::Labels;
 use crate::source::list::file_list::FileList;
 use crate::source::list::source_file::SourceFile;
 use crate::source::names::layout::FolderLayout;
-use crate::source::names::warning::Warning;
 use crate::source::table::missing_field::{quoted, suggestion};
 use crate::storage::{ObjectUrl, folder_of, stat};
 use crate::transform::image::has_image_extension;
+use crate::warning::Warning;
 
 /// Number of examples that are inspected at the start of the first file, and of each other one.
 const FIRST_EXAMPLES: u64 = 1024;
@@ -258,8 +260,7 @@ impl ChosenImages {
         let others =
             || fields.iter().map(|field| field.member.clone()).chain(dropped.iter().map(|n| (*n).to_owned()));
         let is_unclear = !is_usual && others().any(|name| !is_mask_name(&name));
-        let warning = is_unclear
-            .then(|| Warning::MainImageChosen { main: main.to_owned(), others: others().collect() });
+        let warning = is_unclear.then(|| main_image_chosen(main, &others().collect::<Vec<_>>()));
         let left_out = dropped.into_iter().map(str::to_owned).collect();
         Ok(Some(Self { main: main.to_owned(), fields, left_out, warning }))
     }
@@ -320,7 +321,7 @@ fn found(
             .keys()
             .find(|name| name.ends_with("bbox"))
             .map_or("image/object/bbox", String::as_str);
-        images.warnings.push(Warning::BoxesNotMoved { field: field.to_owned() });
+        images.warnings.push(boxes_not_moved(field));
     }
     if let Some(name) = label {
         used.insert(name.to_owned());
@@ -371,7 +372,7 @@ fn found(
         }
     }
     if !left_out.is_empty() {
-        images.warnings.push(Warning::ColumnsLeftOut { columns: left_out.clone() });
+        images.warnings.push(columns_left_out(&left_out));
     }
     let mut names = BTreeSet::new();
     if let Some(twice) = members.iter().chain(&image_fields).find(|field| !names.insert(&field.name)) {

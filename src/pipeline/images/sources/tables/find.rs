@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::pipeline::images::found::{FoundContainers, FoundImages};
 use crate::pipeline::images::image_field_names::{MemberField, is_mask_name};
 use crate::pipeline::images::image_fields::{
-    ImageInspector, ImageLook, ImageRoles, begins_as_image, main_image_chosen, main_rank, type_in_column,
+    ImageInspector, ImageLook, ImageRoles, begins_as_image, columns_left_out, main_image_chosen, main_rank,
+    type_in_column,
 };
 use crate::pipeline::images::options::ImagesOptions;
 use crate::pipeline::images::sources::Containers;
@@ -25,7 +26,7 @@ use crate::source::items::metadata::labels::Labels;
 use crate::source::list::file_list::FileList;
 use crate::source::list::source_file::SourceFile;
 use crate::source::table::missing_field::{quoted, suggestion};
-use crate::warning::{self, Warning};
+use crate::warning::Warning;
 
 /// Names of columns of image bytes, after those of main images.
 const BYTES_NAMES: [&str; 8] =
@@ -160,14 +161,7 @@ pub(in crate::pipeline::images) fn find_tables(
     }
     images.containers = Containers::Tables(Tables { images: Some(table_images), boxes });
     if !images.left_out.is_empty() {
-        let message = format!(
-            "these columns are left out, because of their type, because `image_fields` does not list them, or because \
-             dsconvert has a field of that name: {}",
-            warning::quoted(&images.left_out)
-        );
-        let effect = "lists the columns that become fields, and gives them other names";
-        let warning = Warning::new("columns-left-out", message).with("columns", &images.left_out);
-        images.warnings.push(warning.remedy("keep_fields", "NEW=NAME,…", effect));
+        images.warnings.push(columns_left_out(&images.left_out));
     }
     Ok(TableSearch::Images(Box::new(FoundContainers { images, others })))
 }
