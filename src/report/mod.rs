@@ -9,7 +9,7 @@
 //!                └──── contact_sheet (PNG)
 //! ```
 //!
-//! Every string of a dataset passes through [`escape`] before it enters HTML or SVG.
+//! Every string of a dataset passes through `escape` before it enters HTML or SVG.
 
 mod escape;
 mod gather;
