@@ -31,10 +31,8 @@ fn prints(ran: &Ran, parts: &[&str]) {
 }
 
 fn numbers(value: &Value) -> Vec<u8> {
-    match value {
-        Value::Bytes(bytes) => bytes.to_vec(),
-        other => panic!("{other:?}"),
-    }
+    let Value::Bytes(bytes) = value else { unreachable!("{value:?} is no list of numbers") };
+    bytes.to_vec()
 }
 
 /// The boxes of all records of a split: x and y of the top left and bottom right corners.

@@ -314,7 +314,7 @@ fn warnings(dir: &Path, arguments: &str) -> Vec<Warning> {
         let options =
             TextOptions { recipe, ..TextOptions::new(sources, tokenizer, OutputOptions::default()) };
         assert_eq!(options.input, TextInput::Walk);
-        return TextJob::plan(options).unwrap_or_else(|e| panic!("{arguments}: {e}")).summary().warnings;
+        return TextJob::plan(options).map_err(|e| format!("{arguments}: {e}")).unwrap().summary().warnings;
     }
     let input = match (list, table) {
         (Some(list), _) => ImageInput::FilesFrom(list),
@@ -323,7 +323,7 @@ fn warnings(dir: &Path, arguments: &str) -> Vec<Warning> {
     };
     let recipe = recipe::<ImagesRecipe>(&options);
     let options = ImagesOptions { sources, input, annotations, exclude: Vec::new(), recipe };
-    ImagesJob::plan(options).unwrap_or_else(|e| panic!("{arguments}: {e}")).summary().warnings
+    ImagesJob::plan(options).map_err(|e| format!("{arguments}: {e}")).unwrap().summary().warnings
 }
 
 fn recipe<R: Defined + Default + 'static>(options: &[(String, &str)]) -> R {

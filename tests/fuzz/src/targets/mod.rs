@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::Result;
 
 /// All targets, in the order of the report.
-pub(crate) const NAMES: [&str; 18] = [
+pub(crate) const NAMES: [&str; 19] = [
     "image",
     "shard-parquet",
     "shard-arrow",
