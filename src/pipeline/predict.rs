@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-pub(super) use self::stratum::{SampleSize, Stratum, StratumUnit};
-pub(super) use self::units::{UnitPart, unit_parts};
+pub(super) use self::stratum::{SampleSize, Stratum, StratumUnit, UnitPart};
+pub(super) use self::units::unit_parts;
 
 use self::sample_writer::SampleWriter;
 use self::stratum::{GROUPS, Group, Observation, ShardSum, SplitAmounts};

@@ -26,7 +26,7 @@
 
 mod aligned;
 mod array_value;
-mod boxes;
+pub(crate) mod boxes;
 mod ids;
 mod numbers;
 
@@ -35,8 +35,8 @@ use serde::{Deserialize, Serialize};
 
 pub use aligned::{Tokens, trained};
 pub use array_value::ArrayValue;
+pub(crate) use boxes::check_per_box;
 pub use boxes::{Int32Pair, PixelBox, box_numbers, boxes, pack_box_numbers, pack_boxes, pack_pair, pair};
-pub(crate) use boxes::{PAIR_BYTES, are_boxes, check_per_box};
 pub use ids::{Ids, PackedIds};
 pub use numbers::Numbers;
 

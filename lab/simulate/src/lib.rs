@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod bottleneck;
 mod distribution;
 mod engine;
 mod error;
@@ -19,6 +20,7 @@ mod trace;
 mod verdict;
 mod waits;
 
+pub use bottleneck::Bottleneck;
 pub use distribution::{MAX_CV, MAX_TIME_NS, Shape, TimeDistribution, ns_from_ms};
 pub use engine::simulate;
 pub use error::Error;
@@ -32,5 +34,5 @@ pub use run::{Batch, Event, EventKind, Run};
 pub use svg::timeline_svg;
 pub use sweep::{Sweep, SweepParameter, SweepPoint, SweepRange};
 pub use trace::LoadTrace;
-pub use verdict::{Bottleneck, Verdict};
+pub use verdict::Verdict;
 pub use waits::STALL_TOLERANCE;

@@ -1,10 +1,10 @@
 //! Search for remedies by simulation.
 
+use crate::bottleneck::Bottleneck;
 use crate::engine::simulate_quietly;
 use crate::format::number;
 use crate::options::{MAX_PREFETCH, MAX_QUEUE, MAX_WORKERS, Options, Order, Stop};
 use crate::report::{mean_load_ns, model_limit};
-use crate::verdict::Bottleneck;
 use crate::waits::{LONG_RUN_BATCHES, STALL_TOLERANCE, Waits, has_capacity, is_tolerable, long_run_share};
 
 /// Maximum speedup of loading that the search considers.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::bottleneck::Bottleneck;
 use crate::format::{number, percent, time};
 use crate::options::Options;
 use crate::remedies::{Change, Remedies};
@@ -11,38 +12,6 @@ use crate::waits::{
     BUSY_CORES, LONG_RUN_BATCHES, STALL_TOLERANCE, START_TOLERANCE, Waits, has_capacity, is_tolerable,
     long_run,
 };
-
-/// The part that limits throughput.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bottleneck {
-    /// The workers load fewer batches per second than the model consumes.
-    Loading,
-    /// The workers are fast enough on average, but the model still waits: load times vary, or too few batches are
-    /// loaded ahead.
-    Uneven,
-    /// The model waits only at the start of the run: for its first batch, or until the workers are ahead of it.
-    Start,
-    /// Workers and model share their cores, which are busy: neither more workers nor a larger prefetch helps.
-    Cores,
-    /// Loader and model are equally fast, within 10%. The model does not wait, but the loader has no reserve.
-    Balanced,
-    /// The model does not wait.
-    Model,
-}
-
-impl Bottleneck {
-    /// Returns the name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Loading => "loading",
-            Self::Uneven => "uneven",
-            Self::Start => "start",
-            Self::Cores => "cores",
-            Self::Balanced => "balanced",
-            Self::Model => "model",
-        }
-    }
-}
 
 /// The bottleneck of a run, and remedies found by simulation with the same seed.
 ///

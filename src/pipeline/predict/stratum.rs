@@ -4,8 +4,16 @@
 //! to one stratum.
 
 use super::sample_writer::Written;
-use super::units::UnitPart;
 use crate::pipeline::estimate::{Estimate, Population};
+
+/// Expected records of one split of a unit.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::pipeline) struct UnitPart {
+    /// Bytes before encoding.
+    pub(super) bytes: f64,
+    /// Number of records, or of packed rows.
+    pub(super) rows: f64,
+}
 
 /// Number of groups of observations that are encoded separately. Their differences show the spread of ratios that only
 /// a whole shard has.

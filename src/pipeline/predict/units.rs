@@ -2,18 +2,9 @@
 
 use std::ops::Range;
 
-use super::stratum::{SampleSize, Stratum};
+use super::stratum::{SampleSize, Stratum, UnitPart};
 use crate::options::OutputOptions;
 use crate::pipeline::estimate::Estimate;
-
-/// Expected records of one split of a unit.
-#[derive(Debug, Clone, Copy, Default)]
-pub(in crate::pipeline) struct UnitPart {
-    /// Bytes before encoding.
-    pub(super) bytes: f64,
-    /// Number of records, or of packed rows.
-    pub(super) rows: f64,
-}
 
 /// Returns the expected records of all splits of all `units`. `pieces_of` returns the files or sections of a unit: the
 /// ordinal of their stratum, their size, and their split; without one, they are in the splits of the sample.

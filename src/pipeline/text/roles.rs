@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::error::Error;
 use crate::recipe::ChatRecipe;
-use crate::source::items::json_line::MemberPath;
+use crate::source::items::json_line::members::MemberPath;
 use crate::source::table::missing_field::quoted;
 
 /// Roles that only later rows may have.

@@ -2,7 +2,7 @@
 
 use crate::numbers::listed;
 use crate::recipe::TextRecipe;
-use crate::source::items::json_line::MemberPath;
+use crate::source::items::json_line::members::MemberPath;
 use crate::warning::Warning;
 
 const AVOID: &str = "an answer to avoid, which only preference training uses";

@@ -1,7 +1,7 @@
 //! Boxes follow the geometry of their image: turned upright, resized, cropped and padded.
 
-use super::exif::Orientation;
 use super::geometry::{Geometry, Size};
+use super::orientation::Orientation;
 use crate::sample::{PixelBox, Reject, RejectCode};
 
 /// What the numbers of boxes mean.

@@ -2,9 +2,9 @@
 //! that every machine agrees on every pixel.
 
 use super::buckets::{Buckets, is_smaller};
-use super::exif::Orientation;
 use super::option_values::Resize;
 use super::options::ImageOptions;
+use super::orientation::Orientation;
 pub(super) use crate::decode::{Rect, Size};
 
 /// The sizes of one image from source to output, in oriented coordinates.

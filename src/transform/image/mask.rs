@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::container;
-use super::exif::Orientation;
 use super::geometry::Geometry;
+use super::orientation::Orientation;
 use super::source::CheckedImage;
 use super::strip;
 use super::transform::ImageTransform;

@@ -50,6 +50,7 @@ mod memory;
 mod metadata;
 mod option_values;
 mod options;
+mod orientation;
 mod outcome;
 mod pixels;
 mod planar;

@@ -1,7 +1,7 @@
 //! Orienting, cropping and padding of pixels.
 
-use super::exif::Orientation;
 use super::geometry::{Rect, Size};
+use super::orientation::Orientation;
 pub(super) use crate::decode::{Pixels, luma};
 
 /// Side of the square tiles in which pixels are transposed, so that source and target stay in the L1 cache.

@@ -2,7 +2,7 @@
 //!
 //! It is found as Pillow finds it, without parsing the packet: so its encoding, and damage elsewhere in it, do not matter.
 
-use super::exif::Orientation;
+use super::orientation::Orientation;
 
 const NAME: &[u8] = b"tiff:Orientation";
 

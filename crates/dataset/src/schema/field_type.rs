@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{ArrayLayout, ArrayType, DType};
 use crate::error::Error;
-use crate::sample::{PAIR_BYTES, are_boxes, box_numbers};
+use crate::sample::boxes::{PAIR_BYTES, are_boxes, box_numbers};
 
 /// Size of one stored token id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::coded_blocks::CodedBlocks;
 use super::frame::{Frame, Sampling};
 use super::request::{Declined, StoredPlane, StoredPlanes};
-use super::upsample::UpsampledRows;
+use super::upsample::{MIN_FANCY_WIDTH, UpsampledRows};
 use crate::memory;
 use crate::options::{Region, Scale};
 
@@ -30,9 +30,6 @@ pub(super) struct PlaneShape {
     /// Rows of samples of the whole image, without those that only complete MCUs.
     pub(super) height: usize,
 }
-
-/// Minimum width of chroma for fancy upsampling. libjpeg-turbo replicates the samples of narrower chroma components.
-pub(super) const MIN_FANCY_WIDTH: usize = 3;
 
 impl PlaneShape {
     /// Returns the shapes of luma and of both chroma components of `frame` at `scale`. If chroma will not be upsampled,

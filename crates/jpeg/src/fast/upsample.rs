@@ -2,12 +2,14 @@
 
 use pulp::NullaryFnOnce;
 
-use super::planes::MIN_FANCY_WIDTH;
 use super::request::{Declined, StoredPlane, StoredPlanes};
 use crate::color::ycbcr_to_rgb;
 use crate::idct::{Backend, GROUP, Portable};
 use crate::memory;
 use crate::options::{PixelFormat, Region};
+
+/// Minimum width of chroma for fancy upsampling. libjpeg-turbo replicates the samples of narrower chroma components.
+pub(super) const MIN_FANCY_WIDTH: usize = 3;
 
 /// Rows of Cb and Cr at full resolution, and the sums for one of them.
 #[derive(Debug, Default)]

@@ -1,13 +1,66 @@
 //! The members of an object that may be or contain a requested field.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::Value as Json;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value as Json};
 
-use super::{MemberPath, exact};
+use super::exact;
+
+/// Where a field is in an object: a member of exactly that name or, if there is none, a path of nested members such as
+/// `a.b.c`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MemberPath {
+    pub(super) whole: String,
+    /// The parts of a path; empty if the name contains no dot.
+    parts: Vec<String>,
+}
+
+impl MemberPath {
+    /// Creates the path of the field `name`.
+    pub(crate) fn new(name: &str) -> Self {
+        let parts = match name.contains('.') {
+            true => name.split('.').map(str::to_owned).collect(),
+            false => Vec::new(),
+        };
+        Self { whole: name.to_owned(), parts }
+    }
+
+    /// Returns whether an object has the field, even if it is null.
+    pub(crate) fn is_in(&self, object: &Map<String, Json>) -> bool {
+        object.contains_key(&self.whole) || self.nested(|name| object.get(name)).is_some()
+    }
+
+    /// Returns whether the member `name` of a line is the field or contains it.
+    pub(crate) fn needs(&self, name: &str) -> bool {
+        self.whole == name || self.parts.first().is_some_and(|first| first == name)
+    }
+
+    /// Returns the text of the value in an object whose members have these texts.
+    pub(super) fn text_in<'a>(&self, members: &HashMap<String, &'a RawValue>) -> Option<&'a str> {
+        if let Some(value) = members.get(&self.whole) {
+            return Some(value.get());
+        }
+        let (first, rest) = self.parts.split_first()?;
+        let nested = |json, name: &String| Some(exact::members(json).get(name)?.get());
+        rest.iter().try_fold(members.get(first)?.get(), nested)
+    }
+
+    /// Returns the field of an object, if there is one.
+    pub(crate) fn find_in<'a>(&self, object: &'a Map<String, Json>) -> Option<&'a Json> {
+        object.get(&self.whole).or_else(|| self.nested(|name| object.get(name)))
+    }
+
+    /// Returns the nested member, given how to find a member of the line.
+    fn nested<'a>(&self, member: impl Fn(&str) -> Option<&'a Json>) -> Option<&'a Json> {
+        let (first, rest) = self.parts.split_first()?;
+        rest.iter().try_fold(member(first)?, |value, name| value.get(name))
+    }
+}
 
 /// The members of a line that may be or contain a requested field, each name once: of several values, the last counts.
 #[derive(Debug, Default, PartialEq)]

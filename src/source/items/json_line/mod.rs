@@ -1,7 +1,7 @@
 //! Lines of JSON: the requested members of an object, and whole objects.
 
 mod exact;
-mod members;
+pub(crate) mod members;
 mod nan;
 
 use std::borrow::Cow;
@@ -10,64 +10,13 @@ use std::collections::HashMap;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json};
 
-use self::members::{FoundValue, Members};
+use self::members::{FoundValue, MemberPath, Members};
 pub(crate) use self::nan::parse;
 use self::nan::without_nan;
 use super::text::fields::{JsonMember, SourceDocument, TextFields, object};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
 use crate::source::table::typed_values::{from_exact_json, from_json, is_large_integer};
-
-/// Where a field is in an object: a member of exactly that name or, if there is none, a path of nested members such as
-/// `a.b.c`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MemberPath {
-    whole: String,
-    /// The parts of a path; empty if the name contains no dot.
-    parts: Vec<String>,
-}
-
-impl MemberPath {
-    /// Creates the path of the field `name`.
-    pub fn new(name: &str) -> Self {
-        let parts = match name.contains('.') {
-            true => name.split('.').map(str::to_owned).collect(),
-            false => Vec::new(),
-        };
-        Self { whole: name.to_owned(), parts }
-    }
-
-    /// Returns whether an object has the field, even if it is null.
-    pub fn is_in(&self, object: &Map<String, Json>) -> bool {
-        object.contains_key(&self.whole) || self.nested(|name| object.get(name)).is_some()
-    }
-
-    /// Returns whether the member `name` of a line is the field or contains it.
-    pub fn needs(&self, name: &str) -> bool {
-        self.whole == name || self.parts.first().is_some_and(|first| first == name)
-    }
-
-    /// Returns the text of the value in an object whose members have these texts.
-    fn text_in<'a>(&self, members: &HashMap<String, &'a RawValue>) -> Option<&'a str> {
-        if let Some(value) = members.get(&self.whole) {
-            return Some(value.get());
-        }
-        let (first, rest) = self.parts.split_first()?;
-        let nested = |json, name: &String| Some(exact::members(json).get(name)?.get());
-        rest.iter().try_fold(members.get(first)?.get(), nested)
-    }
-
-    /// Returns the field of an object, if there is one.
-    pub fn find_in<'a>(&self, object: &'a Map<String, Json>) -> Option<&'a Json> {
-        object.get(&self.whole).or_else(|| self.nested(|name| object.get(name)))
-    }
-
-    /// Returns the nested member, given how to find a member of the line.
-    fn nested<'a>(&self, member: impl Fn(&str) -> Option<&'a Json>) -> Option<&'a Json> {
-        let (first, rest) = self.parts.split_first()?;
-        rest.iter().try_fold(member(first)?, |value, name| value.get(name))
-    }
-}
 
 /// The requested fields of a line.
 #[derive(Debug, Clone)]

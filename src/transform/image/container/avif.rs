@@ -1,6 +1,6 @@
 //! AVIF: an ISOBMFF container, whose structure `dsconvert-avif` reads.
 
-use super::super::exif::Orientation;
+use super::super::orientation::Orientation;
 use super::{Structure, size};
 use crate::decode::avif;
 use crate::sample::Reject;

@@ -16,8 +16,8 @@ pub(super) mod tga;
 pub(super) mod tiff;
 pub(super) mod webp;
 
-use super::exif::Orientation;
 use super::geometry::Size;
+use super::orientation::Orientation;
 use super::outcome::Tolerated;
 pub(super) use crate::decode::{corrupt, truncated, unsupported};
 use crate::sample::{Reject, RejectCode};

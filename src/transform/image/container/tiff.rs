@@ -1,6 +1,6 @@
 //! TIFF: the decoder reads the directory.
 
-use super::super::exif::Orientation;
+use super::super::orientation::Orientation;
 use super::super::xmp;
 use super::{Structure, check_decoded_bytes, cut_off, size, truncated};
 use crate::decode::TiffFile;

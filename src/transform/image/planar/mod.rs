@@ -11,9 +11,9 @@ use dsconvert_jpeg::{FastDecoder, PlanesRequest, Scale, StoredPlane};
 
 use self::kernel::FilterKernel;
 use self::placement::Placement;
-use super::exif::Orientation;
 use super::geometry::{Size, SizePlan};
 use super::option_values::Filter;
+use super::orientation::Orientation;
 use super::pixels::{self, Pixels};
 use super::source::CheckedImage;
 use crate::decode::resample::{Buffers, Kernel, MAX_STEP, Plane, Weights, resample};

@@ -6,8 +6,8 @@
 
 use dsconvert_jpeg::{Region, StoredPlane};
 
-use super::super::exif::Orientation;
 use super::super::geometry::{Rect, Size};
+use super::super::orientation::Orientation;
 use crate::decode::resample::SampleAxis;
 
 /// The mapping from output pixels to pixels of the file.

@@ -15,7 +15,7 @@ fn blocks(width: u32, height: u32) -> pixels::Pixels {
 
 fn turned(source: &pixels::Pixels, tag: u16) -> pixels::Pixels {
     let mut out = pixels::Pixels::default();
-    pixels::orient(source, exif::Orientation::from_tag(tag).unwrap(), &mut out);
+    pixels::orient(source, orientation::Orientation::from_tag(tag).unwrap(), &mut out);
     out
 }
 

@@ -28,7 +28,7 @@ fn every_orientation_gives_the_same_upright_image() {
         };
         let mut stored = pixels::Pixels::default();
         let source = pixels::Pixels { data: picture(64, 48), width: 64, height: 48, channels: 3 };
-        pixels::orient(&source, exif::Orientation::from_tag(inverse).unwrap(), &mut stored);
+        pixels::orient(&source, orientation::Orientation::from_tag(inverse).unwrap(), &mut stored);
         assert_eq!((stored.width, stored.height), (w, h));
         let encode = Encode::Jpeg { quality: 95, subsampling: Subsampling::S420 };
         let file = with_orientation(&encode::encode(&stored, encode).unwrap(), tag);

@@ -17,7 +17,7 @@ use super::super::object_url::ObjectUrl;
 use super::client::{Client, ListingClient, connect, environment, retry_truncated};
 use super::etag;
 use super::failure::{changed, failure, is_bucket_missing};
-use super::fetch::{FailedStage, request_range};
+use super::fetch::{FailedStage, nanoseconds, request_range};
 use super::runtime;
 use super::upload::Upload;
 use crate::error::{Error, ErrorKind, Result};
@@ -302,9 +302,4 @@ pub(super) fn key(url: &ObjectUrl) -> Result<Key> {
 
 pub(super) fn object(url: ObjectUrl, meta: &ObjectMeta) -> Object {
     Object { url, bytes: meta.size, modified_ns: nanoseconds(meta), etag: meta.e_tag.clone() }
-}
-
-/// Returns the last modification time in nanoseconds since 1970.
-pub(super) fn nanoseconds(meta: &ObjectMeta) -> i128 {
-    i128::from(meta.last_modified.timestamp_nanos_opt().unwrap_or_default())
 }

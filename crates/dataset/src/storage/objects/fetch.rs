@@ -7,7 +7,6 @@ use object_store::path::Path as Key;
 use object_store::{Error as Failure, GetOptions, GetRange, ObjectMeta, ObjectStore};
 
 use super::super::object::Object;
-use super::bucket::nanoseconds;
 use super::client::retry_truncated;
 use super::etag;
 use super::failure::{changed, failure};
@@ -145,4 +144,9 @@ pub(super) async fn request_range(
         bytes = bytes.slice(range.start as usize..range.end as usize);
     }
     Ok((bytes, meta))
+}
+
+/// Returns the last modification time in nanoseconds since 1970.
+pub(super) fn nanoseconds(meta: &ObjectMeta) -> i128 {
+    i128::from(meta.last_modified.timestamp_nanos_opt().unwrap_or_default())
 }
