@@ -54,7 +54,7 @@ const VALUES: &[Mistake] = &[
     (
         "images photos --out o --encode png --color rgba --pad 9x9 --background black",
         2,
-        &["--background has no effect with --color rgba", "the padding is that of --pad"],
+        &["--background has no effect with --color rgba", "--pad sets the color of the padding"],
     ),
     (
         "images photos --out o --metadata none --path-field x",

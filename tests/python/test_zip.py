@@ -92,7 +92,7 @@ def test_unreadable_members_and_archives_are_named(dsconvert, tmp_path):
         ("a.zip/cat/lzma.png", "unsupported"), ("a.zip/dog/0.png", "corrupt"), ("a.zip/x.heic", "unsupported"),
     ]
     refused = dsconvert("images", path, "--out", tmp_path / "twice", "--dedup", "bytes", "--metadata", "none", status=2)
-    assert "not the contents of tar, Parquet, Arrow or zip files" in refused.stderr
+    assert "not the contents of tar, Parquet, Arrow, TFRecord or zip files" in refused.stderr
     path.write_bytes(data[:-30])
     refused = dsconvert("images", path, "--out", tmp_path / "cut", status=2)
     assert "the zip archive cannot be read: it has no directory at its end" in refused.stderr

@@ -153,14 +153,8 @@ pub fn annotate(
     }
     let mut fields = Vec::new();
     if !class_names.is_empty() {
-        fields.push(Field::nullable(BOXES, FieldType::Boxes));
-        fields.push(Field::nullable(BOX_LABELS, FieldType::BoxLabels));
-        if has_crowds {
-            fields.push(Field::nullable(BOX_CROWDS, FieldType::BoxInts));
-        }
-        if has_difficult {
-            fields.push(Field::nullable(DIFFICULT, FieldType::BoxInts));
-        }
+        let crowds = has_crowds.then_some(BOX_CROWDS);
+        fields = fields_of_boxes(crowds.into_iter().chain(has_difficult.then_some(DIFFICULT)));
     }
     let per_box = fields.len();
     if has_captions {
@@ -219,4 +213,10 @@ fn add_entry(found: &mut FoundAnnotations, entry: CocoEntry, at: usize, paths: &
         found.defect.get_or_insert(defect);
     }
     Ok(())
+}
+
+/// Returns the fields of images with boxes and classes. `numbers` are the names of lists with an integer per box.
+pub(crate) fn fields_of_boxes<'a>(numbers: impl Iterator<Item = &'a str>) -> Vec<Field> {
+    let boxes = [Field::nullable(BOXES, FieldType::Boxes), Field::nullable(BOX_LABELS, FieldType::BoxLabels)];
+    boxes.into_iter().chain(numbers.map(|name| Field::nullable(name, FieldType::BoxInts))).collect()
 }

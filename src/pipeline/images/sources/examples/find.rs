@@ -21,8 +21,9 @@ use crate::pipeline::images::sources::Containers;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
 use crate::recipe::{ImageFields, is_reserved};
-use crate::schema::{BOX_CROWDS, BOX_LABELS, BOXES, Field, FieldType, IMAGE, LABEL};
+use crate::schema::{BOX_CROWDS, FieldType, IMAGE, LABEL};
 use crate::source::io::planned::read_file;
+use crate::source::items::annotations::fields_of_boxes;
 use crate::source::items::box_fields::boxes_not_moved;
 use crate::source::items::metadata::labels::Labels;
 use crate::source::list::file_list::FileList;
@@ -424,9 +425,7 @@ impl Objects {
     }
 
     fn features(&self, classes: Labels) -> BoxFeatures {
-        let mut fields =
-            vec![Field::nullable(BOXES, FieldType::Boxes), Field::nullable(BOX_LABELS, FieldType::BoxLabels)];
-        fields.extend(self.crowd.map(|(_, name)| Field::nullable(name, FieldType::BoxInts)));
+        let fields = fields_of_boxes(self.crowd.map(|(_, name)| name).into_iter());
         BoxFeatures {
             sides: SIDES.map(str::to_owned),
             class: self.class.to_owned(),
