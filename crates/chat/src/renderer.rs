@@ -238,8 +238,12 @@ impl ChatRenderer {
     /// Renders a chat. Contents of text parts are given as text where the template does not read lists.
     fn run_with_texts(&self, chat: &mut Chat) -> Result<Rendered, ChatReject> {
         let all = chat.messages.len();
+        let rendered = self.run(chat, all, false, None);
+        if !chat.has_text_parts() {
+            return rendered;
+        }
         let separator = self.options.join_parts.map(JoinParts::separator);
-        match self.run(chat, all, false, None) {
+        match rendered {
             Ok(rendered) => {
                 let chosen = self.contents_to_join(chat, &Layout::new(&rendered, &chat.origins, all));
                 if chosen.is_empty() {
@@ -248,7 +252,7 @@ impl ChatRenderer {
                 chat.join_parts(separator, |number| chosen.contains(&(number as u32)))?;
                 self.run(chat, all, false, None)
             }
-            Err(error) if error.code == ChatRejectCode::InvalidChat && chat.has_text_parts() => {
+            Err(error) if error.code == ChatRejectCode::InvalidChat => {
                 // Other errors are not about the parts.
                 match chat.join_parts(separator, |_| true) {
                     Ok(()) => self.run(chat, all, false, None).map_err(|_| error),
