@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::documents::{check_text, pieces};
 use super::output::StagedFiles;
-use super::rows_file::{RowsFile, list, signed};
+use super::rows_file::{RowsFile, ids_and_masks, list, signed};
 use super::{ExportFormat, ExportInput, ExportOptions, ExportSplit, Exporter, Part, left_out, unused_fields};
 use crate::error::{Error, Result};
 use crate::manifest::FileEntry;
@@ -50,11 +50,7 @@ impl MegatronBridge {
     /// Adds a row. The mask is shifted within each document: a token is trained on where it is the next one, so the last
     /// token of a document predicts nothing.
     fn add(&self, record: &Record, rows: &mut BridgeRows) -> Result<()> {
-        let ids = record.input_ids().ok_or_else(|| Error::corrupt("the record has no token ids"))?;
-        let masks = record.assistant_masks().map(|masks| masks.as_ref());
-        if masks.is_some_and(|masks: &[u8]| masks.len() != ids.len()) {
-            return Err(Error::corrupt("the record does not have one mark per token"));
-        }
+        let (ids, masks) = ids_and_masks(record)?;
         let documents = match self.packed {
             true => pieces(record, ids.len())?,
             false => std::iter::once(0..ids.len()).collect(),

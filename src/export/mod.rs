@@ -24,6 +24,7 @@ mod tokens;
 mod trainer_columns;
 mod webdataset;
 
+use std::fmt::Display;
 use std::ops::Range;
 use std::path::Path;
 
@@ -306,8 +307,8 @@ fn unused_fields(schema: &Schema, used: &[&str]) -> Vec<String> {
     schema.fields.iter().map(|field| field.name.clone()).filter(|name| is_unused(name)).collect()
 }
 
-/// Returns the warning about fields that the format cannot hold.
-fn left_out(format: ExportFormat, fields: &[String]) -> Option<String> {
+/// Returns the warning about fields that `format` cannot hold.
+fn left_out(format: impl Display, fields: &[String]) -> Option<String> {
     (!fields.is_empty()).then(|| {
         let of = plural(fields.len() as u64, "field");
         format!("{format} has no place for {of}: {}", fields.join(", "))

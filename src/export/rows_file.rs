@@ -13,6 +13,8 @@ use super::output::StagedFiles;
 use crate::error::{Error, Result};
 use crate::format::watched::{WatchedFile, WriteFailure};
 use crate::manifest::FileEntry;
+use crate::reader::Record;
+use crate::sample::Ids;
 
 /// Rows of a row group, as in files that Megatron-Bridge writes.
 const GROUP_ROWS: usize = 500;
@@ -59,4 +61,14 @@ pub(super) fn list(name: &str, items: DataType) -> Field {
 /// Returns a token id in the type that trainers read.
 pub(super) fn signed(id: u32) -> Result<i32> {
     i32::try_from(id).map_err(|_| Error::corrupt(format!("the token id {id} exceeds 31 bits")))
+}
+
+/// Returns the token ids of a record and, if it has masks, which of them are trained.
+pub(super) fn ids_and_masks(record: &Record) -> Result<(&Ids, Option<&[u8]>)> {
+    let ids = record.input_ids().ok_or_else(|| Error::corrupt("the record has no token ids"))?;
+    let masks = record.assistant_masks().map(|masks| masks.as_ref());
+    match masks.is_some_and(|masks: &[u8]| masks.len() != ids.len()) {
+        true => Err(Error::corrupt("the record does not have one mark per token")),
+        false => Ok((ids, masks)),
+    }
 }

@@ -12,11 +12,10 @@ use super::documents::check_text;
 use super::hf::{check_split_names, default_parts, file_name, write_card};
 use super::hub_card::Features;
 use super::output::StagedFiles;
-use super::rows_file::{RowsFile, list, signed};
-use super::{Columns, ExportInput, ExportOptions, ExportSplit, Exporter, Part, unused_fields};
+use super::rows_file::{RowsFile, ids_and_masks, list, signed};
+use super::{Columns, ExportInput, ExportOptions, ExportSplit, Exporter, Part, left_out, unused_fields};
 use crate::error::{Error, Result};
 use crate::manifest::FileEntry;
-use crate::numbers::plural;
 use crate::reader::Record;
 use crate::schema::{ASSISTANT_MASKS, INPUT_IDS};
 
@@ -42,25 +41,14 @@ impl TrainerColumns {
             .help("convert without `pack`: these trainers pack documents themselves"));
         }
         let fields = unused_fields(input.schema()?, &[ASSISTANT_MASKS]);
-        let warnings = match fields.is_empty() {
-            true => Vec::new(),
-            false => vec![format!(
-                "`columns {columns}` has no place for {}: {}",
-                plural(fields.len() as u64, "field"),
-                fields.join(", ")
-            )],
-        };
+        let warnings = left_out(format_args!("`columns {columns}`"), &fields).into_iter().collect();
         let fields: Vec<_> = names_and_types(columns).map(|(name, ty, _)| list(name, ty)).collect();
         Ok(Self { schema: Arc::new(ArrowSchema::new(fields)), columns, warnings })
     }
 
     /// Adds a document.
     fn add(&self, record: &Record, rows: &mut Rows) -> Result<()> {
-        let ids = record.input_ids().ok_or_else(|| Error::corrupt("the record has no token ids"))?;
-        let masks = record.assistant_masks().map(|masks| masks.as_ref());
-        if masks.is_some_and(|masks: &[u8]| masks.len() != ids.len()) {
-            return Err(Error::corrupt("the record does not have one mark per token"));
-        }
+        let (ids, masks) = ids_and_masks(record)?;
         for (at, id) in ids.iter().enumerate() {
             let id = signed(id)?;
             let is_trained = masks.is_none_or(|masks| masks.get(at).is_some_and(|mark| *mark != 0));
