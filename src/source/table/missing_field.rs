@@ -10,8 +10,13 @@ const SHOWN_CHARACTERS: usize = 100;
 
 /// Returns the error for `option`, which names a column that the table does not have.
 pub(crate) fn no_column(option: &'static str, wanted: &str, there: &[&str]) -> Error {
+    missing("column", option, wanted, there)
+}
+
+/// Returns the error for `option`, which names a `what`, such as a column, that is not `there`.
+pub(crate) fn missing(what: &str, option: &'static str, wanted: &str, there: &[&str]) -> Error {
     let there_are = if there.is_empty() { "no others".to_owned() } else { quoted(there) };
-    Error::usage(format!("there is no column {wanted:?}; there are {there_are}"))
+    Error::usage(format!("there is no {what} {wanted:?}; there are {there_are}"))
         .of_option(option)
         .help(suggestion(option, wanted, there))
 }

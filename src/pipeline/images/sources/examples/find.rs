@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 
 use super::records::{Example, Feature, NextRecord, Records};
-use super::{BoxFeatures, Examples, classes_in, holds_examples};
+use super::{BoxFeatures, Examples, SIDES, classes_in, holds_examples};
 use crate::error::{Error, Result};
 use crate::options::default_threads;
 use crate::pipeline::images::found::{FoundContainers, FoundImages};
@@ -25,11 +25,12 @@ use crate::schema::{BOX_CROWDS, FieldType, IMAGE, LABEL};
 use crate::source::io::planned::read_file;
 use crate::source::items::annotations::fields_of_boxes;
 use crate::source::items::box_fields::boxes_not_moved;
+use crate::source::items::metadata::columns::KeptField;
 use crate::source::items::metadata::labels::Labels;
 use crate::source::list::file_list::FileList;
 use crate::source::list::source_file::SourceFile;
 use crate::source::names::layout::FolderLayout;
-use crate::source::table::missing_field::{quoted, suggestion};
+use crate::source::table::missing_field::{missing, quoted, suggestion};
 use crate::storage::{ObjectUrl, folder_of, stat};
 use crate::transform::image::has_image_extension;
 use crate::warning::Warning;
@@ -94,6 +95,17 @@ impl SeenFeatures {
     }
 }
 
+impl SeenFeatures {
+    fn names(&self) -> Vec<&str> {
+        self.features.keys().map(String::as_str).collect()
+    }
+
+    /// Returns the feature that `option` names.
+    fn named(&self, option: &'static str, name: &str) -> Result<&SeenFeature> {
+        self.features.get(name).ok_or_else(|| missing("feature", option, name, &self.names()))
+    }
+}
+
 impl SeenFeature {
     fn is_image(&self) -> bool {
         self.images > 0 && 2 * self.images >= self.values
@@ -135,13 +147,11 @@ pub(in crate::pipeline::images) fn find_examples(
             continue;
         }
         let wanted = if sound.is_empty() { FIRST_EXAMPLES } else { OTHER_EXAMPLES };
-        while let Some((number, record)) = records.read()?.filter(|(number, _)| *number < wanted) {
+        for _ in 0..wanted {
+            let Some((_, record)) = records.read()? else { break };
             let NextRecord::Data(data) = record else { continue };
             if let Ok(example) = Example::parse(data) {
                 seen.add(example);
-            }
-            if number + 1 == wanted {
-                break;
             }
         }
         sound.push(file);
@@ -166,7 +176,7 @@ pub(in crate::pipeline::images) fn find_examples(
         if has_others() {
             return Ok(None);
         }
-        let names: Vec<&str> = seen.features.keys().map(String::as_str).collect();
+        let names = seen.names();
         let what = format!(
             "no feature of the examples in this TFRecord file is an image; there are {}",
             quoted(&names)
@@ -276,6 +286,16 @@ fn field(member: &str, given: Option<String>, stem: &str, ty: FieldType) -> Memb
     MemberField { name, member: member.to_owned(), ty }
 }
 
+/// Returns the fields of the features that `keep_fields` names.
+fn kept_members(seen: &SeenFeatures, kept: &[KeptField]) -> Result<Vec<MemberField>> {
+    let of = |keep: &KeptField| {
+        let feature = seen.named("keep_fields", &keep.member)?;
+        let ty = keep.ty.or_else(|| feature.ty()).unwrap_or(FieldType::Binary);
+        Ok(field(&keep.member, keep.name.clone(), &keep.member, ty))
+    };
+    kept.iter().map(of).collect()
+}
+
 /// Returns the images of `files` with the features that belong to them.
 fn found(
     seen: &SeenFeatures,
@@ -288,13 +308,8 @@ fn found(
     let mut used: BTreeSet<String> =
         image_fields.iter().map(|field| field.member.clone()).chain([main.clone()]).collect();
     let (recipe, given) = (&options.recipe, options.recipe.classes.as_deref());
-    if let Some(name) = &recipe.label_field
-        && !seen.features.contains_key(name)
-    {
-        let names: Vec<&str> = seen.features.keys().map(String::as_str).collect();
-        return Err(Error::usage(format!("there is no feature {name:?}; there are {}", quoted(&names)))
-            .of_option("label_field")
-            .help(suggestion("label_field", name, &names)));
+    if let Some(name) = &recipe.label_field {
+        seen.named("label_field", name)?;
     }
     let takes_classes = matches!(recipe.layout, FolderLayout::Auto | FolderLayout::Flat);
     let objects = Objects::of(seen);
@@ -345,30 +360,14 @@ fn found(
         images.class_names = Some(classes.into_names());
     }
     let mut members = Vec::new();
-    match &recipe.keep_fields {
-        Some(kept) => {
-            for keep in kept {
-                let Some(seen) = seen.features.get(&keep.member) else {
-                    let names: Vec<&str> = seen.features.keys().map(String::as_str).collect();
-                    return Err(Error::usage(format!(
-                        "there is no feature {:?}; there are {}",
-                        keep.member,
-                        quoted(&names)
-                    ))
-                    .of_option("keep_fields")
-                    .help(suggestion("keep_fields", &keep.member, &names)));
-                };
-                let ty = keep.ty.or_else(|| seen.ty()).unwrap_or(FieldType::Binary);
-                members.push(field(&keep.member, keep.name.clone(), &keep.member, ty));
-            }
-        }
-        None => {
-            for (name, seen) in seen.features.iter().filter(|(name, _)| !used.contains(*name)) {
-                // The values of objects would not follow their boxes, some of which may be dropped.
-                match seen.ty().filter(|_| boxes.is_none() || !name.starts_with(OBJECTS)) {
-                    Some(ty) => members.push(field(name, None, name, ty)),
-                    None => left_out.push(name.clone()),
-                }
+    if let Some(kept) = &recipe.keep_fields {
+        members = kept_members(seen, kept)?;
+    } else {
+        for (name, seen) in seen.features.iter().filter(|(name, _)| !used.contains(*name)) {
+            // The values of objects would not follow their boxes, some of which may be dropped.
+            match seen.ty().filter(|_| boxes.is_none() || !name.starts_with(OBJECTS)) {
+                Some(ty) => members.push(field(name, None, name, ty)),
+                None => left_out.push(name.clone()),
             }
         }
     }
@@ -405,10 +404,6 @@ struct Objects {
     mask: Option<&'static str>,
 }
 
-/// The features with the sides of boxes: left, top, right and bottom.
-const SIDES: [&str; 4] =
-    ["image/object/bbox/xmin", "image/object/bbox/ymin", "image/object/bbox/xmax", "image/object/bbox/ymax"];
-
 impl Objects {
     fn of(seen: &SeenFeatures) -> Option<Self> {
         let has = |name: &&str| seen.features.contains_key(*name);
@@ -427,7 +422,6 @@ impl Objects {
     fn features(&self, classes: Labels) -> BoxFeatures {
         let fields = fields_of_boxes(self.crowd.map(|(_, name)| name).into_iter());
         BoxFeatures {
-            sides: SIDES.map(str::to_owned),
             class: self.class.to_owned(),
             classes,
             crowd: self.crowd.map(|(feature, field)| (feature.to_owned(), field.to_owned())),

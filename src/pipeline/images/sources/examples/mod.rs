@@ -32,6 +32,9 @@ use crate::source::table::missing_field::quoted;
 
 /// Extensions of TFRecord files. The number of the shard may follow, and `.gz`.
 const EXTENSIONS: [&str; 6] = ["tfrecord", "tfrecords", "tfrec", "tfr", "record", "records"];
+/// The features with the left, top, right and bottom sides of boxes, as fractions of the image.
+const SIDES: [&str; 4] =
+    ["image/object/bbox/xmin", "image/object/bbox/ymin", "image/object/bbox/xmax", "image/object/bbox/ymax"];
 /// The label of an image without a class, if labels have names.
 const NO_LABEL: i64 = -1;
 
@@ -54,8 +57,6 @@ pub(in crate::pipeline::images) struct Examples {
 /// The features with the boxes of an image.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct BoxFeatures {
-    /// The features with the left, top, right and bottom sides, as fractions of the image.
-    sides: [String; 4],
     /// The feature with the classes.
     class: String,
     classes: Labels,
@@ -344,7 +345,7 @@ impl BoxFeatures {
     fn read(&self, example: &Example) -> Result<ImageBoxes, Reject> {
         let mismatch = |what: String| Reject::new(RejectCode::AnnotationMismatch, what);
         let mut sides: [&[f32]; 4] = [&[]; 4];
-        for (side, name) in sides.iter_mut().zip(&self.sides) {
+        for (side, name) in sides.iter_mut().zip(SIDES) {
             *side = match example.get(name) {
                 None => &[],
                 Some(Feature::Floats(numbers)) => numbers,
@@ -359,11 +360,9 @@ impl BoxFeatures {
         let count = sides[0].len();
         let check = |name: &str, found: usize| match found == count {
             true => Ok(()),
-            false => {
-                Err(mismatch(format!("{:?} has {count} values, and {name:?} has {found}", self.sides[0])))
-            }
+            false => Err(mismatch(format!("{:?} has {count} values, and {name:?} has {found}", SIDES[0]))),
         };
-        for (side, name) in sides.iter().zip(&self.sides) {
+        for (side, name) in sides.iter().zip(SIDES) {
             check(name, side.len())?;
         }
         let classes = example
