@@ -286,21 +286,30 @@ impl ChatReader {
             None => return Err(invalid(format!("messages[{at}] has no `role`"))),
         };
         let flags = TrainFlags::of(at, fields)?;
-        if fields.get("tool_calls").and_then(Value::as_list).is_some_and(<[Value]>::is_empty) {
-            fields.remove("tool_calls");
-        }
-        let reasoning = REASONING.iter().find_map(|name| fields.get(name)).cloned();
-        let calls = fields.get("tool_calls").is_some() || fields.get("function_call").is_some();
+        // Each key is visited once: a lookup of a key that is not there costs as much.
+        let (mut has_content, mut has_reasoning, mut has_calls, mut has_empty_calls) =
+            (None, false, false, false);
         // Names, numbers of calls and whatever else a message has.
         let other = self.source(Some(number), Field::Other, false);
         for (name, value) in fields.iter_mut() {
             match name {
                 "role" if KNOWN_ROLES.contains(&&*role) => {}
                 "role" => value.mark(self.source(Some(number), Field::Role, false)),
-                "content" => self.content(at, number, &role, value)?,
-                "tool_calls" => self.tool_calls(at, number, value)?,
-                "function_call" => self.mark_needed(number, Field::FunctionCall, value),
-                name if REASONING.contains(&name) => {}
+                "content" => {
+                    self.content(at, number, &role, value)?;
+                    let is_text = value.as_str() != Some("");
+                    has_content = Some(is_text && value.as_list().is_none_or(|parts| !parts.is_empty()));
+                }
+                "tool_calls" if value.as_list().is_some_and(<[Value]>::is_empty) => has_empty_calls = true,
+                "tool_calls" => {
+                    self.tool_calls(at, number, value)?;
+                    has_calls = true;
+                }
+                "function_call" => {
+                    self.mark_needed(number, Field::FunctionCall, value);
+                    has_calls = true;
+                }
+                name if REASONING.contains(&name) => has_reasoning = true,
                 name => {
                     let is_known = is_flag(name) || self.other_keys.iter().any(|known| known == name);
                     if !is_known && self.other_keys.len() < MAX_OTHER_KEYS {
@@ -310,15 +319,17 @@ impl ChatReader {
                 }
             }
         }
-        let has_content = match fields.get("content") {
-            Some(content) => {
-                content.as_str() != Some("") && content.as_list().is_none_or(|parts| !parts.is_empty())
-            }
-            None if *role == *"assistant" && (reasoning.is_some() || calls) => false,
+        if has_empty_calls {
+            fields.remove("tool_calls");
+        }
+        let has_content = match has_content {
+            Some(has_content) => has_content,
+            None if *role == *"assistant" && (has_reasoning || has_calls) => false,
             None => return Err(invalid(format!("messages[{at}] has no `content`"))),
         };
-        let has_answer = has_content || calls || reasoning.is_some();
-        if let Some(mut reasoning) = reasoning {
+        let has_answer = has_content || has_calls || has_reasoning;
+        if has_reasoning && let Some(reasoning) = REASONING.iter().find_map(|name| fields.get(name)) {
+            let mut reasoning = reasoning.clone();
             // As `transformers` does, so that templates may read either name.
             self.mark_needed(number, Field::Reasoning, &mut reasoning);
             let mut aliased = Map::new();

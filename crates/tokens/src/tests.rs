@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::engine::fast::tests::families;
 use crate::testing::{
-    PAGE, add_token, bpe, bytes, char_bpe, precompiled, tricky, unigram, wordlevel, wordpiece,
+    PAGE, add_token, bpe, bpe_with_pattern, bytes, char_bpe, precompiled, tricky, unigram, wordlevel,
+    wordpiece,
 };
 use crate::tokenizer::ReferenceEngine;
 use crate::*;
@@ -93,6 +94,18 @@ fn the_largest_id_includes_added_tokens() {
     let t = tokenizer(&value, TokenizerOptions::default());
     assert_eq!((last, t.info().max_id), (65_536, 65_536));
     assert_eq!(encode(&t, "<one more>").0, [65_536]);
+}
+
+#[test]
+fn added_tokens_are_those_of_the_file() {
+    for mut value in [bpe(), bpe_with_pattern(r"\w+|\W", true), wordpiece(), wordlevel(), unigram()] {
+        add_token(&mut value, "<|turn|>", true, false);
+        add_token(&mut value, "a plain one", false, true);
+        let in_file = value["added_tokens"].as_array().unwrap().iter();
+        let in_file: Vec<_> = in_file.map(|token| token["content"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(tokenizer(&value, TokenizerOptions::default()).added_tokens(), in_file);
+    }
+    assert!(Tokenizer::bytes(TokenizerOptions::default()).unwrap().added_tokens().is_empty());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The tokenizer: applies the engine, the added BOS and EOS tokens, and the policy for special tokens in texts.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use crate::bos_eos;
@@ -93,6 +94,15 @@ impl Tokenizer {
             ReferenceEngine::Bytes(_) | ReferenceEngine::SentencePiece(_) => None,
         };
         outline.map(|outline| bos_eos::start_tokens(&outline.post_processor, id_of)).unwrap_or_default()
+    }
+
+    /// Returns the strings of the added tokens of a `tokenizer.json`, in the order of their ids. Empty for
+    /// [`Tokenizer::bytes`] and for an embedded SentencePiece model.
+    pub fn added_tokens(&self) -> Vec<String> {
+        let ReferenceEngine::Reference(reference) = &self.reference else { return Vec::new() };
+        let tokens: BTreeMap<_, _> =
+            reference.parts().get_added_vocabulary().get_added_tokens_decoder().iter().collect();
+        tokens.into_values().map(|token| token.content.clone()).collect()
     }
 
     /// Creates the buffers and the word cache for one thread. Reuse them for all texts.

@@ -299,7 +299,7 @@ impl Rendered {
 
 /// Compiles and examines the templates of a recipe, by name.
 fn renderers(recipe: &ChatRecipe, tokenizer: &Tokenizer) -> Result<BTreeMap<String, ChatRenderer>> {
-    let options = recipe.renderer_options(added_tokens(tokenizer)?);
+    let options = recipe.renderer_options(tokenizer.added_tokens());
     let is_token = |marker: &str| options.added_tokens.iter().any(|token| token == marker);
     let mut renderers = BTreeMap::new();
     let templates = recipe.chat_template.iter().flat_map(|template| &template.templates);
@@ -325,23 +325,6 @@ fn renderers(recipe: &ChatRecipe, tokenizer: &Tokenizer) -> Result<BTreeMap<Stri
 fn members<'a, T: Deserialize<'a>>(chat: &'a str) -> Result<T, Reject> {
     serde_json::from_str(chat)
         .map_err(|e| Reject::new(RejectCode::InvalidChat, format!("the chat is not valid JSON: {e}")))
-}
-
-/// Returns the texts of the added tokens of a tokenizer.
-fn added_tokens(tokenizer: &Tokenizer) -> Result<Vec<String>> {
-    #[derive(Deserialize)]
-    struct Token {
-        content: String,
-    }
-    #[derive(Deserialize)]
-    struct Model {
-        #[serde(default)]
-        added_tokens: Vec<Token>,
-    }
-    let Some(json) = tokenizer.json() else { return Ok(Vec::new()) };
-    let model: Model = serde_json::from_slice(json)
-        .map_err(|e| Error::corrupt("the tokenizer.json is not JSON").caused_by(e))?;
-    Ok(model.added_tokens.into_iter().map(|token| token.content).collect())
 }
 
 /// Returns the parts of a template's text that look like special tokens: `<|name|>`, with bars of either width.
