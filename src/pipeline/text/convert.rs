@@ -7,10 +7,10 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 
 use super::chat::Rendered;
-use super::dedup::Duplicates;
+use super::conversion::{TextConversion, TextJob};
+use super::duplicates::{DocumentPosition, Duplicates};
 use super::feed::TextTask;
-use super::items::{DocumentPosition, ItemSink};
-use super::{TextConversion, TextJob};
+use super::items::ItemSink;
 use crate::error::Result;
 use crate::panics::caught;
 use crate::pipeline::job::{Converting, EngineUse, ItemSplit, excluded};

@@ -3,10 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::dedup::{Duplicates, DuplicatesReader};
-use super::items::DocumentPosition;
+use super::conversion::{TextConversion, TextJob};
+use super::duplicates::{DocumentPosition, Duplicates, DuplicatesReader};
 use super::section_reader::{self, SectionReader, TaskBlock, TaskInput};
-use super::{TextConversion, TextJob};
 use crate::error::Result;
 use crate::options::is_remote;
 use crate::pipeline::job::{EngineUse, Feed};

@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use xxhash_rust::xxh3::Xxh3;
 
+use super::conversion::{TextConversion, TextJob};
+use super::duplicates::DocumentPosition;
 use super::feed::TextTask;
 use super::section_reader::TaskInput;
-use super::{TextConversion, TextJob};
 use crate::error::Result;
 use crate::panics::contained;
 use crate::pipeline::job::Converting;
@@ -284,24 +285,5 @@ pub(super) fn rule(documents: &Documents) -> Rule {
         Documents::Line => Rule::Lines,
         Documents::BlankLine => Rule::BlankLines,
         Documents::Separator(separator) => Rule::Separator(separator.clone()),
-    }
-}
-
-/// The position of a document: its section, and the byte offset or row in its file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct DocumentPosition {
-    pub(super) section: usize,
-    /// Byte offset or row; `None` if the document is the whole file.
-    pub(super) mark: Option<u64>,
-}
-
-impl DocumentPosition {
-    /// Returns the origin of the document at this position in `file`.
-    pub(super) fn origin_in(self, file: &SourceFile) -> String {
-        match self.mark {
-            None => file.origin.clone(),
-            // Allocates once; `format!` would grow the string twice.
-            Some(mark) => [&file.origin, "#", &mark.to_string()].concat(),
-        }
     }
 }

@@ -8,11 +8,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::dedup::Duplicates;
+use super::conversion::{TextConversion, TextJob};
+use super::duplicates::Duplicates;
 use super::feed::TextTask;
 use super::plan::{Extent, FileSection};
 use super::section_reader::{SectionReader, TaskBlock, TaskInput};
-use super::{TextConversion, TextJob};
 use crate::error::Result;
 use crate::pipeline::job::EngineUse;
 use crate::pipeline::predict::{

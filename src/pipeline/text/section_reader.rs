@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::conversion::{TextConversion, TextJob};
 use super::options::TextInput;
 use super::plan::{Extent, FileSection, check_type, wanted_columns};
-use super::{TextConversion, TextJob};
 use crate::error::{Error, Result};
 use crate::pipeline::job_file::JobHeader;
 use crate::sample::{Reject, RejectCode};
