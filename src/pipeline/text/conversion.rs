@@ -3,21 +3,18 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::chat::Chats;
-use super::items;
 use super::options::TextInput;
-use super::plan::{Extent, FileSection, TextFile};
+use super::plan::{FileSection, TextFile};
+use super::sources::source::ItemContext;
+use super::sources::source_of;
 use crate::error::Result;
 use crate::pipeline::job::Job;
+use crate::pipeline::job_file::JobHeader;
 use crate::recipe::TextRecipe;
 use crate::schema::Field;
-use crate::source::io::opened::OpenedFile;
 use crate::source::io::stream::Stream;
 use crate::source::items::json_line::WantedFields;
-use crate::source::items::text::cut::Rule;
 use crate::source::items::text::fields::TextFields;
-use crate::source::items::text::kind::{Documents, TextFormat};
-use crate::source::items::text::rows::RequestedColumns;
-use crate::source::list::source_file::SourceFile;
 use crate::transform::text::Tokenizer;
 
 /// A planned conversion of text. Its units are ranges of sections.
@@ -36,8 +33,6 @@ pub struct TextConversion {
     pub(super) text: TextFields,
     /// Kept fields.
     pub(super) fields: Vec<Field>,
-    /// The rule that divides plain text into documents.
-    pub(super) rule: Rule,
     /// Requested fields of a line of JSON.
     pub(super) wanted: WantedFields,
     /// If items are chats or pairs.
@@ -55,22 +50,16 @@ impl TextConversion {
         sections: Vec<FileSection>,
         fields: Vec<Field>,
     ) -> Result<Self> {
-        let rule = items::rule(&recipe.documents);
         let text = recipe.text_fields();
         let wanted = WantedFields::new(&text, recipe.key_field.as_deref(), &fields);
         let chats = Chats::new(&recipe.chat, &tokenizer)?;
         let stdin = Mutex::default();
-        Ok(Self { input, recipe, tokenizer, details, sections, text, fields, rule, wanted, chats, stdin })
-    }
-
-    /// Returns the columns to request from tables without types.
-    pub(super) fn requested_columns(&self) -> RequestedColumns<'_> {
-        RequestedColumns { text: &self.text, key: self.recipe.key_field.as_deref(), fields: &self.fields }
+        Ok(Self { input, recipe, tokenizer, details, sections, text, fields, wanted, chats, stdin })
     }
 
     /// Returns whether the whole file is one document.
     pub(super) fn is_document(&self, file: &TextFile) -> bool {
-        file.kind.format == TextFormat::Text && self.recipe.documents == Documents::File
+        source_of(file.kind.format).is_document(&self.recipe)
     }
 
     /// Returns what is known of the file of the section with the ordinal `section`.
@@ -85,17 +74,10 @@ impl TextConversion {
 }
 
 impl TextJob {
-    /// Requests the bytes of `section` of `file` in advance, if it is in object storage.
-    pub(super) fn open_section_ahead(&self, section: &FileSection, file: &SourceFile) -> Option<OpenedFile> {
-        let TextConversion { details, recipe, .. } = &self.conversion;
-        let detail = &details[section.file];
-        let is_too_long = self.conversion.is_document(detail) && file.bytes > recipe.max_document_bytes;
-        if detail.defect.is_some() || detail.kind.format == TextFormat::Parquet || is_too_long {
-            return None;
-        }
-        match &section.extent {
-            Extent::Lines(bytes) => self.planned(file).open_ahead(bytes.clone()),
-            _ => self.open_ahead(file),
-        }
+    /// Returns what determines the items of files besides their content.
+    pub(super) fn item_context(&self) -> ItemContext<'_> {
+        let TextConversion { recipe, text, fields, wanted, .. } = &self.conversion;
+        let JobHeader { sources, follow_symlinks, .. } = &self.header;
+        ItemContext { sources, follow_symlinks: *follow_symlinks, recipe, text, fields, wanted }
     }
 }

@@ -16,19 +16,17 @@ use sha2::{Digest, Sha256};
 use super::canonical::canonical;
 use super::conversion::TextJob;
 use super::duplicates::{DocumentPosition, DuplicatesFile, PAIR_BYTES, POSITION_BYTES, encode_position};
-use super::feed::SectionFeed;
-use super::items::ItemSink;
-use super::section_reader::BYTES_HELD_PER_BYTE;
+use super::feed::{SectionFeed, TextTask};
+use super::sources::source::{BYTES_HELD_PER_BYTE, TextItem};
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::pipeline::dedup::{DUPLICATE_PAIRS_NAME, is_stored, store};
-use crate::pipeline::job::{Converting, EngineUse, Feed};
+use crate::pipeline::job::{EngineUse, Feed};
 use crate::pipeline::memory::MemoryPool;
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
 use crate::recipe::TextRecipe;
-use crate::sample::Reject;
 use crate::source::items::text::fields::SourceDocument;
 use crate::storage::NewFile;
 use crate::threads;
@@ -71,11 +69,16 @@ pub(super) fn find(
             drop(held);
             held = reserve(bytes);
         }
-        let mut hashes = TextHashes { recipe: &job.conversion.recipe, rows: Vec::new() };
-        job.for_each_item(task, &mut hashes, &mut Outcomes::default())?;
+        let TextTask { section, mut items, .. } = task;
+        let (context, mut out, mut rows) = (job.item_context(), Outcomes::default(), Vec::new());
+        while let Some(TextItem { mark, document }) = items.next(&context, &mut out)? {
+            let position = DocumentPosition { section, mark };
+            rows.extend(document.ok().and_then(|document| hashed(context.recipe, &document, position)));
+        }
+        drop(items);
         drop(held);
         let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
-        hashes.rows.into_iter().try_for_each(|row| texts.push(row))?;
+        rows.into_iter().try_for_each(|row| texts.push(row))?;
         Ok(Some(bytes))
     };
     let hash_units = || -> Result<()> {
@@ -121,33 +124,22 @@ pub(super) fn find(
     DuplicatesFile::open(&path)
 }
 
-/// Collector of the hashes of the texts of a task.
-struct TextHashes<'a> {
-    recipe: &'a TextRecipe,
-    rows: Vec<[u8; TEXT_BYTES]>,
-}
-
-impl ItemSink for TextHashes<'_> {
-    fn item(
-        &mut self,
-        position: DocumentPosition,
-        item: Result<SourceDocument<'_>, Reject>,
-        _: &mut Outcomes,
-    ) -> Converting {
-        // Rejected items are not duplicates of anything.
-        let TextRecipe { normalize, max_document_bytes, .. } = self.recipe;
-        if let Ok(document) = item
-            && let Ok(text) = match self.recipe.chat.has_masks() {
-                true => Ok(Cow::Owned(canonical(&document.text))),
-                false => normalize.apply(&document.text, *max_document_bytes),
-            }
-            && !text.is_empty()
-        {
-            let mut row = [0; TEXT_BYTES];
-            row[..HASH_BYTES].copy_from_slice(&Sha256::digest(text.as_bytes()));
-            row[HASH_BYTES..].copy_from_slice(&encode_position(position));
-            self.rows.push(row);
-        }
-        Converting::Done
+/// Returns the hash of a document and its position; `None` if it is not compared.
+fn hashed(
+    recipe: &TextRecipe,
+    document: &SourceDocument<'_>,
+    position: DocumentPosition,
+) -> Option<[u8; TEXT_BYTES]> {
+    let text = match recipe.chat.has_masks() {
+        true => Cow::Owned(canonical(&document.text)),
+        // Documents that will be rejected are not duplicates of anything.
+        false => recipe.normalize.apply(&document.text, recipe.max_document_bytes).ok()?,
+    };
+    if text.is_empty() {
+        return None;
     }
+    let mut row = [0; TEXT_BYTES];
+    row[..HASH_BYTES].copy_from_slice(&Sha256::digest(text.as_bytes()));
+    row[HASH_BYTES..].copy_from_slice(&encode_position(position));
+    Some(row)
 }

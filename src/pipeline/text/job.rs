@@ -12,6 +12,7 @@ use super::duplicates::DuplicatesFile;
 use super::feed::{SectionFeed, TextTask};
 use super::options::{TextInput, TextOptions};
 use super::pack::PackDocuments;
+use super::sources::stdin;
 use super::{field_check, plan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::check_schema;
@@ -70,8 +71,8 @@ impl Conversion for TextConversion {
             schema = schema.with_assistant_masks()?;
         }
         check_schema(output.format, &Arc::new(schema.clone()))?;
-        let mut stdin = match (&options.input, &found.details[..]) {
-            (TextInput::Stdin, [detail]) => Some(detail.kind.stdin(options.recipe.encoding)?),
+        let mut read_stdin = match (&options.input, &found.details[..]) {
+            (TextInput::Stdin, [detail]) => Some(stdin(detail.kind, options.recipe.encoding)?),
             _ => None,
         };
         warnings.extend(found.listing.unusable_keys());
@@ -81,7 +82,7 @@ impl Conversion for TextConversion {
             &found.listing.files,
             &found.sources,
             &found.details,
-            stdin.as_mut(),
+            read_stdin.as_mut(),
         )?);
         let info = serde_json::to_value(options.tokenizer.info())
             .map_err(|e| Error::not_serialized("the description of the tokenizer", e))?;
@@ -103,7 +104,7 @@ impl Conversion for TextConversion {
         let TextOptions { sources: _, input, tokenizer, exclude: _, recipe } = options;
         let dedup = recipe.dedup.is_some();
         let conversion = Self {
-            stdin: Mutex::new(stdin),
+            stdin: Mutex::new(read_stdin),
             ..Self::new(input, recipe, tokenizer, found.details, found.sections, found.fields)?
         };
         let documents = conversion.details.iter().all(|file| conversion.is_document(file));

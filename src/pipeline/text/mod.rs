@@ -1,7 +1,7 @@
 //! Text corpora: documents in text files, JSON Lines files and tables.
 //!
 //! ```text
-//! sources ─▶ sections of files (plan) ─▶ tasks (section_reader, feed) ─▶ documents (items) ─▶ ids, records (convert)
+//! sources ─▶ sections of files (plan) ─▶ tasks (feed) ─▶ documents (sources) ─▶ ids, records (convert)
 //! ```
 
 mod alpaca;
@@ -13,14 +13,13 @@ mod dedup;
 mod duplicates;
 mod feed;
 mod field_check;
-mod items;
 mod job;
 mod options;
 mod pack;
 mod plan;
 mod predict;
 mod roles;
-mod section_reader;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod unread;
