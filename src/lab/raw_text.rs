@@ -169,7 +169,7 @@ fn scan(file: &RawFile, kind: FileKind, rule: &Rule, max_bytes: u64) -> Result<V
             }
             DocumentCut::Piece(LinePiece::Lines { offset, bytes }) => {
                 let documents = rule.documents(&bytes).into_iter();
-                found.extend(documents.map(|(at, text)| (offset + at as u64, text.len() as u64)));
+                found.extend(documents.map(|at| (offset + at.start as u64, at.len() as u64)));
             }
             DocumentCut::Piece(LinePiece::Overlong { offset, bytes })
             | DocumentCut::Unclosed { offset, bytes } => found.push((offset, bytes)),

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use dsconvert_chat::{ChatOptions, DateTime, FinalStop, HistoryThinking, JoinParts, NotRendered, TrainOn};
+use dsconvert_chat::{
+    ChatOptions, DateTime, FinalStop, HistoryThinking, JoinParts, NotRendered, TrainOn, TrainParts,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -79,6 +81,13 @@ options! {
             [serde(skip_serializing_if = "is_default")]
             train_on: TrainOn = TrainOn::default(), "WHAT";
 
+            /// Parts of these turns to train on: one or more of content, reasoning and tool_calls [default: all of them]
+            ///
+            /// Reasoning is <think>…</think> with the newlines after it, and a tool call is with its wrapper. The end of a turn is
+            /// trained if its last part is. A turn without one of the parts is not trained.
+            [serde(skip_serializing_if = "is_default")]
+            train_parts: TrainParts = TrainParts::default(), "PARTS";
+
             /// Token that ends the last turn, for templates that leave it open; none: it stays open
             [serde(skip_serializing_if = "is_default")]
             final_stop: Option<FinalStop> = None, "TOKEN";
@@ -113,7 +122,7 @@ options! {
     }
 }
 
-option_values! { Text: DateTime, TrainOn, FinalStop, JoinParts, SpecialInContent; }
+option_values! { Text: DateTime, TrainOn, TrainParts, FinalStop, JoinParts, SpecialInContent; }
 
 word_values! {
     HistoryThinking {
@@ -334,6 +343,7 @@ impl ChatRecipe {
             args: self.template_arg.0.clone(),
             now: self.now,
             train_on: self.train_on.clone(),
+            train_parts: self.train_parts,
             final_stop: self.final_stop.clone(),
             history_thinking: self.history_thinking,
             not_rendered: self.not_rendered,
@@ -383,10 +393,18 @@ impl ChatRecipe {
                 "leave it out: a chat template writes the BOS token itself",
             );
         }
+        if !self.train_parts.is_all() && matches!(self.train_on, TrainOn::All | TrainOn::None) {
+            return refuse(
+                format!("`train_parts` excludes `train_on {}`: it chooses parts of turns", self.train_on),
+                "leave out one of them",
+            );
+        }
         if self.alpaca == Some(Alpaca::Pair) {
-            for (name, is_given) in
-                [("system_field", self.system_field.is_some()), ("tools_field", self.tools_field.is_some())]
-            {
+            for (name, is_given) in [
+                ("system_field", self.system_field.is_some()),
+                ("tools_field", self.tools_field.is_some()),
+                ("train_parts", !self.train_parts.is_all()),
+            ] {
                 if is_given {
                     return refuse(
                         format!("`{name}` applies only to chats, but `alpaca pair` makes pairs of texts"),
@@ -452,6 +470,13 @@ mod tests {
             refused(ChatRecipe { train_on: all, ..Default::default() })
                 .starts_with("`train_on` applies only")
         );
+        let [parts, all] = ["content", "all"];
+        let (train_parts, train_on) = (parts.parse().unwrap(), all.parse().unwrap());
+        let chats = ChatRecipe { messages_field: Some("m".to_owned()), train_parts, ..Default::default() };
+        assert!(chats.check().is_ok());
+        assert!(refused(ChatRecipe { train_on, ..chats }).contains("`train_parts` excludes `train_on all`"));
+        let rows = ChatRecipe { alpaca: Some(Alpaca::Pair), train_parts, ..Default::default() };
+        assert!(refused(rows).starts_with("`train_parts` applies only to chats"));
         let prompt_field = Some("p".to_owned());
         assert!(refused(ChatRecipe { prompt_field, ..Default::default() }).contains("belong together"));
         let chats = ChatRecipe { messages_field: Some("m".to_owned()), ..Default::default() };

@@ -238,6 +238,7 @@ mod tests {
         ("text_field", "body"),
         ("tools_field", "functions"),
         ("train_on", "last"),
+        ("train_parts", "content,tool_calls"),
         ("unit_bytes", "16KiB"),
         ("verify_ids", "all"),
     ];

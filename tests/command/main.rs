@@ -5,6 +5,7 @@
 mod bad_input;
 mod bench;
 mod bench_pairs;
+mod chat_parts;
 mod chat_rows;
 mod chats;
 mod command_line;

@@ -224,6 +224,7 @@ EXISTING = {
     "a shard format": r'Format::Msgpack\b|"msgpack"',
     "a compression of text files": r"Compression::Bzip2\b|\bBzip2Stream\b",
     "a container of images": r"Self::Examples\(|= find_examples\(|find_examples\(&",
+    "a kind of text file": r"TextFormat::Delimited\b",
     "an image encoding": r"\bWebpLossless\b",
     "a warning": r'"stray-folders"',
     "a reject code": r"RejectCode::TooLong\b|Self::TooLong\b",

@@ -17,6 +17,7 @@ fn options(json: &Map<String, Value>) -> Result<ChatOptions, Box<dyn std::error:
             "args" => options.args = map.ok_or("expected an object")?,
             "now" => options.now = Some(text.parse()?),
             "train_on" => options.train_on = text.parse()?,
+            "train_parts" => options.train_parts = text.parse()?,
             "final_stop" => options.final_stop = Some(text.parse()?),
             "history_thinking" if text == "keep" => options.history_thinking = HistoryThinking::Keep,
             "not_rendered" if text == "allow" => options.not_rendered = NotRendered::Allow,

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use crate::parts::TrainParts;
+
 /// Options of a [`ChatRenderer`](crate::ChatRenderer).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChatOptions {
@@ -17,6 +19,8 @@ pub struct ChatOptions {
     pub now: Option<DateTime>,
     /// The text to train on.
     pub train_on: TrainOn,
+    /// The parts of these turns that are trained.
+    pub train_parts: TrainParts,
     /// The token that ends the last turn, for templates that leave it open.
     pub final_stop: Option<FinalStop>,
     /// Reasoning of earlier turns, which many templates leave out.
@@ -258,7 +262,7 @@ macro_rules! as_text {
     )+};
 }
 
-as_text!(TrainOn, FinalStop, JoinParts, DateTime);
+as_text!(TrainOn, TrainParts, FinalStop, JoinParts, DateTime);
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::chat::{ArgumentText, Chat, ChatInput, Field, Message, RESERVED_ARGUMENTS, note};
 use crate::error::{ErrorKind, TemplateError};
 use crate::options::{ChatOptions, FinalStop, HistoryThinking, JoinParts, NotRendered, TrainOn};
+use crate::parts::trained_parts;
 use crate::reject::{ChatReject, ChatRejectCode, invalid};
 use crate::rendered::{RenderOptions, Rendered};
 use crate::spans::{AddedTokens, Layout, Turn, TurnRule, disjoint, merged, trained_of_others, without};
@@ -396,11 +397,23 @@ impl ChatRenderer {
         let TrainOn::Roles(_) = &self.options.train_on else {
             let has_flags = messages.iter().any(|message| message.flags.off);
             let why = if has_flags { "; flags of its messages switch training off" } else { "" };
-            return format!("{message}{why}");
+            return format!("{message}{}{why}", self.with_parts());
         };
         let roles: BTreeSet<&str> = messages.iter().map(|message| &*message.role).collect();
         let roles: Vec<&str> = roles.into_iter().take(8).collect();
-        format!("{message}; its roles are {}, and `train_on last` trains the last turn", roles.join(", "))
+        format!(
+            "{message}{}; its roles are {}, and `train_on last` trains the last turn",
+            self.with_parts(),
+            roles.join(", ")
+        )
+    }
+
+    /// The option `train_parts` for messages, if it is not the default.
+    fn with_parts(&self) -> String {
+        match self.options.train_parts {
+            parts if parts.is_all() => String::new(),
+            parts => format!(" and `train_parts {parts}`"),
+        }
     }
 
     /// Whether `train_on` names a message.
@@ -432,6 +445,7 @@ impl ChatRenderer {
             }
             return Ok(without(std::slice::from_ref(&(0..layout.text.len())), &holes));
         }
+        let parts = self.options.train_parts;
         let is_wanted = |number: usize, message: &Message| {
             wanted(number, &message.role) && !message.flags.off && !message.in_prompt
         };
@@ -440,8 +454,14 @@ impl ChatRenderer {
                 continue;
             }
             let range = match &self.rule {
-                _ if *message.role != *"assistant" => trained_of_others(layout, number, &message.role),
-                Some(rule) => rule.trained(layout, number, &chat.messages, &self.tokens),
+                // All text of others is content.
+                _ if *message.role != *"assistant" && !parts.content => continue,
+                _ if *message.role != *"assistant" => {
+                    trained_of_others(layout, number, &message.role).map(Vec::from_iter)
+                }
+                Some(rule) => rule
+                    .trained(layout, number, &chat.messages, &self.tokens)
+                    .map(|range| self.in_parts(layout, number, Vec::from_iter(range))),
                 None => continue,
             };
             ranges.extend(range.map_err(invalid)?);
@@ -449,7 +469,7 @@ impl ChatRenderer {
         if self.has_generation_blocks() {
             let answers =
                 || chat.messages.iter().enumerate().filter(|(_, message)| *message.role == *"assistant");
-            if answers().all(|(number, message)| is_wanted(number, message)) {
+            if parts.is_all() && answers().all(|(number, message)| is_wanted(number, message)) {
                 ranges.extend(rendered.generation.iter().cloned());
             } else {
                 // Blocks inside of others end first.
@@ -462,7 +482,7 @@ impl ChatRenderer {
                             let inside = blocks[first..].iter().take_while(|block| block.start < turn.end);
                             let cut =
                                 |block: &Range<usize>| block.start.max(turn.start)..block.end.min(turn.end);
-                            ranges.extend(inside.map(cut));
+                            ranges.extend(self.in_parts(layout, number, inside.map(cut).collect()));
                         }
                         Turn::Split => {
                             return Err(invalid(format!(
@@ -485,6 +505,14 @@ impl ChatRenderer {
             }
         }
         Ok(if self.has_generation_blocks() { disjoint(ranges) } else { merged(ranges) })
+    }
+
+    /// The parts to train of the ranges of a turn of the assistant.
+    fn in_parts(&self, layout: &Layout<'_>, number: usize, ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+        match self.options.train_parts {
+            parts if parts.is_all() => ranges,
+            parts => trained_parts(layout, number, &ranges, parts, &self.tokens),
+        }
     }
 }
 

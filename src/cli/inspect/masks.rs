@@ -71,6 +71,8 @@ struct MaskRules {
     trains_on_nothing: bool,
     /// Whether a record may start within a document, or be trained on as a whole.
     may_start_anywhere: bool,
+    /// Whether only parts of turns are trained, whose ends need not be.
+    trains_parts: bool,
 }
 
 impl MaskRules {
@@ -85,7 +87,7 @@ impl MaskRules {
             Some(first) if first.start == 0 && !self.may_start_anywhere => found.push(Oddity::NoHeader),
             _ => {}
         }
-        if trained.any(|range| range.end < ids.len() && self.is_open(&ids[range])) {
+        if !self.trains_parts && trained.any(|range| range.end < ids.len() && self.is_open(&ids[range])) {
             found.push(Oddity::OpenEnd);
         }
         if let [first, second, ..] = ids
@@ -142,6 +144,7 @@ impl MaskChecks {
             bos: bos.and_then(|id| u32::try_from(id).ok()),
             trains_on_nothing: trains_on("none"),
             may_start_anywhere: cuts || trains_on("all"),
+            trains_parts: has("train_parts", |value| !value.is_null()),
         };
         Ok(Some(Self { rules, not_checked, found: Mutex::default() }))
     }

@@ -38,7 +38,7 @@ use crate::schema::{
 };
 use crate::source::io::planned::begins_as_any_image;
 use crate::source::items::metadata::labels::Labels;
-use crate::source::items::text::kind::{FileKind, TextFormat};
+use crate::source::items::text::kind::FileKind;
 use crate::source::list::detail::Detail;
 use crate::source::list::file_list::FileList;
 use crate::source::list::skipped::SkippedTypes;
@@ -59,7 +59,7 @@ const SHUFFLE_SALT: u64 = 0x5348_5546_464c_4531;
 
 /// Returns whether the match `name` of a pattern may be or hold images: everything but text.
 fn may_be_images(name: &str) -> bool {
-    FileKind::of_named(name).is_none_or(|kind| matches!(kind.format, TextFormat::Parquet | TextFormat::Arrow))
+    FileKind::of_named(name).is_none_or(|kind| kind.format.is_table())
 }
 
 impl Conversion for ImageConversion {

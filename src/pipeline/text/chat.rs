@@ -180,6 +180,13 @@ impl Chats {
     /// Joins two texts. The BOS token of the tokenizer is before them, in place of its string at the start, and the EOS
     /// token after them, in place of its string at the end of the completion.
     fn pair(&self, prompt: &str, completion: &str) -> Result<Rendered, Reject> {
+        if !self.recipe.train_parts.is_all() {
+            let message = format!(
+                "a pair of texts has no parts; `train_parts {}` is for messages",
+                self.recipe.train_parts
+            );
+            return Err(Reject::new(RejectCode::InvalidChat, message));
+        }
         let Some((_, string)) = &self.end else {
             let message = "the tokenizer has no EOS token to end the completion with; `eos_token` names one";
             return Err(Reject::new(RejectCode::InvalidChat, message));

@@ -7,17 +7,16 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 
 use super::chat::Rendered;
-use super::dedup::Duplicates;
+use super::conversion::{TextConversion, TextJob};
+use super::duplicates::{DocumentPosition, Duplicates};
 use super::feed::TextTask;
-use super::items::{DocumentPosition, ItemSink};
-use super::{TextConversion, TextJob};
+use super::sources::source::TextItem;
 use crate::error::Result;
 use crate::panics::caught;
 use crate::pipeline::job::{Converting, EngineUse, ItemSplit, excluded};
 use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, Outcomes};
 use crate::recipe::Overflow;
 use crate::sample::{PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
-use crate::source::items::text::fields::SourceDocument;
 use crate::source::list::source_file::SourceFile;
 use crate::testing::item_panic_point;
 use crate::transform::text::{
@@ -51,27 +50,36 @@ impl TextJob {
     /// Converts the documents of a task.
     pub(super) fn convert_documents(
         &self,
-        mut task: TextTask,
+        task: TextTask,
         scratch: &mut TextScratch,
         out: &mut Outcomes,
     ) -> Result<Converting> {
-        if task.engine == EngineUse::Reference && task.is_first {
+        let TextTask { section, file, mut items, engine, .. } = task;
+        if engine == EngineUse::Reference && task.is_first {
             out.note("units_redone");
         }
+        out.source_bytes += task.source_bytes;
         let mut converter = DocumentConverter {
             job: self,
             conversion: &self.conversion,
-            file: Arc::clone(&task.file),
-            split: self.split_of(&task.file),
+            section,
+            file: Arc::clone(&file),
+            split: self.split_of(&file),
             scratch,
-            engine: task.engine,
-            duplicates: std::mem::take(&mut task.duplicates),
+            engine,
+            duplicates: task.duplicates,
             member: MemberCount { start: task.member, ..MemberCount::default() },
         };
-        let is_damaged = task.input.is_corrupt();
-        let kind = self.conversion.detail_of(task.section).kind;
-        let is_compressed = kind.compression.is_some() || task.file.member.is_some();
-        let converting = self.for_each_item(task, &mut converter, out)?;
+        let is_damaged = items.is_corrupt();
+        let kind = self.conversion.detail_of(section).kind;
+        let is_compressed = kind.compression.is_some() || file.member.is_some();
+        let context = self.item_context();
+        let mut converting = Converting::Done;
+        while converting == Converting::Done
+            && let Some(item) = items.next(&context, out)?
+        {
+            converting = converter.convert(item, out);
+        }
         out.member = match is_compressed {
             true => MemberCount { damaged: is_damaged, ..converter.member },
             false => MemberCount { start: Some(0), ..MemberCount::default() },
@@ -84,6 +92,7 @@ impl TextJob {
 struct DocumentConverter<'a> {
     job: &'a TextJob,
     conversion: &'a TextConversion,
+    section: usize,
     file: Arc<SourceFile>,
     split: ItemSplit<'a>,
     scratch: &'a mut TextScratch,
@@ -92,16 +101,13 @@ struct DocumentConverter<'a> {
     member: MemberCount,
 }
 
-impl ItemSink for DocumentConverter<'_> {
-    fn item(
-        &mut self,
-        position: DocumentPosition,
-        item: Result<SourceDocument<'_>, Reject>,
-        out: &mut Outcomes,
-    ) -> Converting {
+impl DocumentConverter<'_> {
+    /// Converts an item. Its outcome is added to `out`.
+    fn convert(&mut self, item: TextItem<'_>, out: &mut Outcomes) -> Converting {
+        let position = DocumentPosition { section: self.section, mark: item.mark };
         self.member.start_item(position.mark.unwrap_or(0));
         let origin = position.origin_in(&self.file);
-        let document = match item {
+        let document = match item.document {
             Ok(document) => document,
             Err(reject) => {
                 out.list.push(ItemOutcome::Rejected { split: self.split.of(&origin), origin, reject });

@@ -13,23 +13,22 @@ use std::sync::{Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
-use super::TextJob;
 use super::canonical::canonical;
-use super::feed::SectionFeed;
-use super::items::{DocumentPosition, ItemSink};
-use super::section_reader::BYTES_HELD_PER_BYTE;
+use super::conversion::TextJob;
+use super::duplicates::{DocumentPosition, DuplicatesFile, PAIR_BYTES, POSITION_BYTES, encode_position};
+use super::feed::{SectionFeed, TextTask};
+use super::sources::source::{BYTES_HELD_PER_BYTE, TextItem};
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::pipeline::dedup::{DUPLICATE_PAIRS_NAME, is_stored, store};
-use crate::pipeline::job::{Converting, EngineUse, Feed};
+use crate::pipeline::job::{EngineUse, Feed};
 use crate::pipeline::memory::MemoryPool;
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
 use crate::recipe::TextRecipe;
-use crate::sample::Reject;
 use crate::source::items::text::fields::SourceDocument;
-use crate::storage::{Access, Blob, NewFile};
+use crate::storage::NewFile;
 use crate::threads;
 
 /// Memory of each of the two sorts. The second one takes its rows from the first.
@@ -70,11 +69,16 @@ pub(super) fn find(
             drop(held);
             held = reserve(bytes);
         }
-        let mut hashes = TextHashes { recipe: &job.conversion.recipe, rows: Vec::new() };
-        job.for_each_item(task, &mut hashes, &mut Outcomes::default())?;
+        let TextTask { section, mut items, .. } = task;
+        let (context, mut out, mut rows) = (job.item_context(), Outcomes::default(), Vec::new());
+        while let Some(TextItem { mark, document }) = items.next(&context, &mut out)? {
+            let position = DocumentPosition { section, mark };
+            rows.extend(document.ok().and_then(|document| hashed(context.recipe, &document, position)));
+        }
+        drop(items);
         drop(held);
         let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
-        hashes.rows.into_iter().try_for_each(|row| texts.push(row))?;
+        rows.into_iter().try_for_each(|row| texts.push(row))?;
         Ok(Some(bytes))
     };
     let hash_units = || -> Result<()> {
@@ -120,107 +124,22 @@ pub(super) fn find(
     DuplicatesFile::open(&path)
 }
 
-/// Collector of the hashes of the texts of a task.
-struct TextHashes<'a> {
-    recipe: &'a TextRecipe,
-    rows: Vec<[u8; TEXT_BYTES]>,
-}
-
-impl ItemSink for TextHashes<'_> {
-    fn item(
-        &mut self,
-        position: DocumentPosition,
-        item: Result<SourceDocument<'_>, Reject>,
-        _: &mut Outcomes,
-    ) -> Converting {
-        // Rejected items are not duplicates of anything.
-        let TextRecipe { normalize, max_document_bytes, .. } = self.recipe;
-        if let Ok(document) = item
-            && let Ok(text) = match self.recipe.chat.has_masks() {
-                true => Ok(Cow::Owned(canonical(&document.text))),
-                false => normalize.apply(&document.text, *max_document_bytes),
-            }
-            && !text.is_empty()
-        {
-            let mut row = [0; TEXT_BYTES];
-            row[..HASH_BYTES].copy_from_slice(&Sha256::digest(text.as_bytes()));
-            row[HASH_BYTES..].copy_from_slice(&encode_position(position));
-            self.rows.push(row);
-        }
-        Converting::Done
+/// Returns the hash of a document and its position; `None` if it is not compared.
+fn hashed(
+    recipe: &TextRecipe,
+    document: &SourceDocument<'_>,
+    position: DocumentPosition,
+) -> Option<[u8; TEXT_BYTES]> {
+    let text = match recipe.chat.has_masks() {
+        true => Cow::Owned(canonical(&document.text)),
+        // Documents that will be rejected are not duplicates of anything.
+        false => recipe.normalize.apply(&document.text, recipe.max_document_bytes).ok()?,
+    };
+    if text.is_empty() {
+        return None;
     }
-}
-
-/// Size of a position: section and mark, big-endian, so that positions sort in record order.
-const POSITION_BYTES: usize = 4 + 8;
-/// Size of a pair: the positions of a duplicate and of the document that is kept.
-const PAIR_BYTES: usize = 2 * POSITION_BYTES;
-
-/// Duplicates, ascending, each with the origin of the document that is kept.
-#[derive(Default)]
-pub(super) struct Duplicates(Vec<(DocumentPosition, String)>);
-
-impl Duplicates {
-    /// Returns the origin of the document that is kept instead of the one at `position`; `None` if that is not a
-    /// duplicate.
-    pub(super) fn of(&self, position: DocumentPosition) -> Option<&str> {
-        let at = self.0.binary_search_by_key(&position, |(duplicate, _)| *duplicate).ok()?;
-        self.0.get(at).map(|(_, kept)| kept.as_str())
-    }
-}
-
-/// The file with the duplicates of all units, in record order.
-pub struct DuplicatesFile(Blob);
-
-impl DuplicatesFile {
-    fn open(path: &Path) -> Result<Self> {
-        Blob::open(path, Access::Map, None).map(Self)
-    }
-
-    /// Returns the duplicates in a unit, whose first section is `section`.
-    pub(super) fn from(&self, section: usize) -> DuplicatesReader<'_> {
-        let pairs = self.0.as_slice().unwrap_or_default().as_chunks().0;
-        let first = pairs.partition_point(|pair| decode_position(pair).section < section);
-        DuplicatesReader(&pairs[first..])
-    }
-}
-
-/// Reader of the duplicates of a unit: the pairs that were not returned yet, with those of later units.
-pub(super) struct DuplicatesReader<'a>(&'a [[u8; PAIR_BYTES]]);
-
-impl DuplicatesReader<'_> {
-    /// Returns the duplicates before `end` that were not returned yet. `origin` returns the origin of a document.
-    pub(super) fn before(
-        &mut self,
-        end: DocumentPosition,
-        mut origin: impl FnMut(DocumentPosition) -> Result<String>,
-    ) -> Result<Duplicates> {
-        let mut found = Vec::new();
-        while let Some((pair, rest)) = self.0.split_first() {
-            let (duplicate, first) = pair.split_at(POSITION_BYTES);
-            let duplicate = decode_position(duplicate);
-            if duplicate >= end {
-                break;
-            }
-            found.push((duplicate, origin(decode_position(first))?));
-            self.0 = rest;
-        }
-        Ok(Duplicates(found))
-    }
-}
-
-/// Encodes a position.
-fn encode_position(position: DocumentPosition) -> [u8; POSITION_BYTES] {
-    let mut bytes = [0; POSITION_BYTES];
-    bytes[..4].copy_from_slice(&(position.section as u32).to_be_bytes());
-    // Offsets and rows are below 2⁶⁴ − 1; 0 means the whole file.
-    bytes[4..].copy_from_slice(&position.mark.map_or(0, |mark| mark.saturating_add(1)).to_be_bytes());
-    bytes
-}
-
-/// Decodes a position.
-fn decode_position(bytes: &[u8]) -> DocumentPosition {
-    let section = u32::from_be_bytes(std::array::from_fn(|i| bytes[i])) as usize;
-    let mark = u64::from_be_bytes(std::array::from_fn(|i| bytes[4 + i]));
-    DocumentPosition { section, mark: mark.checked_sub(1) }
+    let mut row = [0; TEXT_BYTES];
+    row[..HASH_BYTES].copy_from_slice(&Sha256::digest(text.as_bytes()));
+    row[HASH_BYTES..].copy_from_slice(&encode_position(position));
+    Some(row)
 }

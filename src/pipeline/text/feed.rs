@@ -3,13 +3,18 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::dedup::{Duplicates, DuplicatesReader};
-use super::items::DocumentPosition;
-use super::section_reader::{self, SectionReader, TaskBlock, TaskInput};
-use super::{TextConversion, TextJob};
+use super::conversion::{TextConversion, TextJob};
+use super::duplicates::{DocumentPosition, Duplicates, DuplicatesReader};
+use super::options::TextInput;
+use super::plan::{FileSection, TextFile};
+use super::sources::source::{
+    Extent, NEXT_BYTES, SectionFile, SectionReader, SingleBlock, SourceTask, TaskBlock,
+};
+use super::sources::{source_of, stdin};
 use crate::error::Result;
 use crate::options::is_remote;
 use crate::pipeline::job::{EngineUse, Feed};
+use crate::source::io::broken::Broken;
 use crate::source::io::opened::OpenedFile;
 use crate::source::list::file_list::FileCursor;
 use crate::source::list::source_file::SourceFile;
@@ -25,7 +30,7 @@ pub(super) struct SectionFeed<'a> {
     files: FileCursor<'a>,
     /// The first of the next `sections`.
     ahead: VecDeque<NextSection>,
-    open: Option<(NextSection, SectionReader<'a>)>,
+    open: Option<(NextSection, Box<dyn SectionReader + 'a>)>,
     engine: EngineUse,
     is_first: bool,
     duplicates: Option<DuplicatesReader<'a>>,
@@ -75,7 +80,7 @@ impl<'a> SectionFeed<'a> {
             }
             let Some(mut next) = self.next_section()? else { return Ok(None) };
             let section = &self.job.conversion.sections[next.ordinal];
-            let reader = SectionReader::open_or_reject(self.job, section, &next.file, next.opened.take())?;
+            let reader = self.job.open_section(section, &next.file, next.opened.take())?;
             self.open = Some((next, reader));
         }
     }
@@ -99,7 +104,7 @@ impl<'a> SectionFeed<'a> {
 
 impl Feed<TextTask> for SectionFeed<'_> {
     fn next_bytes(&self) -> u64 {
-        self.job.conversion.recipe.shape().bytes_with_overlap(section_reader::NEXT_BYTES)
+        self.job.conversion.recipe.shape().bytes_with_overlap(NEXT_BYTES)
     }
 
     fn next(&mut self) -> Result<Option<(TextTask, u64)>> {
@@ -109,7 +114,7 @@ impl Feed<TextTask> for SectionFeed<'_> {
         let TextConversion { recipe, sections, .. } = &self.job.conversion;
         let duplicates = match &mut self.duplicates {
             Some(reader) => {
-                let end = DocumentPosition { section, mark: Some(block.input.end()) };
+                let end = DocumentPosition { section, mark: Some(block.items.end()) };
                 reader.before(end, |kept| {
                     let file = self.kept.get(sections[kept.section].file)?;
                     Ok(kept.origin_in(&file))
@@ -117,17 +122,14 @@ impl Feed<TextTask> for SectionFeed<'_> {
             }
             None => Duplicates::default(),
         };
+        let held = block.held;
         let task = TextTask {
-            section,
-            file,
-            input: block.input,
-            member: block.member,
-            source_bytes: block.source_bytes,
             engine: self.engine,
             is_first: std::mem::take(&mut self.is_first),
             duplicates,
+            ..TextTask::of(block, section, &file)
         };
-        Ok(Some((task, recipe.shape().bytes_with_overlap(block.held))))
+        Ok(Some((task, recipe.shape().bytes_with_overlap(held))))
     }
 }
 
@@ -136,8 +138,8 @@ pub struct TextTask {
     /// Ordinal of the section.
     pub(super) section: usize,
     pub(super) file: Arc<SourceFile>,
-    pub(super) input: TaskInput,
-    /// Start of a compressed member, as in [`TaskBlock`](super::section_reader::TaskBlock).
+    pub(super) items: Box<dyn SourceTask>,
+    /// Start of a compressed member, as in [`TaskBlock`].
     pub(super) member: Option<u64>,
     /// Bytes of the file attributed to the task.
     pub(super) source_bytes: u64,
@@ -146,4 +148,78 @@ pub struct TextTask {
     pub(super) is_first: bool,
     /// The duplicates among its documents, with `--dedup`.
     pub(super) duplicates: Duplicates,
+}
+
+impl TextTask {
+    /// Creates the task of a block of `file`, which is in the section with the ordinal `section`.
+    pub(super) fn of(block: TaskBlock, section: usize, file: &Arc<SourceFile>) -> Self {
+        Self {
+            section,
+            file: Arc::clone(file),
+            items: block.items,
+            member: block.member,
+            source_bytes: block.source_bytes,
+            engine: EngineUse::Selected,
+            is_first: false,
+            duplicates: Duplicates::default(),
+        }
+    }
+}
+
+impl TextJob {
+    /// Opens a section. A section whose content is too damaged to be read becomes one reject. `opened` is its `file`, if
+    /// [`Self::open_section_ahead`] has opened it.
+    pub(super) fn open_section(
+        &self,
+        section: &FileSection,
+        file: &Arc<SourceFile>,
+        opened: Option<OpenedFile>,
+    ) -> Result<Box<dyn SectionReader + '_>> {
+        let TextConversion { recipe, details, .. } = &self.conversion;
+        let TextFile { kind, defect, columns } = &details[section.file];
+        if let Some(reject) = defect.clone() {
+            return Ok(SingleBlock::new(TaskBlock::damage(None, reject, section.source_bytes)));
+        }
+        let stdin = match self.conversion.input {
+            TextInput::Stdin => {
+                let read = self.conversion.take_stdin();
+                Some(read.map_or_else(|| stdin(*kind, recipe.encoding), Ok)?)
+            }
+            _ => None,
+        };
+        let found = source_of(kind.format).open(SectionFile {
+            file: Arc::clone(file),
+            kind: *kind,
+            planned: self.planned(file),
+            extent: section.extent.clone(),
+            source_bytes: section.source_bytes,
+            columns: columns.as_ref(),
+            opened,
+            stdin,
+            context: self.item_context(),
+        });
+        match found {
+            Ok(reader) => Ok(reader),
+            Err(Broken::Damaged(reject)) => {
+                self.planned(file).open()?.check_unchanged()?;
+                Ok(SingleBlock::new(TaskBlock::damage(None, reject, 0)))
+            }
+            Err(Broken::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Requests the bytes of `section` of `file` in advance, if it is in object storage.
+    fn open_section_ahead(&self, section: &FileSection, file: &SourceFile) -> Option<OpenedFile> {
+        let TextConversion { details, recipe, .. } = &self.conversion;
+        let detail = &details[section.file];
+        let is_too_long = self.conversion.is_document(detail) && file.bytes > recipe.max_document_bytes;
+        if detail.defect.is_some() || is_too_long {
+            return None;
+        }
+        match &section.extent {
+            Extent::Lines(bytes) => self.planned(file).open_ahead(bytes.clone()),
+            Extent::Groups(_) => None,
+            Extent::Whole => self.open_ahead(file),
+        }
+    }
 }

@@ -13,6 +13,8 @@ use serde_json::{Map, Value as Json};
 use super::options::TextOptions;
 use super::plan::TextFile;
 use super::roles::MessageRoles;
+use super::sources::source::FieldNames;
+use super::sources::source_of;
 use super::unread;
 use crate::error::{Error, Result};
 use crate::numbers::plural;
@@ -24,7 +26,6 @@ use crate::source::items::json_line::members::MemberPath;
 use crate::source::items::json_line::parse;
 use crate::source::items::metadata::columns::field_not_seen;
 use crate::source::items::text::columns::TextColumns;
-use crate::source::items::text::kind::TextFormat;
 use crate::source::items::text::rows;
 use crate::source::list::file_list::FileList;
 use crate::source::table::missing_field::{quoted, suggestion};
@@ -94,10 +95,9 @@ pub(super) fn check(
     details: &[TextFile],
     stdin: Option<&mut Stream>,
 ) -> Result<Vec<Warning>> {
-    let has_fields = |detail: &TextFile| {
-        detail.defect.is_none()
-            && (detail.kind.format.is_json() || matches!(detail.kind.format, TextFormat::Delimited(_)))
-    };
+    let names_of = |detail: &TextFile| source_of(detail.kind.format).field_names();
+    let has_fields =
+        |detail: &TextFile| detail.defect.is_none() && !matches!(names_of(detail), FieldNames::Known);
     let with_fields: Vec<usize> = (0..files.len()).filter(|&at| has_fields(&details[at])).collect();
     let examined = with_fields.len().min(FILES);
     // A table with a schema has all kept columns, or it would have been refused.
@@ -128,7 +128,7 @@ pub(super) fn check(
     };
     let mut first = None;
     if let (Some(stream), [file]) = (stdin, &with_fields[..]) {
-        search.complete = search.read(stream, details[*file].kind.format)?;
+        search.complete = search.read(stream, names_of(&details[*file]))?;
         return search.into_warnings(options, details, Some(Path::new("-")));
     }
     for at in sampling::sample(with_fields.len() as u64, FILES as u64) {
@@ -136,9 +136,11 @@ pub(super) fn check(
         let Some(file) = files.get(ordinal) else { continue };
         // The run reads unreadable files again, and reports the error.
         let kind = details[ordinal].kind;
+        let source = source_of(kind.format);
         let read = file
             .stream_start(sources, options.recipe.follow_symlinks, kind.compression)
-            .and_then(|stream| search.read(&mut kind.reads(stream, options.recipe.encoding), kind.format));
+            .map(|stream| source.decoded(stream, options.recipe.encoding))
+            .and_then(|mut stream| search.read(&mut stream, source.field_names()));
         search.complete &= read.unwrap_or(false);
         first.get_or_insert_with(|| file.path(sources));
     }
@@ -147,22 +149,22 @@ pub(super) fn check(
 
 impl<'a> FieldSearch<'a> {
     /// Examines the first rows of a file. Returns whether these are all rows.
-    fn read(&mut self, stream: &mut Stream, format: TextFormat) -> Result<bool> {
+    fn read(&mut self, stream: &mut Stream, names: FieldNames) -> Result<bool> {
         let mut limit = FIRST_BYTES;
         loop {
             // Few bytes are read at first, so that a slow pipe does not delay the first messages.
             let bytes = stream.peek(limit)?;
             let is_end = bytes.len() < limit;
             if is_end || limit == FILE_BYTES || bytes.iter().filter(|&&b| b == b'\n').count() >= ROWS {
-                return Ok(self.rows(bytes, is_end, format));
+                return Ok(self.rows(bytes, is_end, names));
             }
             limit = (limit * 2).min(FILE_BYTES);
         }
     }
 
     /// Examines the rows at the start of a file. Returns whether these are all rows.
-    fn rows(&mut self, bytes: &[u8], is_end: bool, format: TextFormat) -> bool {
-        if let TextFormat::Delimited(dialect) = format {
+    fn rows(&mut self, bytes: &[u8], is_end: bool, names: FieldNames) -> bool {
+        if let FieldNames::InHeader(dialect) = names {
             // The first line has the names of all columns.
             if let Some(names) = rows::names(dialect, bytes) {
                 self.files += 1;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::sources::source_of;
 use crate::error::{Error, Result};
 use crate::options::{OutputOptions, SourceSpec, check_sources};
 use crate::recipe::{PairBos, TextRecipe, described};
-use crate::source::items::text::kind::TextFormat;
 use crate::source::list::files_from::FilesFrom;
 use crate::transform::text::{SpecialToken, Tokenizer, TokenizerOptions};
 
@@ -72,13 +72,7 @@ impl TextOptions {
                     )
                     .help("give it with `input_format`: jsonl, txt, csv.gz, …"));
                 }
-                Some(TextFormat::Parquet) => {
-                    return Err(Error::usage(
-                        "a Parquet file is read from its end, but standard input can only be read from its start",
-                    )
-                    .help("write it to a file first"));
-                }
-                Some(_) => {}
+                Some(format) => source_of(format).check_stdin()?,
             }
             if self.recipe.dedup.is_some() {
                 return Err(Error::usage(

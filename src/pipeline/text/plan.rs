@@ -3,23 +3,21 @@
 use std::ops::Range;
 use std::path::Path;
 
-use arrow_schema::Schema;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::options::{TextInput, TextOptions};
+use super::sources::source::{Division, ExaminedFile, Extent, FileColumns, FilePlan};
+use super::sources::{check_type, source_of};
 use crate::error::{Error, Result};
 use crate::foreign;
 use crate::options::SourceSpec;
 use crate::pipeline::source_checks::check_origins;
-use crate::recipe::TextRecipe;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType, Kind};
 use crate::source::archive::ArchiveKind;
 use crate::source::io::broken::Broken;
-use crate::source::io::planned::PlannedFile;
-use crate::source::io::stream::Stream;
-use crate::source::items::text::columns::{TextColumns, WantedColumns};
+use crate::source::items::text::columns::TextColumns;
 use crate::source::items::text::kind::{Documents, FileKind, TextFormat};
 use crate::source::list::expand::Archives;
 use crate::source::list::file_list::NearbyFiles;
@@ -28,9 +26,6 @@ use crate::source::list::source_file::SourceFile;
 use crate::source::list::walk::list;
 use crate::source::list::{braces, globs};
 use crate::source::names::hub_configs::{ConfigFiles, choose};
-use crate::source::table::arrow::Batches;
-use crate::source::table::fits;
-use crate::source::table::parquet::ParquetFile;
 use crate::warning::Warning;
 
 /// Source bytes of the sections that `--shuffle` reorders.
@@ -61,26 +56,6 @@ pub(super) struct FileSection {
     pub(super) weight: u64,
     /// Bytes of the file attributed to the section.
     pub(super) source_bytes: u64,
-}
-
-/// The extent of a section in its file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Extent {
-    Whole,
-    /// The lines that start in a range of bytes.
-    Lines(Range<u64>),
-    /// A range of row groups of a Parquet file.
-    Groups(Range<usize>),
-}
-
-impl Extent {
-    fn start(&self) -> u64 {
-        match self {
-            Extent::Whole => 0,
-            Extent::Lines(bytes) => bytes.start,
-            Extent::Groups(groups) => groups.start as u64,
-        }
-    }
 }
 
 /// The files of the sources, divided into sections and units.
@@ -118,13 +93,13 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
         let detail = examiner.examine(ordinal, &file, &sources, defects.next().flatten());
         details.push(detail.map_err(|e| if e.place().path.is_none() { e.at_path(path) } else { e })?);
     }
-    let is_text = |file: &TextFile| file.kind.format == TextFormat::Text;
+    let is_text = |file: &TextFile| source_of(file.kind.format).is_plain();
     if options.recipe.documents != Documents::File && !details.is_empty() && !details.iter().any(is_text) {
         let what = "`documents` divides plain text, but no source is plain text";
         return Err(Error::usage(what)
             .help("leave out `documents`: jsonl has one document per line, and a table one per row"));
     }
-    let has_encoding = |file: &TextFile| !matches!(file.kind.format, TextFormat::Parquet | TextFormat::Arrow);
+    let has_encoding = |file: &TextFile| source_of(file.kind.format).has_encoding();
     if options.recipe.encoding.is_some() && !details.is_empty() && !details.iter().any(has_encoding) {
         let what =
             "`encoding` is for text, but all sources are Parquet or Arrow files, whose encoding is fixed";
@@ -264,23 +239,37 @@ impl FileExaminer<'_> {
         }
         let kind = kind.unwrap_or(FileKind { format: TextFormat::Text, compression: None });
         let mut detail = TextFile { kind, defect, columns: None };
-        let from = self.sections.len();
         if detail.defect.is_none() && self.options.input != TextInput::Stdin {
             let planned = file.planned(sources, self.options.recipe.follow_symlinks);
-            let opened = match kind.format {
-                TextFormat::Parquet if file.member.is_some() => Err(Broken::Damaged(Reject::new(
-                    RejectCode::Unsupported,
-                    "Parquet files in zip archives are not supported: unpack the archive",
-                ))),
-                TextFormat::Parquet => self.divide_parquet(ordinal, &planned),
-                TextFormat::Arrow => file
-                    .stream_start(sources, self.options.recipe.follow_symlinks, None)
-                    .map_err(Broken::from)
-                    .and_then(|stream| self.arrow_columns(stream)),
-                _ => Ok(None),
+            let examined = ExaminedFile {
+                file,
+                sources,
+                planned: &planned,
+                recipe: &self.options.recipe,
+                section_bytes: self.section_bytes,
             };
-            match opened {
-                Ok(columns) => detail.columns = columns,
+            match source_of(kind.format).plan(&examined) {
+                Ok(FilePlan { columns, division }) => {
+                    if let Some(FileColumns { columns, types }) = columns {
+                        self.check_types(types)?;
+                        detail.columns = Some(columns);
+                    }
+                    match division {
+                        Division::AtLineEnds if self.is_divisible(kind) && file.member.is_none() => {
+                            self.divide_lines(ordinal, file.bytes);
+                            return Ok(detail);
+                        }
+                        Division::Groups(groups) => {
+                            let section = |(groups, weight, source_bytes)| {
+                                let extent = Extent::Groups(groups);
+                                FileSection { file: ordinal, extent, weight, source_bytes }
+                            };
+                            self.sections.extend(groups.into_iter().map(section));
+                            return Ok(detail);
+                        }
+                        Division::AtLineEnds | Division::Whole => {}
+                    }
+                }
                 Err(Broken::Damaged(reject)) => {
                     // A file that is still being written is not damaged.
                     planned.open()?.check_unchanged()?;
@@ -288,32 +277,25 @@ impl FileExaminer<'_> {
                 }
                 Err(Broken::Failed(error)) => return Err(error),
             }
-            if self.is_divisible(kind) && file.member.is_none() {
-                self.divide_lines(ordinal, file.bytes);
-                return Ok(detail);
-            }
         }
-        if self.sections.len() == from && (kind.format != TextFormat::Parquet || detail.defect.is_some()) {
-            let weight = file.bytes.saturating_mul(kind.compression.map_or(1, |_| COMPRESSION_RATIO));
-            self.sections.push(FileSection {
-                file: ordinal,
-                extent: Extent::Whole,
-                weight,
-                source_bytes: file.bytes,
-            });
-        }
+        let weight = file.bytes.saturating_mul(kind.compression.map_or(1, |_| COMPRESSION_RATIO));
+        let (extent, source_bytes) = (Extent::Whole, file.bytes);
+        self.sections.push(FileSection { file: ordinal, extent, weight, source_bytes });
         Ok(detail)
     }
 
-    /// Returns whether a file can be divided at any line end.
+    /// Returns whether a file whose lines are independent can be divided at any line end.
     fn is_divisible(&self, kind: FileKind) -> bool {
-        kind.compression.is_none()
-            && self.options.recipe.encoding.is_none()
-            && match kind.format {
-                TextFormat::JsonLines => true,
-                TextFormat::Text => self.options.recipe.documents == Documents::Line,
-                _ => false,
-            }
+        kind.compression.is_none() && self.options.recipe.encoding.is_none()
+    }
+
+    /// Compares the types of kept columns with those of the fields, and records those that were not yet known.
+    fn check_types(&mut self, types: Vec<FieldType>) -> Result<()> {
+        for ((known, found), keep) in self.types.iter_mut().zip(types).zip(&self.options.recipe.keep_fields) {
+            let known = *known.get_or_insert(found);
+            check_type(&keep.name, found, known)?;
+        }
+        Ok(())
     }
 
     fn divide_lines(&mut self, file: usize, file_bytes: u64) {
@@ -326,62 +308,6 @@ impl FileExaminer<'_> {
             start = end;
         }
     }
-
-    /// Divides a Parquet file between row groups.
-    fn divide_parquet(&mut self, ordinal: usize, file: &PlannedFile) -> Result<Option<TextColumns>, Broken> {
-        let table = ParquetFile::open(file)?;
-        let columns = self.find_columns(table.schema())?;
-        let groups = table.groups(&columns.alone().0);
-        let (mut start, mut bytes) = (0, 0u64);
-        for end in 1..=groups.len() {
-            bytes = bytes.saturating_add(groups[end - 1].1);
-            let next = groups.get(end).map_or(u64::MAX, |group| group.1);
-            if bytes.saturating_add(next) > self.section_bytes {
-                let share = |group: usize| u128::from(file.bytes) * group as u128 / groups.len() as u128;
-                let source_bytes = (share(end) - share(start)) as u64;
-                let extent = Extent::Groups(start..end);
-                self.sections.push(FileSection { file: ordinal, extent, weight: bytes, source_bytes });
-                (start, bytes) = (end, 0);
-            }
-        }
-        Ok(Some(columns))
-    }
-
-    fn arrow_columns(&mut self, file: Stream) -> Result<Option<TextColumns>, Broken> {
-        Ok(Some(self.find_columns(Batches::open(file)?.schema())?))
-    }
-
-    /// Finds the requested columns, and records their types.
-    fn find_columns(&mut self, schema: &Schema) -> Result<TextColumns> {
-        let (columns, found) = wanted_columns(&self.options.recipe).columns(schema)?;
-        for ((known, found), keep) in self.types.iter_mut().zip(found).zip(&self.options.recipe.keep_fields) {
-            let known = *known.get_or_insert(found);
-            check_type(&keep.name, found, known)?;
-        }
-        Ok(columns)
-    }
-}
-
-/// Returns the columns to request from tables.
-pub(super) fn wanted_columns(recipe: &TextRecipe) -> WantedColumns {
-    WantedColumns {
-        text: recipe.text_fields(),
-        key: recipe.key_field.clone(),
-        keep: recipe.keep_fields.clone(),
-    }
-}
-
-/// Refuses a column whose type differs from the type of its field.
-pub(super) fn check_type(name: &str, found: FieldType, wanted: FieldType) -> Result<()> {
-    if fits(found, wanted) {
-        return Ok(());
-    }
-    Err(Error::usage(format!(
-        "the column {name:?} has type {}, but the field has type {}",
-        found.name(),
-        wanted.name()
-    ))
-    .help("a field has one type: leave its type out of `keep_fields`, or convert the files separately"))
 }
 
 /// Groups adjacent sections into units.

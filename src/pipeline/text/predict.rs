@@ -8,13 +8,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::dedup::Duplicates;
+use super::conversion::{TextConversion, TextJob};
 use super::feed::TextTask;
-use super::plan::{Extent, FileSection};
-use super::section_reader::{SectionReader, TaskBlock, TaskInput};
-use super::{TextConversion, TextJob};
+use super::plan::{FileSection, TextFile};
+use super::sources::source::{Extent, SectionReader};
+use super::sources::source_of;
 use crate::error::Result;
-use crate::pipeline::job::EngineUse;
 use crate::pipeline::predict::{
     Predicted, Prediction, SampleRun, SampleSize, SampleTask, Stratum, StratumUnit, UnitPart, total_length,
     unit_parts,
@@ -22,9 +21,8 @@ use crate::pipeline::predict::{
 use crate::pipeline::stop::Stop;
 use crate::source::io::broken::Broken;
 use crate::source::io::encoding::{MARK_BYTES, is_marked};
-use crate::source::items::text::kind::{FileKind, TextFormat};
+use crate::source::items::text::kind::FileKind;
 use crate::source::list::source_file::SourceFile;
-use crate::source::table::parquet::ParquetFile;
 
 /// Bytes of a chunk in a line-based file. A chunk holds few documents, so that a sample has many chunks.
 const CHUNK_BYTES: u64 = 16 << 10;
@@ -118,8 +116,8 @@ impl TextJob {
     /// document is counted as one, however long it is.
     fn size(&self, section: &FileSection) -> SampleSize {
         let detail = &self.conversion.details[section.file];
-        let amount = match detail.kind.format {
-            TextFormat::Parquet => section.weight as f64,
+        let amount = match section.extent {
+            Extent::Groups(_) => section.weight as f64,
             _ => section.source_bytes as f64,
         };
         let places = if self.conversion.is_document(detail) { 1.0 } else { amount };
@@ -151,7 +149,7 @@ impl TextJob {
                 let (mut tasks, mut amount) = (Vec::new(), 0.0);
                 while let Some(block) = reader.next()? {
                     amount += block.source_bytes as f64;
-                    tasks.push(task(ordinal, file, block));
+                    tasks.push(TextTask::of(block, ordinal, file));
                 }
                 let size = SampleSize { amount, places };
                 Ok(vec![SampleTask { size, seconds: started.elapsed().as_secs_f64(), tasks }])
@@ -173,25 +171,26 @@ impl TextJob {
         group: usize,
     ) -> Result<Vec<SampleTask<TextTask>>> {
         let started = Instant::now();
-        let columns = &self.conversion.details[section.file].columns;
-        let sizes = match (ParquetFile::open(&self.planned(file)), columns) {
-            (Ok(table), Some(columns)) => table.groups(&columns.alone().0).get(group).copied(),
-            (Err(Broken::Failed(error)), _) => return Err(error),
-            _ => None,
+        let TextFile { kind, columns, .. } = &self.conversion.details[section.file];
+        let sizes = match columns {
+            Some(columns) => match source_of(kind.format).weigh(&self.planned(file), columns, group) {
+                Ok(sizes) => sizes,
+                Err(Broken::Failed(error)) => return Err(error),
+                Err(Broken::Damaged(_)) => None,
+            },
+            None => None,
         };
         let (rows, bytes) = sizes.unwrap_or((0, section.weight));
         let mut reader =
             self.reader(&FileSection { extent: Extent::Groups(group..group + 1), ..section.clone() }, file)?;
         let Some(block) = reader.next()? else { return Ok(Vec::new()) };
-        let size = match &block.input {
-            TaskInput::Batch { rows: taken, .. } if rows > 0 => {
-                bytes as f64 * taken.len() as f64 / rows as f64
-            }
+        let size = match block.items.rows() {
+            Some(taken) if rows > 0 => bytes as f64 * taken as f64 / rows as f64,
             _ => bytes as f64,
         };
         let size = SampleSize::of(size);
         let seconds = started.elapsed().as_secs_f64();
-        Ok(vec![SampleTask { size, seconds, tasks: vec![task(ordinal, file, block)] }])
+        Ok(vec![SampleTask { size, seconds, tasks: vec![TextTask::of(block, ordinal, file)] }])
     }
 
     /// Returns the first `limit` blocks of a file that is read from its start. Blocks without source bytes belong to
@@ -216,16 +215,18 @@ impl TextJob {
             match tasks.last_mut().filter(|_| block.source_bytes == 0) {
                 Some(last) => {
                     last.seconds += seconds;
-                    last.tasks.push(task(ordinal, file, block));
+                    last.tasks.push(TextTask::of(block, ordinal, file));
                 }
                 None if count == limit => return Ok(tasks),
-                None => tasks.push(SampleTask { size, seconds, tasks: vec![task(ordinal, file, block)] }),
+                None => {
+                    tasks.push(SampleTask { size, seconds, tasks: vec![TextTask::of(block, ordinal, file)] })
+                }
             }
         }
     }
 
-    fn reader(&self, section: &FileSection, file: &SourceFile) -> Result<SectionReader<'_>> {
-        SectionReader::open_or_reject(self, section, file, None)
+    fn reader(&self, section: &FileSection, file: &Arc<SourceFile>) -> Result<Box<dyn SectionReader + '_>> {
+        self.open_section(section, file, None)
     }
 
     /// Returns the expected records of all splits of all units.
@@ -250,19 +251,6 @@ fn chunks(section: &FileSection) -> u64 {
         Extent::Whole => 1,
         Extent::Lines(bytes) => (bytes.end - bytes.start).div_ceil(CHUNK_BYTES),
         Extent::Groups(groups) => groups.len() as u64,
-    }
-}
-
-fn task(section: usize, file: &Arc<SourceFile>, block: TaskBlock) -> TextTask {
-    TextTask {
-        section,
-        file: Arc::clone(file),
-        input: block.input,
-        member: block.member,
-        source_bytes: block.source_bytes,
-        engine: EngineUse::Selected,
-        is_first: false,
-        duplicates: Duplicates::default(),
     }
 }
 

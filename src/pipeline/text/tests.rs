@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::options::{Existing, MaxRejects, OutputOptions, RunOptions, SourceSpec, default_memory_bytes};
-use crate::pipeline::{ImageInput, ImagesJob, ImagesOptions, Progress};
+use crate::pipeline::{ImageInput, ImagesJob, ImagesOptions, Progress, Stop};
 use crate::recipe::ImagesRecipe;
 use crate::source::items::metadata::placed::MetadataFile;
+use crate::source::items::text::kind::Documents;
 use crate::source::list::files_from::FilesFrom;
 use crate::transform::text::{Tokenizer, TokenizerOptions, Verify};
 

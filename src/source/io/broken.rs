@@ -14,6 +14,12 @@ pub enum Broken {
     Damaged(Reject),
 }
 
+impl From<Reject> for Broken {
+    fn from(reject: Reject) -> Self {
+        Self::Damaged(reject)
+    }
+}
+
 impl From<Error> for Broken {
     fn from(error: Error) -> Self {
         Self::Failed(error)

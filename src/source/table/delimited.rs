@@ -6,6 +6,7 @@
 //! The `csv` crate accepts a quote that is never closed: the rest of the file is then one cell. Here it is an error.
 
 use std::borrow::Cow;
+use std::io::Cursor;
 
 use csv::{ByteRecord, Reader, ReaderBuilder};
 use serde::{Deserialize, Serialize};
@@ -58,34 +59,36 @@ pub struct BrokenRow {
     pub reject: Reject,
 }
 
-/// Reader of the rows in `bytes`.
-pub struct DelimitedReader<'a> {
+/// Reader of the rows in bytes, which it may own.
+pub struct DelimitedReader<B> {
     dialect: Dialect,
-    bytes: &'a [u8],
-    /// Size of the byte order mark before the first row, in bytes.
+    bytes: B,
+    /// Bytes before the first row: a byte order mark, or rows that were skipped.
     skipped: usize,
-    reader: Reader<&'a [u8]>,
+    reader: Reader<Cursor<B>>,
     record: ByteRecord,
 }
 
-impl<'a> DelimitedReader<'a> {
+impl<B: AsRef<[u8]> + Clone> DelimitedReader<B> {
     /// Creates a reader of a whole table, or of its start. The next row names the columns.
-    pub fn of_table(dialect: Dialect, bytes: &'a [u8]) -> Self {
-        let skipped = bytes.len() - without_bom(bytes).len();
+    pub fn of_table(dialect: Dialect, bytes: B) -> Self {
+        let skipped = bytes.as_ref().len() - without_bom(bytes.as_ref()).len();
         Self::new(dialect, bytes, skipped)
     }
 
     /// Creates a reader of rows from the middle of a table.
-    pub fn of_rows(dialect: Dialect, bytes: &'a [u8]) -> Self {
+    pub fn of_rows(dialect: Dialect, bytes: B) -> Self {
         Self::new(dialect, bytes, 0)
     }
 
-    fn new(dialect: Dialect, bytes: &'a [u8], skipped: usize) -> Self {
+    fn new(dialect: Dialect, bytes: B, skipped: usize) -> Self {
+        let mut unread = Cursor::new(bytes.clone());
+        unread.set_position(skipped as u64);
         let mut reader = ReaderBuilder::new()
             .flexible(true)
             .delimiter(dialect.delimiter())
             .quoting(dialect == Dialect::Csv)
-            .from_reader(&bytes[skipped..]);
+            .from_reader(unread);
         // Without headers, the reader would keep two copies of the first row, which may be large.
         reader.set_byte_headers(ByteRecord::new());
         Self { dialect, bytes, skipped, reader, record: ByteRecord::new() }
@@ -118,12 +121,13 @@ impl<'a> DelimitedReader<'a> {
                 return Err(BrokenRow { line: 0, offset: self.end(), reject });
             }
         }
+        let bytes = self.bytes.as_ref();
         let (line, offset) = self
             .record
             .position()
-            .map_or((0, 0), |at| first_line_of_row(self.bytes, at.line(), at.byte() as usize + self.skipped));
-        if self.dialect == Dialect::Csv && self.end() == self.bytes.len() {
-            let row = &self.bytes[offset..];
+            .map_or((0, 0), |at| first_line_of_row(bytes, at.line(), at.byte() as usize + self.skipped));
+        if self.dialect == Dialect::Csv && self.end() == bytes.len() {
+            let row = &bytes[offset..];
             let mut scanner = RowScanner::new(self.dialect.delimiter());
             scanner.scan(row, |_| ());
             if scanner.is_in_quotes() {
@@ -136,17 +140,18 @@ impl<'a> DelimitedReader<'a> {
 
     /// Skips the next row if it has too many cells.
     fn check_cells(&mut self) -> Result<(), BrokenRow> {
-        let rest = &self.bytes[self.end()..];
+        let bytes = self.bytes.as_ref();
+        let rest = &bytes[self.end()..];
         if rest.len() < MAX_CELLS {
             return Ok(());
         }
-        let (line, offset) = first_line_of_row(self.bytes, self.reader.position().line(), self.end());
+        let (line, offset) = first_line_of_row(bytes, self.reader.position().line(), self.end());
         let (delimiter, is_quoting) = (self.dialect.delimiter(), self.dialect == Dialect::Csv);
-        let (cells, length) = RowScanner::first_row(delimiter, is_quoting, &self.bytes[offset..]);
+        let (cells, length) = RowScanner::first_row(delimiter, is_quoting, &bytes[offset..]);
         if cells <= MAX_CELLS {
             return Ok(());
         }
-        *self = Self::new(self.dialect, self.bytes, offset + length);
+        *self = Self::new(self.dialect, self.bytes.clone(), offset + length);
         let message = format!("the row has {cells} values, more than the limit of {MAX_CELLS}");
         Err(BrokenRow { line, offset, reject: Reject::new(RejectCode::TooLarge, message) })
     }
@@ -155,7 +160,8 @@ impl<'a> DelimitedReader<'a> {
     pub fn end(&self) -> usize {
         let end = self.skipped + self.reader.position().byte() as usize;
         // The reader stops between the two bytes of a CRLF line end.
-        end + usize::from(self.bytes[..end].ends_with(b"\r") && self.bytes[end..].starts_with(b"\n"))
+        let (before, after) = self.bytes.as_ref().split_at(end);
+        end + usize::from(before.ends_with(b"\r") && after.starts_with(b"\n"))
     }
 }
 

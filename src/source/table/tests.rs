@@ -75,8 +75,8 @@ fn rows(found: NextRows, columns: &TextColumns, read: &mut RowTexts) {
         NextRows::Broken { reject, .. } => read.push(Err(reject.code)),
         NextRows::Rows(rows) => {
             read.extend(
-                columns
-                    .documents(&rows, &wanted().text, &fields, false)
+                (0..rows.len())
+                    .map(|row| columns.document(&rows, row, &wanted().text, &fields, false))
                     .map(|row| Ok(row.ok().map(|row| row.text.into_owned()))),
             );
         }

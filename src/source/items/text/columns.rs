@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -116,14 +115,21 @@ impl TextColumns {
         (read, alone)
     }
 
-    fn row<'a>(
+    /// Returns the document in `row` of `rows`. `wanted` must be the fields whose columns these are, and `fields` must have
+    /// the types of the kept columns.
+    ///
+    /// # Errors
+    ///
+    /// A row whose text or key is null, or is not UTF-8, is a reject. With `lossy`, invalid UTF-8 in a text is replaced.
+    pub fn document<'a>(
         &self,
-        batch: &'a RecordBatch,
+        rows: &'a RowBatch,
         row: usize,
         wanted: &TextFields,
         fields: &[Field],
         lossy: bool,
     ) -> Result<SourceDocument<'a>, Reject> {
+        let batch = rows.batch();
         let null = |name: &str| Reject::new(RejectCode::MissingField, format!("the field {name:?} is null"));
         let name = |at: usize| batch.schema().field(at).name().clone();
         let key = match self.key {
@@ -176,22 +182,6 @@ impl TextColumns {
             count += 1;
         }
         (rows.take_first(count), bytes)
-    }
-
-    /// Returns the documents of `rows`, in order. `wanted` must be the fields whose columns these are, and `fields` must have
-    /// the types of the kept columns.
-    ///
-    /// # Errors
-    ///
-    /// A row whose text or key is null, or is not UTF-8, is a reject. With `lossy`, invalid UTF-8 in a text is replaced.
-    pub fn documents<'a>(
-        &'a self,
-        rows: &'a RowBatch,
-        wanted: &'a TextFields,
-        fields: &'a [Field],
-        lossy: bool,
-    ) -> impl Iterator<Item = Result<SourceDocument<'a>, Reject>> {
-        (0..rows.len()).map(move |row| self.row(rows.batch(), row, wanted, fields, lossy))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Division of a stream into pieces of whole documents.
 
 use super::scan::Scanner;
-pub use super::scan::{Rule, lines};
+pub use super::scan::{Rule, line_at, lines};
 use crate::error::Result;
 use crate::sample::Reject;
 use crate::source::io::lines::LinePiece;
@@ -193,7 +193,9 @@ mod tests {
         let mut found = Vec::new();
         for cut in cuts {
             let DocumentCut::Piece(LinePiece::Lines { offset, bytes }) = cut else { panic!("{cut:?}") };
-            found.extend(rule.documents(bytes).into_iter().map(|(at, d)| (offset + at as u64, d.to_vec())));
+            found.extend(
+                rule.documents(bytes).into_iter().map(|d| (offset + d.start as u64, bytes[d].to_vec())),
+            );
         }
         found
     }
@@ -223,13 +225,13 @@ mod tests {
                 scanner.scan(&buffer);
                 if let Some(last) = scanner.last {
                     let piece: Vec<u8> = buffer.drain(..last).collect();
-                    found.extend(rule.documents(&piece).into_iter().map(|(at, d)| (offset + at, d.to_vec())));
+                    found.extend(rule.documents(&piece).into_iter().map(|d| (offset + d.start, piece[d].to_vec())));
                     offset += last;
                     scanner.remove(last);
                 }
             }
-            found.extend(rule.documents(&buffer).into_iter().map(|(at, d)| (offset + at, d.to_vec())));
-            let whole: Vec<_> = rule.documents(&text).into_iter().map(|(at, d)| (at, d.to_vec())).collect();
+            found.extend(rule.documents(&buffer).into_iter().map(|d| (offset + d.start, buffer[d].to_vec())));
+            let whole: Vec<_> = rule.documents(&text).into_iter().map(|d| (d.start, text[d].to_vec())).collect();
             prop_assert_eq!(found, whole);
         }
 

@@ -8,8 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::source::io::compression::Compression;
-use crate::source::io::encoding::TextEncoding;
-use crate::source::io::stream::Stream;
 use crate::source::table::delimited::Dialect;
 
 /// File format of documents.
@@ -58,60 +56,42 @@ impl FileKind {
     }
 
     fn of_extension(extension: &str, compression: Option<Compression>) -> Option<Self> {
-        let format = match extension.to_ascii_lowercase().as_str() {
-            "txt" => TextFormat::Text,
-            "jsonl" | "ndjson" => TextFormat::JsonLines,
-            "csv" => TextFormat::Delimited(Dialect::Csv),
-            "tsv" => TextFormat::Delimited(Dialect::Tsv),
-            // Both formats have their own compression.
-            "parquet" if compression.is_none() => TextFormat::Parquet,
-            "arrow" | "feather" | "ipc" if compression.is_none() => TextFormat::Arrow,
-            _ => return None,
-        };
-        Some(Self { format, compression })
+        let extension = extension.to_ascii_lowercase();
+        let named = FORMATS.iter().find(|named| named.extensions.contains(&&*extension))?;
+        let format = named.format;
+        (compression.is_none() || !format.is_table()).then_some(Self { format, compression })
     }
 }
+
+/// A format, the word that names it, and the extensions of its files in folders.
+struct NamedFormat {
+    format: TextFormat,
+    word: &'static str,
+    extensions: &'static [&'static str],
+}
+
+/// The formats.
+const FORMATS: [NamedFormat; 7] = [
+    NamedFormat { format: TextFormat::Text, word: "txt", extensions: &["txt"] },
+    NamedFormat { format: TextFormat::JsonLines, word: "jsonl", extensions: &["jsonl", "ndjson"] },
+    NamedFormat { format: TextFormat::Json, word: "json", extensions: &[] },
+    NamedFormat { format: TextFormat::Delimited(Dialect::Csv), word: "csv", extensions: &["csv"] },
+    NamedFormat { format: TextFormat::Delimited(Dialect::Tsv), word: "tsv", extensions: &["tsv"] },
+    NamedFormat { format: TextFormat::Parquet, word: "parquet", extensions: &["parquet"] },
+    NamedFormat { format: TextFormat::Arrow, word: "arrow", extensions: &["arrow", "feather", "ipc"] },
+];
 
 impl TextFormat {
-    /// Returns whether documents are read as lines of JSON.
-    pub fn is_json(self) -> bool {
-        matches!(self, Self::JsonLines | Self::Json)
-    }
-}
-
-impl FileKind {
-    /// Returns `stream` in the form in which a file of this kind is read: text becomes UTF-8, and a JSON array becomes
-    /// one line per element. Text without a byte order mark has the encoding `given`.
-    pub fn reads(self, stream: Stream, given: Option<TextEncoding>) -> Stream {
-        match self.format {
-            TextFormat::Parquet | TextFormat::Arrow => stream,
-            TextFormat::Json => stream.with_encoding(given).with_array_lines(),
-            _ => stream.with_encoding(given),
-        }
-    }
-
-    /// Returns standard input as a stream of this kind, as [`Self::reads`] does.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if standard input cannot be read.
-    pub fn stdin(self, given: Option<TextEncoding>) -> Result<Stream> {
-        let format = Self { compression: None, ..self }.to_string();
-        Stream::stdin(&format, self.compression).map(|stream| self.reads(stream, given))
+    /// Returns whether its files are tables with typed columns, which have their own compression.
+    pub fn is_table(self) -> bool {
+        matches!(self, Self::Parquet | Self::Arrow)
     }
 }
 
 impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.format {
-            TextFormat::Text => "txt",
-            TextFormat::JsonLines => "jsonl",
-            TextFormat::Json => "json",
-            TextFormat::Delimited(Dialect::Csv) => "csv",
-            TextFormat::Delimited(Dialect::Tsv) => "tsv",
-            TextFormat::Parquet => "parquet",
-            TextFormat::Arrow => "arrow",
-        })?;
+        let named = FORMATS.iter().find(|named| named.format == self.format);
+        f.write_str(named.map_or("", |named| named.word))?;
         f.write_str(self.compression.map_or("", Compression::extension))
     }
 }

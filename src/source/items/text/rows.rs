@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use serde_json::Value as Json;
 
 use super::cut::Rule;
@@ -23,6 +24,12 @@ pub struct TableHeader {
     kept: Vec<usize>,
     /// Columns that nothing reads, if they are reported.
     unread: Vec<usize>,
+}
+
+/// Reader of the rows of a piece of a table.
+pub struct TableRows {
+    reader: DelimitedReader<Bytes>,
+    ended: bool,
 }
 
 /// Names of the columns with the requested fields.
@@ -86,31 +93,27 @@ impl TableHeader {
         Ok((Self { dialect, names, text, key, kept, unread }, reader.end()))
     }
 
-    /// Calls `each` for every row of a piece, with its offset in the piece, until `each` returns false.
-    ///
-    /// With `lossy`, invalid UTF-8 is replaced.
-    pub fn rows(
+    /// Returns the reader of the rows of a piece.
+    pub fn rows(&self, piece: Bytes) -> TableRows {
+        TableRows { reader: DelimitedReader::of_rows(self.dialect, piece), ended: false }
+    }
+
+    /// Returns the next row, with its offset in the piece; `None` at the end. With `lossy`, invalid UTF-8 is replaced.
+    pub fn next_row<'a>(
         &self,
-        piece: &[u8],
+        rows: &'a mut TableRows,
         wanted: RequestedColumns<'_>,
         lossy: bool,
-        mut each: impl FnMut(usize, Result<SourceDocument<'_>, Reject>) -> bool,
-    ) {
-        let mut reader = DelimitedReader::of_rows(self.dialect, piece);
-        loop {
-            match reader.read() {
-                Ok(None) => return,
-                Ok(Some(row)) => {
-                    if !each(row.offset, self.row(&row, wanted, lossy)) {
-                        return;
-                    }
-                }
-                Err(broken) => {
-                    let is_last = broken.reject.code != RejectCode::TooLarge;
-                    if !each(broken.offset, Err(broken.reject)) || is_last {
-                        return;
-                    }
-                }
+    ) -> Option<(usize, Result<SourceDocument<'a>, Reject>)> {
+        if rows.ended {
+            return None;
+        }
+        match rows.reader.read() {
+            Ok(None) => None,
+            Ok(Some(row)) => Some((row.offset, self.row(&row, wanted, lossy))),
+            Err(broken) => {
+                rows.ended = broken.reject.code != RejectCode::TooLarge;
+                Some((broken.offset, Err(broken.reject)))
             }
         }
     }
@@ -162,12 +165,12 @@ mod tests {
         let (header, end) = TableHeader::read(Dialect::Csv, table.as_bytes(), wanted).unwrap();
         assert_eq!(&table[end..end + 3], "a,\"");
         let mut found = Vec::new();
-        header.rows(&table.as_bytes()[end..], wanted, false, |at, row| {
+        let mut rows = header.rows(Bytes::copy_from_slice(&table.as_bytes()[end..]));
+        while let Some((at, row)) = header.next_row(&mut rows, wanted, false) {
             let row =
                 row.map(|r| (r.text.into_owned(), r.key.unwrap(), r.kept[0].clone())).map_err(|r| r.code);
             found.push((at, row));
-            true
-        });
+        }
         let ok = |text: &str, key: &str, n| Ok((text.to_owned(), key.to_owned(), n));
         assert_eq!(
             found,

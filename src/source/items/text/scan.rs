@@ -3,6 +3,7 @@
 //! A *boundary* is a position that no document spans. The scanner keeps a few words of state, so that a document of any
 //! length is scanned only once.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use memchr::{memchr, memmem, memrchr};
@@ -31,21 +32,21 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Returns the documents in `piece` with their offsets. The piece must lie between two boundaries, or between a
+    /// Returns the positions of the documents in `piece`. The piece must lie between two boundaries, or between a
     /// boundary and the end of the file. Separators are not part of documents. Tables are not divided.
-    pub fn documents<'a>(&self, piece: &'a [u8]) -> Vec<(usize, &'a [u8])> {
+    pub fn documents(&self, piece: &[u8]) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         match self {
-            Rule::Whole | Rule::Rows { .. } => found.push((0, piece)),
+            Rule::Whole | Rule::Rows { .. } => found.push(0..piece.len()),
             Rule::Lines => {
-                found.extend(lines(piece).map(|(at, line)| (at, without_line_end(line))));
+                found.extend(lines(piece).map(|(at, line)| at..at + without_line_end(line).len()));
             }
             Rule::Separator(separator) => {
                 let mut at = 0;
                 for end in memmem::find_iter(piece, &**separator).chain([piece.len()]) {
                     // The rest after the last separator is a document only if it is not empty.
                     if at < piece.len() {
-                        found.push((at, &piece[at..end]));
+                        found.push(at..end);
                     }
                     at = end + separator.len();
                 }
@@ -54,12 +55,16 @@ impl Rule {
                 let mut start = None;
                 for (at, line) in lines(piece) {
                     if line.iter().all(|&b| is_blank(b)) {
-                        found.extend(start.take().map(|start| (start, without_line_end(&piece[start..at]))));
+                        found.extend(
+                            start
+                                .take()
+                                .map(|start| start..start + without_line_end(&piece[start..at]).len()),
+                        );
                     } else {
                         start.get_or_insert(at);
                     }
                 }
-                found.extend(start.map(|start| (start, without_line_end(&piece[start..]))));
+                found.extend(start.map(|start| start..start + without_line_end(&piece[start..]).len()));
             }
         }
         found
@@ -70,11 +75,16 @@ impl Rule {
 pub fn lines(piece: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let mut at = 0;
     std::iter::from_fn(move || {
-        let rest = piece.get(at..).filter(|rest| !rest.is_empty())?;
-        let line = &rest[..memchr(b'\n', rest).map_or(rest.len(), |end| end + 1)];
+        let line = line_at(piece, at)?;
         at += line.len();
         Some((at - line.len(), line))
     })
+}
+
+/// Returns the line of `piece` that starts at `at`, with its line end; `None` at the end.
+pub fn line_at(piece: &[u8], at: usize) -> Option<&[u8]> {
+    let rest = piece.get(at..).filter(|rest| !rest.is_empty())?;
+    Some(&rest[..memchr(b'\n', rest).map_or(rest.len(), |end| end + 1)])
 }
 
 fn is_blank(byte: u8) -> bool {
@@ -202,7 +212,7 @@ mod tests {
     #[test]
     fn a_carriage_return_is_part_of_a_line_end_only_before_a_line_feed() {
         let texts = |rule: &Rule, piece: &'static [u8]| -> Vec<&[u8]> {
-            rule.documents(piece).into_iter().map(|(_, text)| text).collect()
+            rule.documents(piece).into_iter().map(|range| &piece[range]).collect()
         };
         assert_eq!(texts(&Rule::Lines, b"a\r\nb\r"), [&b"a"[..], b"b\r"]);
         assert_eq!(texts(&Rule::BlankLines, b"a\r\n\r\nb\n\nc\r"), [&b"a"[..], b"b", b"c\r"]);

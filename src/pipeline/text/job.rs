@@ -1,0 +1,193 @@
+//! Plan of a conversion of text, and what a run needs of it.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use super::conversion::{TextConversion, TextJob};
+use super::convert::TextScratch;
+use super::dedup;
+use super::duplicates::DuplicatesFile;
+use super::feed::{SectionFeed, TextTask};
+use super::options::{TextInput, TextOptions};
+use super::pack::PackDocuments;
+use super::sources::stdin;
+use super::{field_check, plan};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::check_schema;
+use crate::pipeline::exclude::OpenedExclusion;
+use crate::pipeline::job::{Conversion, Converting, EngineUse, Feed, Job};
+use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter};
+use crate::pipeline::memory::{MemoryPool, Shares};
+use crate::pipeline::outcome::Outcomes;
+use crate::pipeline::plan::PlanSummary;
+use crate::pipeline::shuffle::output_stages;
+use crate::pipeline::source_checks::split_names;
+use crate::pipeline::stage::Stages;
+use crate::pipeline::stop::Stop;
+use crate::pipeline::workers::Workers;
+use crate::recipe::TextRecipe;
+use crate::schema::{CU_SEQLENS, Field, FieldType, Kind, PIECE_STARTS, Schema};
+use crate::source::list::file_list::ChosenFiles;
+use crate::source::names::layout::FolderLayout;
+use crate::source::names::split_levels::SplitNames;
+use crate::source::names::splits::Splits;
+use crate::transform::text::{Tokenizer, id_width, usage_error};
+
+/// Default of `--unit-bytes`: a minute for the slowest tokenizer on one core.
+const UNIT_BYTES: u64 = 256 << 20;
+
+impl Conversion for TextConversion {
+    type Options = TextOptions;
+    type Task = TextTask;
+    type Scratch = TextScratch;
+    type Duplicates = Option<DuplicatesFile>;
+
+    fn plan(options: TextOptions) -> Result<TextJob> {
+        let options = options.checked()?;
+        let exclude = OpenedExclusion::open(&options.exclude, Kind::Text, options.recipe.dedup.is_some())?;
+        let described = options.described(exclude.fact())?;
+        exclude.check(&described)?;
+        let output = &options.recipe.output;
+        let unit_bytes = output.unit_bytes.unwrap_or(UNIT_BYTES);
+        let found = plan::find(&options, unit_bytes)?;
+        let all = ChosenFiles::all(&found.listing.files);
+        let (layout, names) = (options.recipe.layout, SplitNames::OfContainers);
+        let (named_splits, mut warnings) = match layout == FolderLayout::Auto && !found.config.is_empty() {
+            true => Splits::configured(&all, found.config, names)?,
+            false => Splits::find(&all, layout, names)?,
+        };
+        let splits = split_names(output, &named_splits, "flat")?;
+        if output.split.is_some() {
+            warnings.clear();
+        }
+        let mut extra = found.fields.clone();
+        if options.recipe.pack.is_some() {
+            extra.extend(PACK_FIELDS.map(|name| Field::required(name, FieldType::IdsU32)));
+        }
+        let mut schema = Schema::text(id_width(&options.tokenizer), extra)?;
+        if options.recipe.chat.has_masks() {
+            schema = schema.with_assistant_masks()?;
+        }
+        check_schema(output.format, &Arc::new(schema.clone()))?;
+        let mut read_stdin = match (&options.input, &found.details[..]) {
+            (TextInput::Stdin, [detail]) => Some(stdin(detail.kind, options.recipe.encoding)?),
+            _ => None,
+        };
+        warnings.extend(found.listing.unusable_keys());
+        warnings.extend(found.warnings);
+        warnings.extend(field_check::check(
+            &options,
+            &found.listing.files,
+            &found.sources,
+            &found.details,
+            read_stdin.as_mut(),
+        )?);
+        let info = serde_json::to_value(options.tokenizer.info())
+            .map_err(|e| Error::not_serialized("the description of the tokenizer", e))?;
+        let header = JobHeader {
+            options: described,
+            output: output.clone(),
+            sources: found.sources,
+            walked: options.input == TextInput::Walk,
+            follow_symlinks: options.recipe.follow_symlinks,
+            skipped: found.listing.skipped,
+            unit_bytes,
+            unit_pieces: plan::UNIT_SECTIONS as u64,
+            tokenizer: Some(info),
+            splits,
+            exclude: exclude.stored(),
+            ..JobHeader::new(schema)
+        };
+        let split_files = output.split.is_none().then(|| named_splits.count(all.iter()));
+        let TextOptions { sources: _, input, tokenizer, exclude: _, recipe } = options;
+        let dedup = recipe.dedup.is_some();
+        let conversion = Self {
+            stdin: Mutex::new(read_stdin),
+            ..Self::new(input, recipe, tokenizer, found.details, found.sections, found.fields)?
+        };
+        let documents = conversion.details.iter().all(|file| conversion.is_document(file));
+        let summary = PlanSummary {
+            items: documents.then_some(found.listing.files.len() as u64),
+            split_files,
+            fields: conversion.fields.iter().map(|field| field.name.clone()).collect(),
+            dedup,
+            exclude: exclude.summary(),
+            warnings,
+            ..PlanSummary::default()
+        };
+        Ok(Job::new(header, found.listing.files, found.units, named_splits, summary, conversion))
+    }
+
+    fn write(&self, file: &mut JobWriter) -> Result<()> {
+        file.line(&(&self.input, &self.recipe, &self.fields))?;
+        file.list(&self.details)?;
+        file.list(&self.sections)
+    }
+
+    fn read(tokenizer_json: Option<Vec<u8>>, file: &mut JobReader) -> Result<Self> {
+        let (input, recipe, fields): (_, TextRecipe, _) = file.line()?;
+        let tokenizer =
+            Tokenizer::stored(tokenizer_json, recipe.tokenization.clone()).map_err(usage_error)?;
+        let (details, sections) = (file.list()?, file.list()?);
+        Self::new(input, recipe, tokenizer, details, sections, fields)
+    }
+
+    fn tokenizer_json(&self) -> Option<&[u8]> {
+        self.tokenizer.json()
+    }
+
+    fn files_of(&self, unit: Range<usize>) -> BTreeSet<usize> {
+        self.sections.get(unit).unwrap_or_default().iter().map(|section| section.file).collect()
+    }
+
+    fn duplicates(
+        job: &TextJob,
+        work: &Path,
+        workers: &Workers,
+        memory: &MemoryPool,
+        stop: &Stop,
+    ) -> Result<Option<DuplicatesFile>> {
+        let is_wanted = job.conversion.recipe.dedup.is_some();
+        is_wanted.then(|| dedup::find(job, work, workers, memory, stop)).transpose()
+    }
+
+    fn feed<'a>(
+        job: &'a TextJob,
+        duplicates: &'a Option<DuplicatesFile>,
+        unit: u32,
+        engine: EngineUse,
+    ) -> Result<Box<dyn Feed<TextTask> + 'a>> {
+        if engine == EngineUse::Reference && job.conversion.input == TextInput::Stdin {
+            let message =
+                "the fast and the reference engine disagreed, and standard input cannot be read again";
+            return Err(Error::new(ErrorKind::NotCommitted, message).help("use `engine reference`"));
+        }
+        let sections = job.units[unit as usize].clone();
+        let duplicates = duplicates.as_ref().map(|file| file.from(sections.start));
+        Ok(Box::new(SectionFeed::new(job, sections, engine, duplicates)?))
+    }
+
+    fn scratch(job: &TextJob, _: &Shares) -> TextScratch {
+        TextScratch::new(&job.conversion.tokenizer)
+    }
+
+    fn convert(
+        job: &TextJob,
+        task: TextTask,
+        scratch: &mut TextScratch,
+        out: &mut Outcomes,
+    ) -> Result<Converting> {
+        job.convert_documents(task, scratch, out)
+    }
+
+    fn stages(job: &TextJob, work: &Path) -> Stages {
+        let pack = job.conversion.recipe.shape().pack;
+        let has_masks = job.header.schema.masks_field().is_some();
+        output_stages(&job.header.output, work).and(pack.map(|pack| PackDocuments::new(pack, has_masks)))
+    }
+}
+
+/// Fields of the rows of `--pack`, which mark the boundaries of their documents.
+const PACK_FIELDS: [&str; 2] = [CU_SEQLENS, PIECE_STARTS];
