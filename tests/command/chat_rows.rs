@@ -233,6 +233,7 @@ fn fields_of_other_kinds_of_training_are_named_before_and_after_a_run() {
         ("kto_tag", json!(true), "bad ones are trained like good ones"),
         ("history", json!([["a", "b"]]), "earlier turns"),
         ("images", json!(["a.png"]), "only text is converted"),
+        ("documents", json!([{"title": "t", "text": "x"}]), "in `chat_template_kwargs`"),
     ] {
         let mut row = json!({"prompt": "a", "completion": "b"});
         row[name] = value;

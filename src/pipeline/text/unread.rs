@@ -11,9 +11,10 @@ const LABEL: &str = "a mark of good and bad answers: bad ones are trained like g
 const MEDIA: &str = "only text is converted";
 const TURNS: &str = "earlier turns of the conversation";
 const SYSTEM: &str = "a system message";
+const DOCUMENTS: &str = "documents for retrieval, which a template gets in `chat_template_kwargs`";
 
 /// Fields that TRL, LLaMA-Factory, ms-swift and Axolotl read, and what they hold.
-const KNOWN: [(&str, &str); 17] = [
+const KNOWN: [(&str, &str); 18] = [
     ("rejected", AVOID),
     ("rejected_response", AVOID),
     ("rejected_messages", AVOID),
@@ -31,6 +32,7 @@ const KNOWN: [(&str, &str); 17] = [
     ("audio", MEDIA),
     ("audios", MEDIA),
     ("objects", MEDIA),
+    ("documents", DOCUMENTS),
 ];
 
 /// Returns the warning about fields that nothing reads, of the fields `names` that rows have.
