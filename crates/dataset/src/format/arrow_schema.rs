@@ -67,6 +67,7 @@ pub(super) enum Offsets {
     /// 32 bits for types that were always so, and 64 bits for others, as in Arrow.
     Large,
     /// Parquet has no offsets, and Arrow's default is 32 bits.
+    #[cfg(feature = "parquet")]
     Default,
 }
 
@@ -263,6 +264,7 @@ fn feature(ty: FieldType, schema: &Schema, offsets: Offsets) -> Json {
     };
     let list = match offsets {
         Offsets::Large => "LargeList",
+        #[cfg(feature = "parquet")]
         Offsets::Default => "List",
     };
     let open = |of: Json| json!({ "feature": of, "_type": list });
