@@ -148,6 +148,20 @@ pub struct RunOptions {
     pub max_rejects: MaxRejects,
 }
 
+#[cfg(test)]
+impl RunOptions {
+    pub(crate) fn for_test(out: &std::path::Path, threads: usize) -> Self {
+        Self {
+            out: out.to_owned(),
+            scratch: None,
+            threads,
+            memory_bytes: 1 << 28,
+            existing: Existing::Refuse,
+            max_rejects: "100%".parse().unwrap(),
+        }
+    }
+}
+
 /// Returns the default of `--memory`, total bytes in flight, for `threads` threads. With less per thread, the buffers of
 /// common photographs would not be kept, and threads would wait for memory.
 pub fn default_memory_bytes(threads: usize) -> u64 {

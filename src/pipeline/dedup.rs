@@ -9,9 +9,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use super::SORT_BYTES;
-use super::stop::Stop;
-use super::workers::Workers;
+use dsconvert_writer::SORT_BYTES;
+use dsconvert_writer::stop::Stop;
+use dsconvert_writer::workers::Workers;
+
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::source::io::planned::{PlannedFile, begins_as_any_image};

@@ -9,15 +9,16 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use dsconvert_writer::SORT_BYTES;
+use dsconvert_writer::stop::Stop;
+use dsconvert_writer::workers::Workers;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::SORT_BYTES;
 use super::dedup::{is_stored, store};
-use super::plan::{ExcludedSummary, differing_option};
-use super::stop::Stop;
-use super::workers::Workers;
+use super::plan::differing_option;
+use super::plan_summary::ExcludedSummary;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::manifest::Manifest;

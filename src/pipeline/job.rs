@@ -5,16 +5,16 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use dsconvert_writer::outcome::{ItemOutcome, Outcomes};
+use dsconvert_writer::stage::Stages;
+use dsconvert_writer::stop::Stop;
+use dsconvert_writer::workers::Workers;
 use serde_json::Value;
 
 use super::exclude::{EXCLUDED, ExcludedItems};
 use super::job_file::{JobHeader, JobReader, JobWriter};
 use super::memory::{MemoryPool, Shares};
-use super::outcome::{ItemOutcome, Outcomes};
-use super::plan::PlanSummary;
-use super::stage::Stages;
-use super::stop::Stop;
-use super::workers::Workers;
+use super::plan_summary::PlanSummary;
 use crate::error::Result;
 use crate::options::SplitSpec;
 use crate::source::io::opened::OpenedFile;

@@ -16,18 +16,18 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dsconvert_writer::layout::PLAN_NAME;
+use dsconvert_writer::output::OutputDir;
+use dsconvert_writer::remote::Remote;
+use dsconvert_writer::remote_units::PlanId;
+use dsconvert_writer::stop::Stop;
+use dsconvert_writer::units::PlannedUnits;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::exclude::Exclusion;
-use super::layout::PLAN_NAME;
-use super::output::OutputDir;
 use super::plan::Plan;
-use super::remote::Remote;
-use super::remote_units::PlanId;
-use super::stop::Stop;
-use super::units::PlannedUnits;
 use crate::build_id::BUILD_ID;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Sources, TOKENIZER_NAME};

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use super::SORT_BYTES;
+use dsconvert_writer::SORT_BYTES;
+
 use crate::options::{MIN_MEMORY_BYTES, RunOptions};
 
 /// Sorting happens before and after the conversion, when nothing else is reserved.
@@ -110,7 +111,6 @@ impl Drop for Reservation {
 mod tests {
     use super::*;
     use crate::options::default_memory_bytes;
-    use crate::pipeline::predict::testing::run_options;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
@@ -151,7 +151,8 @@ mod tests {
     fn by_default_any_number_of_threads_keeps_the_buffers_of_a_photograph() {
         for threads in [1, 32, 64, 1024] {
             let memory_bytes = default_memory_bytes(threads);
-            let shares = Shares::of(&RunOptions { memory_bytes, ..run_options("out".as_ref(), threads) });
+            let shares =
+                Shares::of(&RunOptions { memory_bytes, ..RunOptions::for_test("out".as_ref(), threads) });
             // A photograph of 500×375 pixels takes 5 MiB.
             assert!(shares.kept_by_thread >= 8 << 20, "{threads}");
             assert!(memory_bytes == 1 << 30 || threads > 32);
@@ -161,8 +162,10 @@ mod tests {
     #[test]
     fn shares_add_up_to_the_memory() {
         for threads in [0, 1, 7] {
-            let shares =
-                Shares::of(&RunOptions { memory_bytes: 1 << 30, ..run_options("out".as_ref(), threads) });
+            let shares = Shares::of(&RunOptions {
+                memory_bytes: 1 << 30,
+                ..RunOptions::for_test("out".as_ref(), threads)
+            });
             let kept = shares.kept_by_thread * threads.max(1) as u64;
             let sum = shares.tasks.0.limit + shares.images.0.limit + kept;
             assert!(sum <= 1 << 30 && sum > (1 << 30) - 8, "{sum}");

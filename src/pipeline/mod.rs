@@ -18,6 +18,7 @@ mod job_file;
 mod memory;
 mod parts;
 mod plan;
+mod plan_summary;
 mod predict;
 mod progress;
 mod run;
@@ -31,28 +32,23 @@ mod status;
 mod stored_job;
 mod text;
 
-use dsconvert_writer::{
-    DatasetWriter, SORT_BYTES, commit, layout, outcome, output, remote, remote_units, repair, stage, stop,
-    unit, units, workers,
-};
-
+pub use dsconvert_writer::layout::{Existing, ResumeCheck};
+pub use dsconvert_writer::stop::Stop;
+pub use dsconvert_writer::units::{ConvertedUnits, Totals};
 pub use estimate::{Estimate, MIN_SAMPLE};
-pub use images::{ImageConversion, ImageInput, ImagesJob, ImagesOptions, SidecarSummary};
+pub use images::{ImageConversion, ImageInput, ImagesJob, ImagesOptions};
 pub(crate) use job::Conversion;
 pub use job::Job;
-pub use layout::{Existing, ResumeCheck};
 pub use parts::{PartOutcome, merge, run_units};
-pub use plan::{ExcludedSummary, PlanSummary};
+pub use plan_summary::{ExcludedSummary, PlanSummary, SidecarSummary};
 pub(crate) use predict::Predicted;
 pub use predict::Prediction;
 pub use progress::{Activity, Event, EventLevel, Phase, Progress, Snapshot};
 pub use run::{RunOutcome, check_excluded, check_inputs, check_output};
 pub use selection::{Selection, ranges};
 pub use status::{Status, status};
-pub use stop::Stop;
 pub use text::{TextConversion, TextInput, TextJob, TextOptions};
 pub(crate) use text::{UNREAD_FIELD, UNREAD_MESSAGE_KEY};
-pub use units::{ConvertedUnits, Totals};
 
 pub use crate::recipe::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, Dedup, ImageFields, LengthRange, ListedImage,

@@ -7,22 +7,22 @@
 
 use std::time::Instant;
 
+use dsconvert_writer::DatasetWriter;
+use dsconvert_writer::output::{OutputDir, OutputState, adapt_help, may_be_overtaken};
+use dsconvert_writer::stop::{Continuation, Stop, restart};
+use dsconvert_writer::units::{CheckLevel, UnitState};
+use dsconvert_writer::workers::Workers;
 use serde_json::Value;
 
-use super::DatasetWriter;
 use super::images::ImageConversion;
 use super::job_file::{self, OpenedJob};
-use super::output::{OutputDir, OutputState, adapt_help, may_be_overtaken};
 use super::progress::{Phase, Progress};
 use super::run::{RunOutcome, commit};
 use super::run_units::{RunContext, Units};
 use super::selection::{Selection, ranges_of};
 use super::source_checks;
-use super::stop::{Continuation, Stop, restart};
 use super::stored_job;
 use super::text::TextConversion;
-use super::units::{CheckLevel, UnitState};
-use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::Manifest;
 use crate::numbers::plural;

@@ -11,6 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use dsconvert_writer::outcome::{ItemOutcome, Outcomes};
+use dsconvert_writer::stop::Stop;
+use dsconvert_writer::workers::Workers;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub(super) use self::stratum::{SampleSize, Stratum, StratumUnit, UnitPart};
@@ -22,10 +25,7 @@ use self::units::{packed_rows, shards};
 use super::estimate::{Estimate, MIN_SAMPLE};
 use super::job::{Conversion, Converting, Job};
 use super::memory::Shares;
-use super::outcome::{ItemOutcome, Outcomes};
 use super::progress::locked;
-use super::stop::Stop;
-use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format;
 use crate::numbers::plural;
@@ -415,29 +415,17 @@ fn convert<C: Conversion>(
 pub(super) mod testing {
     //! Helpers for tests that compare predictions with runs.
 
-    use std::path::Path;
-
     use super::{Estimate, Job, Predicted, Prediction, Stop, chunks_in_order};
-    use crate::options::{Existing, RunOptions};
-    use crate::pipeline::{Progress, RunOutcome};
-
-    pub(in crate::pipeline) fn run_options(out: &Path, threads: usize) -> RunOptions {
-        RunOptions {
-            out: out.to_owned(),
-            scratch: None,
-            threads,
-            memory_bytes: 1 << 28,
-            existing: Existing::Refuse,
-            max_rejects: "100%".parse().unwrap(),
-        }
-    }
+    use crate::options::RunOptions;
+    use crate::pipeline::progress::Progress;
+    use crate::pipeline::run::RunOutcome;
 
     /// Returns the prediction from `sample` items and the outcome of the run. Checks that the prediction does not depend on
     /// the number of threads and writes nothing.
     pub(in crate::pipeline) fn compare<C: Predicted>(job: &Job<C>, sample: u64) -> (Prediction, RunOutcome) {
         let out = tempfile::tempdir().unwrap();
         let predict = |threads| {
-            let options = run_options(out.path(), threads);
+            let options = RunOptions::for_test(out.path(), threads);
             let mut prediction = job.predict(sample, &options, &Stop::default()).unwrap();
             assert!(prediction.seconds.value > 0.0);
             prediction.seconds = Estimate::default();
@@ -446,7 +434,8 @@ pub(super) mod testing {
         let prediction = predict(1);
         assert_eq!(prediction, predict(3), "threads do not matter");
         assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 0, "nothing is written");
-        let outcome = job.run(&run_options(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
+        let outcome =
+            job.run(&RunOptions::for_test(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
         (prediction, outcome)
     }
 

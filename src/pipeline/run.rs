@@ -4,21 +4,25 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::commit::{Commit, CommitFailure, Committed, ManifestParts};
+use dsconvert_writer::DatasetWriter;
+use dsconvert_writer::commit::{Commit, CommitFailure, Committed, ManifestParts};
+use dsconvert_writer::layout::{PLAN_NAME, WORK_NAME};
+use dsconvert_writer::output::{
+    self, CHOOSE_OR_REPLACE, OutputDir, OutputState, adapt_help, may_be_overtaken,
+};
+use dsconvert_writer::repair::{Repair, damaged_files, refuse_damaged};
+use dsconvert_writer::stop::{Continuation, Stop, restart};
+use dsconvert_writer::units::{CheckLevel, Totals};
+use dsconvert_writer::workers::Workers;
+
 use super::job::{Conversion, Job};
 use super::job_file::{self, JobHeader};
-use super::layout::{PLAN_NAME, WORK_NAME};
 use super::memory::Shares;
-use super::output::{self, CHOOSE_OR_REPLACE, OutputDir, OutputState, adapt_help, may_be_overtaken};
 use super::plan::{Plan, differing_option};
 use super::progress::{Phase, Progress};
-use super::repair::{Repair, damaged_files, refuse_damaged};
 use super::run_units::{RunContext, Units};
-use super::stop::{Continuation, Stop, restart};
 use super::stored_job;
-use super::units::{CheckLevel, Totals};
-use super::workers::Workers;
-use super::{DatasetWriter, skipped_advice, source_checks};
+use super::{skipped_advice, source_checks};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::Foreign;
 use crate::manifest::{CARD_NAME, MANIFEST_NAME, Manifest, PlanInfo, Sources};

@@ -2,18 +2,19 @@
 
 use std::time::Instant;
 
-use super::DatasetWriter;
+use dsconvert_writer::DatasetWriter;
+use dsconvert_writer::remote_units::UPLOADS;
+use dsconvert_writer::stop::{Continuation, Stop};
+use dsconvert_writer::unit::UnitSink;
+use dsconvert_writer::units::{CheckLevel, UnitResult, UnitState};
+use dsconvert_writer::workers::Workers;
+
 use super::dedup::{DUPLICATE_PAIRS_HASH_NAME, DUPLICATE_PAIRS_NAME};
 use super::exclude::{EXCLUDED_HASH_NAME, EXCLUDED_NAME};
 use super::job::{Conversion, Job};
 use super::memory::Shares;
 use super::progress::{Phase, Progress};
-use super::remote_units::UPLOADS;
 use super::schedule::{FailedUnits, SchedulerContext, run};
-use super::stop::{Continuation, Stop};
-use super::unit::UnitSink;
-use super::units::{CheckLevel, UnitResult, UnitState};
-use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::numbers::plural;
 use crate::options::RunOptions;

@@ -5,10 +5,10 @@ use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dsconvert_writer::output::{OUTPUT, overlap, refuse_overlap};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::job_file::JobHeader;
-use super::output::{OUTPUT, overlap, refuse_overlap};
 use crate::error::{Error, Result};
 use crate::options::{OutputOptions, SourceSpec};
 use crate::printable::printable_path;

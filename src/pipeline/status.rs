@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use dsconvert_writer::output::OutputDir;
+use dsconvert_writer::stop::Stop;
+use dsconvert_writer::units::{RESULT_NAME, UnitDirs, UnitResult, UnitState};
+use dsconvert_writer::workers::in_order;
 use serde::Serialize;
 
 use super::job_file::{self, OpenedJob};
-use super::output::OutputDir;
 use super::parts::planned_units;
-use super::stop::Stop;
-use super::units::{RESULT_NAME, UnitDirs, UnitResult, UnitState};
-use super::workers::in_order;
 use crate::error::{Error, Result};
 use crate::options::{Existing, ResumeCheck};
 use crate::storage::lstat;

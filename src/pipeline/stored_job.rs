@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::job::{Conversion, Job};
 use super::job_file::{JOB_NAME, JobReader, JobWriter, OpenedJob};
-use super::plan::PlanSummary;
+use super::plan_summary::PlanSummary;
 use crate::error::{Error, Result};
 use crate::manifest::TOKENIZER_NAME;
 use crate::storage::{ObjectUrl, hex, write_shared_file};

@@ -2,14 +2,15 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use dsconvert_writer::outcome::Outcomes;
+use dsconvert_writer::stop::Stop;
+use dsconvert_writer::workers::Workers;
+
 use super::conversion::ImagesJob;
 use super::feed::ImageTask;
 use super::sources::source::SourceItem;
 use crate::error::{Error, Result};
 use crate::options::default_threads;
-use crate::pipeline::outcome::Outcomes;
-use crate::pipeline::stop::Stop;
-use crate::pipeline::workers::Workers;
 use crate::source::io::broken::Broken;
 use crate::source::list::source_file::SourceFile;
 use crate::transform::image::{self as transform, BucketCounts, ImageSizes, ImageType};

@@ -1,6 +1,7 @@
 //! Conversion of images to records.
 
 use bytes::Bytes;
+use dsconvert_writer::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
 
 use super::conversion::{ImageConversion, ImagesJob};
 use super::image_field_names::MemberField;
@@ -8,7 +9,6 @@ use super::sources::source::{ImageItem, ItemContext, SourceItem, SourceTask};
 use crate::panics::contained;
 use crate::pipeline::job::excluded;
 use crate::pipeline::memory::{MemoryPool, Shares};
-use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
 use crate::sample::{Record, Reject, RejectCode, Value, pack_box_numbers, pack_boxes, pack_pair};
 use crate::schema::{FieldType, LABEL};
 use crate::source::list::boxes::ImageBoxes;

@@ -5,6 +5,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use dsconvert_writer::outcome::Outcomes;
+use dsconvert_writer::stage::Stages;
+use dsconvert_writer::stop::Stop;
+use dsconvert_writer::workers::Workers;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::conversion::{ImageConversion, ImagesJob};
@@ -24,13 +28,9 @@ use crate::pipeline::exclude::OpenedExclusion;
 use crate::pipeline::job::{Conversion, Converting, EngineUse, Feed, Job};
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter};
 use crate::pipeline::memory::{MemoryPool, Shares};
-use crate::pipeline::outcome::Outcomes;
-use crate::pipeline::plan::PlanSummary;
+use crate::pipeline::plan_summary::PlanSummary;
 use crate::pipeline::shuffle::output_stages;
 use crate::pipeline::source_checks::split_names;
-use crate::pipeline::stage::Stages;
-use crate::pipeline::stop::Stop;
-use crate::pipeline::workers::Workers;
 use crate::printable::printable_path;
 use crate::recipe::ImageFields;
 use crate::schema::{

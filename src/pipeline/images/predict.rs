@@ -9,6 +9,7 @@
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Instant;
 
+use dsconvert_writer::stop::Stop;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::conversion::{ImageConversion, ImagesJob};
@@ -20,7 +21,6 @@ use crate::pipeline::predict::{
     Predicted, Prediction, SampleRun, SampleSize, SampleTask, Stratum, StratumRun, StratumUnit, UnitPart,
     unit_parts,
 };
-use crate::pipeline::stop::Stop;
 use crate::source::list::source_file::SourceFile;
 
 /// Decorrelates the order of the sample from other uses of hashed origins.

@@ -1,9 +1,10 @@
 //! Shards of a sample, which are discarded.
 
+use dsconvert_writer::outcome::ConvertedRecord;
+use dsconvert_writer::stage::{Finished, Stages};
+
 use crate::error::Result;
 use crate::format::ShardWriter;
-use crate::pipeline::outcome::ConvertedRecord;
-use crate::pipeline::stage::{Finished, Stages};
 
 /// Writer of a shard that is discarded.
 pub(super) struct SampleWriter {

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 
+use dsconvert_writer::stop::Stop;
+use dsconvert_writer::unit::{ClosedShard, ClosedUnit, unit_of_shard};
+use dsconvert_writer::units::UnitShard;
+
 use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::pipeline::progress::{Activity, Event, EventLevel, Progress};
-use crate::pipeline::stop::Stop;
-use crate::pipeline::unit::{ClosedShard, ClosedUnit, unit_of_shard};
-use crate::pipeline::units::UnitShard;
 use crate::testing::panic_point;
 use crate::threads;
 

@@ -33,15 +33,16 @@ mod tests;
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use dsconvert_writer::stop::Stop;
+use dsconvert_writer::unit::UnitSink;
+use dsconvert_writer::workers::Workers;
+
 use self::finalizer::Finalizer;
 use self::state::SchedulerState;
 use self::worker::Scheduler;
 use super::job::{Conversion, Job};
 use super::memory::Shares;
 use super::progress::{Activity, Progress};
-use super::stop::Stop;
-use super::unit::UnitSink;
-use super::workers::Workers;
 use crate::error::{Error, Result};
 use crate::panics::caught;
 

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use dsconvert_writer::outcome::Outcomes;
+use dsconvert_writer::unit::UnitSink;
+
 use super::FailedUnits;
 use super::finalizer::Closed;
 use crate::error::{Error, ErrorKind};
 use crate::pipeline::job::{EngineUse, Feed};
 use crate::pipeline::memory::{MemoryPool, Reservation};
-use crate::pipeline::outcome::Outcomes;
-use crate::pipeline::unit::UnitSink;
 
 /// Maximum tasks per thread that a unit may have in progress or waiting to be written: other tasks proceed while one
 /// slow task runs. Memory has its own limit.

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use dsconvert_writer::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
+use dsconvert_writer::stage::{Finished, NextStage, Stage, Stages};
+use dsconvert_writer::unit::UnitSink;
 use dsconvert_writer::{DatasetWriter, WriterOptions};
 
 use super::*;
@@ -16,11 +19,7 @@ use crate::options::RunOptions;
 use crate::pipeline::job::{Converting, EngineUse, Feed};
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter};
 use crate::pipeline::memory::MemoryPool;
-use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
-use crate::pipeline::plan::PlanSummary;
-use crate::pipeline::predict::testing::run_options;
-use crate::pipeline::stage::{Finished, NextStage, Stage, Stages};
-use crate::pipeline::unit::UnitSink;
+use crate::pipeline::plan_summary::PlanSummary;
 use crate::sample::{Ids, Record, Value};
 use crate::schema::{IdWidth, Schema};
 use crate::source::list::file_list::FileList;
@@ -194,7 +193,7 @@ fn run_units(
         workers: &Workers::start(threads).unwrap(),
         memory: Shares::of(&RunOptions {
             memory_bytes: 4 * memory_tasks * TASK_BYTES,
-            ..run_options(dir.path(), threads)
+            ..RunOptions::for_test(dir.path(), threads)
         }),
         progress: &progress,
         stop: &stop,

@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use dsconvert_writer::outcome::{ItemOutcome, Outcomes};
+use dsconvert_writer::stage::Finished;
+use dsconvert_writer::unit::UnitSink;
 use rayon::Scope;
 
 use super::SchedulerContext;
@@ -14,10 +17,7 @@ use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::pipeline::job::{Conversion, Converting, EngineUse, Feed};
 use crate::pipeline::memory::Reservation;
-use crate::pipeline::outcome::{ItemOutcome, Outcomes};
 use crate::pipeline::progress::{Activity, Event, EventLevel};
-use crate::pipeline::stage::Finished;
-use crate::pipeline::unit::UnitSink;
 use crate::testing::panic_point;
 
 thread_local! {

@@ -9,11 +9,11 @@ mod runs;
 
 use std::path::{Path, PathBuf};
 
+use dsconvert_writer::outcome::ConvertedRecord;
+use dsconvert_writer::stage::{Finished, NextStage, Stage, Stages};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use self::runs::{MergedRuns, Runs};
-use super::outcome::ConvertedRecord;
-use super::stage::{Finished, NextStage, Stage, Stages};
 use crate::error::Result;
 use crate::options::OutputOptions;
 

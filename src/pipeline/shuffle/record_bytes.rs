@@ -1,8 +1,8 @@
 //! Bytes of a converted record in a temporary file, which only the same process reads.
 
 use bytes::{Buf, BufMut, Bytes};
+use dsconvert_writer::outcome::ConvertedRecord;
 
-use crate::pipeline::outcome::ConvertedRecord;
 use crate::sample::{ArrayValue, Ids, Record, Text, Value};
 use crate::schema::IdWidth;
 

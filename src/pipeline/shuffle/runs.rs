@@ -10,9 +10,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dsconvert_writer::outcome::ConvertedRecord;
+
 use super::record_bytes::{decode, encode};
 use crate::error::{Error, ErrorKind, Result};
-use crate::pipeline::outcome::ConvertedRecord;
 use crate::storage::unlinked_file;
 
 /// Memory for the buffers of all runs during the merge, unless that is less than the minimum of each.

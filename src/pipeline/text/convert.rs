@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use dsconvert_writer::outcome::{ConvertedRecord, ItemOutcome, MemberCount, Outcomes};
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 
 use super::chat::Rendered;
@@ -14,7 +15,6 @@ use super::sources::source::TextItem;
 use crate::error::Result;
 use crate::panics::caught;
 use crate::pipeline::job::{Converting, EngineUse, ItemSplit, excluded};
-use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, Outcomes};
 use crate::recipe::Overflow;
 use crate::sample::{PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
 use crate::source::list::source_file::SourceFile;

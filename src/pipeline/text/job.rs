@@ -5,6 +5,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use dsconvert_writer::outcome::Outcomes;
+use dsconvert_writer::stage::Stages;
+use dsconvert_writer::stop::Stop;
+use dsconvert_writer::workers::Workers;
+
 use super::conversion::{TextConversion, TextJob};
 use super::convert::TextScratch;
 use super::dedup;
@@ -20,13 +25,9 @@ use crate::pipeline::exclude::OpenedExclusion;
 use crate::pipeline::job::{Conversion, Converting, EngineUse, Feed, Job};
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter};
 use crate::pipeline::memory::{MemoryPool, Shares};
-use crate::pipeline::outcome::Outcomes;
-use crate::pipeline::plan::PlanSummary;
+use crate::pipeline::plan_summary::PlanSummary;
 use crate::pipeline::shuffle::output_stages;
 use crate::pipeline::source_checks::split_names;
-use crate::pipeline::stage::Stages;
-use crate::pipeline::stop::Stop;
-use crate::pipeline::workers::Workers;
 use crate::recipe::TextRecipe;
 use crate::schema::{CU_SEQLENS, Field, FieldType, Kind, PIECE_STARTS, Schema};
 use crate::source::list::file_list::ChosenFiles;

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use dsconvert_writer::outcome::ConvertedRecord;
+use dsconvert_writer::stage::{Finished, NextStage, Stage};
+
 use super::convert::{TextRecord, piece_name};
 use crate::error::{Error, Result};
 use crate::packing::{Document, Packing, Row, Window};
-use crate::pipeline::outcome::ConvertedRecord;
-use crate::pipeline::stage::{Finished, NextStage, Stage};
 use crate::sample::{Ids, Tokens, Value};
 use crate::schema::IdWidth;
 

@@ -8,6 +8,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use dsconvert_writer::stop::Stop;
+
 use super::conversion::{TextConversion, TextJob};
 use super::feed::TextTask;
 use super::plan::{FileSection, TextFile};
@@ -18,7 +20,6 @@ use crate::pipeline::predict::{
     Predicted, Prediction, SampleRun, SampleSize, SampleTask, Stratum, StratumUnit, UnitPart, total_length,
     unit_parts,
 };
-use crate::pipeline::stop::Stop;
 use crate::source::io::broken::Broken;
 use crate::source::io::encoding::{MARK_BYTES, is_marked};
 use crate::source::items::text::kind::FileKind;

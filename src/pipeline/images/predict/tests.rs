@@ -3,8 +3,8 @@
 use super::*;
 use crate::error::ErrorKind;
 use crate::format::Format;
-use crate::options::{OutputOptions, SourceSpec};
-use crate::pipeline::predict::testing::{self, run_options};
+use crate::options::{OutputOptions, RunOptions, SourceSpec};
+use crate::pipeline::predict::testing;
 use crate::pipeline::{Estimate, ImageInput, ImagesOptions, Progress, RunOutcome};
 use crate::recipe::ImagesRecipe;
 use crate::sample::RejectCode;
@@ -121,11 +121,13 @@ fn covered(source: &Path, format: Format, sample: u64, samples: u64) -> [u64; 2]
 fn covered_with(source: &Path, output: &OutputOptions, sample: u64, samples: u64) -> [u64; 2] {
     let of = |seed| job(source, OutputOptions { seed, ..output.clone() });
     let out = tempfile::tempdir().unwrap();
-    let run = of(0).run(&run_options(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
+    let run =
+        of(0).run(&RunOptions::for_test(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
     let truth = [run.manifest.splits.values().map(|s| s.records).sum::<u64>() as f64, totals(&run).0];
     let mut covered = [0; 2];
     for seed in 0..samples {
-        let prediction = of(seed).predict(sample, &run_options(out.path(), 2), &Stop::default()).unwrap();
+        let prediction =
+            of(seed).predict(sample, &RunOptions::for_test(out.path(), 2), &Stop::default()).unwrap();
         let estimates = [prediction.records, prediction.bytes];
         for (covered, (estimate, truth)) in covered.iter_mut().zip(estimates.into_iter().zip(truth)) {
             *covered += u64::from(estimate.low <= truth && truth <= estimate.high);
@@ -288,6 +290,6 @@ fn a_sample_that_is_too_small_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     folder(dir.path(), 1);
     let job = job(dir.path(), OutputOptions::default());
-    let error = job.predict(3, &run_options(dir.path(), 1), &Stop::default()).unwrap_err();
+    let error = job.predict(3, &RunOptions::for_test(dir.path(), 1), &Stop::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Usage);
 }

@@ -7,6 +7,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use bytes::Bytes;
+use dsconvert_writer::outcome::{ItemOutcome, Outcomes};
+use dsconvert_writer::stop::Stop;
+use dsconvert_writer::workers::Workers;
 
 use super::source::{BYTES_HELD_PER_BYTE, ImageItem, TASK_BYTES};
 use crate::error::Result;
@@ -16,9 +19,6 @@ use crate::pipeline::images::conversion::ImagesJob;
 use crate::pipeline::images::convert::ImageWorker;
 use crate::pipeline::images::sidecars::{self, FileField};
 use crate::pipeline::job::{Feed, excluded};
-use crate::pipeline::outcome::{ItemOutcome, Outcomes};
-use crate::pipeline::stop::Stop;
-use crate::pipeline::workers::Workers;
 use crate::printable::printable;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::source::io::broken::Broken;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use dsconvert_writer::outcome::{MemberCount, Outcomes};
 
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::pipeline::images::image_fields::ImageRoles;
 use crate::pipeline::job::Feed;
-use crate::pipeline::outcome::{MemberCount, Outcomes};
 use crate::recipe::ImagesRecipe;
 use crate::sample::{Reject, Value};
 use crate::source::io::planned::PlannedFile;

@@ -12,9 +12,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::ErrorKind;
 use crate::format::Format;
-use crate::options::{OutputOptions, SourceSpec};
+use crate::options::{OutputOptions, RunOptions, SourceSpec};
 use crate::packing::Packing;
-use crate::pipeline::predict::testing::{self, run_options};
+use crate::pipeline::predict::testing;
 use crate::pipeline::{Estimate, Progress, RunOutcome, TextOptions, TextShape};
 use crate::transform::text::{Tokenizer, TokenizerOptions};
 
@@ -186,11 +186,13 @@ fn covered(texts: &[String], output: &OutputOptions, samples: u64) -> [u64; 3] {
     std::fs::write(dir.path().join("a.jsonl"), json_lines(texts)).unwrap();
     let job = |seed| job(dir.path(), TextShape::default(), OutputOptions { seed, ..output.clone() });
     let out = tempfile::tempdir().unwrap();
-    let run = job(0).run(&run_options(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
+    let run =
+        job(0).run(&RunOptions::for_test(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
     let truth = totals(&run);
     let mut covered = [0; 3];
     for seed in 0..samples {
-        let prediction = job(seed).predict(200, &run_options(out.path(), 2), &Stop::default()).unwrap();
+        let prediction =
+            job(seed).predict(200, &RunOptions::for_test(out.path(), 2), &Stop::default()).unwrap();
         let estimates = predicted(&prediction);
         assert!(prediction.sampled * 2 < texts.len() as u64, "{prediction:?}");
         for (covered, (estimate, truth)) in covered.iter_mut().zip(estimates.into_iter().zip(truth)) {
@@ -232,7 +234,8 @@ fn a_long_document_among_tiny_ones_does_not_hide_them() {
         for seed in 0..seeds {
             let job =
                 job(dir.path(), TextShape::default(), OutputOptions { seed, ..OutputOptions::default() });
-            let prediction = job.predict(200, &run_options(out.path(), 2), &Stop::default()).unwrap();
+            let prediction =
+                job.predict(200, &RunOptions::for_test(out.path(), 2), &Stop::default()).unwrap();
             let estimates = [prediction.records, prediction.tokens.unwrap()];
             for (covered, (estimate, truth)) in covered.iter_mut().zip(estimates.into_iter().zip(truth)) {
                 *covered += u64::from(estimate.low <= truth && truth <= estimate.high);
@@ -279,6 +282,6 @@ fn samples_that_are_too_small_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.jsonl"), "{\"text\": \"a\"}\n").unwrap();
     let job = job(dir.path(), TextShape::default(), OutputOptions::default());
-    let error = job.predict(3, &run_options(dir.path(), 1), &Stop::default()).unwrap_err();
+    let error = job.predict(3, &RunOptions::for_test(dir.path(), 1), &Stop::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Usage);
 }

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use dsconvert_writer::outcome::Outcomes;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::source::{
     BYTES_HELD_PER_BYTE, ItemContext, SectionReader, SourceTask, TASK_BYTES, TaskBlock, TextItem,
 };
 use crate::error::{Error, Result};
-use crate::pipeline::outcome::Outcomes;
 use crate::sample::Record;
 use crate::schema::FieldType;
 use crate::source::items::text::columns::TextColumns;

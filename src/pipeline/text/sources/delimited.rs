@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use dsconvert_writer::outcome::Outcomes;
 
 use super::pieces::{Pieces, UnclosedTask, cut_block, piece_task};
 use super::source::{
@@ -10,7 +11,6 @@ use super::source::{
     TextItem, TextSource,
 };
 use crate::error::Result;
-use crate::pipeline::outcome::Outcomes;
 use crate::sample::{Reject, RejectCode};
 use crate::source::io::broken::Broken;
 use crate::source::io::lines::LinePiece;

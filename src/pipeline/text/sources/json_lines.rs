@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use dsconvert_writer::outcome::Outcomes;
+
 use super::pieces::{self, Pieces};
 use super::source::{
     Division, ExaminedFile, FieldNames, FilePlan, ItemContext, SectionFile, SectionReader, SourceTask,
@@ -9,7 +11,6 @@ use super::source::{
 };
 use crate::error::Result;
 use crate::panics::contained;
-use crate::pipeline::outcome::Outcomes;
 use crate::source::io::broken::Broken;
 use crate::source::io::encoding::{TextEncoding, without_bom};
 use crate::source::io::stream::Stream;

@@ -1,11 +1,12 @@
 //! Sections whose blocks are pieces of a stream: whole lines or documents.
 
+use dsconvert_writer::outcome::Outcomes;
+
 use super::source::{
     BYTES_HELD_PER_BYTE, Extent, ItemContext, RejectTask, SectionFile, SectionReader, SingleBlock,
     SourceTask, TASK_BYTES, TaskBlock, TextItem, TextSource, too_long,
 };
 use crate::error::{Error, Result};
-use crate::pipeline::outcome::Outcomes;
 use crate::sample::Reject;
 use crate::source::io::broken::Broken;
 use crate::source::io::compression::Compression;

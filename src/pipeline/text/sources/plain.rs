@@ -4,13 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use dsconvert_writer::outcome::Outcomes;
+
 use super::pieces::{self, Pieces};
 use super::source::{
     BYTES_HELD_PER_BYTE, Division, ExaminedFile, FilePlan, ItemContext, SectionFile, SectionReader,
     SingleBlock, SourceTask, TaskBlock, TextItem, TextSource,
 };
 use crate::error::Result;
-use crate::pipeline::outcome::Outcomes;
 use crate::recipe::TextRecipe;
 use crate::sample::{Reject, Value};
 use crate::source::io::broken::Broken;

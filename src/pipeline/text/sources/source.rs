@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_schema::Schema;
+use dsconvert_writer::outcome::Outcomes;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::options::SourceSpec;
-use crate::pipeline::outcome::Outcomes;
 use crate::recipe::TextRecipe;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
+use dsconvert_writer::stop::Stop;
+use dsconvert_writer::workers::Workers;
 
 use super::records::{Example, Feature, NextRecord, Records};
 use super::{BoxFeatures, Examples, SIDES, classes_in, holds_examples};
@@ -18,8 +20,6 @@ use crate::pipeline::images::image_fields::{
 };
 use crate::pipeline::images::options::ImagesOptions;
 use crate::pipeline::images::sources::Containers;
-use crate::pipeline::stop::Stop;
-use crate::pipeline::workers::Workers;
 use crate::recipe::{ImageFields, is_reserved};
 use crate::schema::{BOX_CROWDS, FieldType, IMAGE, LABEL};
 use crate::source::io::planned::read_file;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::vec::IntoIter;
 
 use bytes::Bytes;
+use dsconvert_writer::outcome::Outcomes;
 use serde::{Deserialize, Serialize};
 
 use self::records::{Example, Feature, NextRecord, Records};
@@ -22,7 +23,6 @@ use crate::error::Result;
 use crate::options::SourceSpec;
 use crate::pipeline::images::image_field_names::MemberField;
 use crate::pipeline::job::Feed;
-use crate::pipeline::outcome::Outcomes;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
 use crate::source::items::metadata::labels::Labels;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::vec::IntoIter;
 
 use bytes::Bytes;
+use dsconvert_writer::outcome::{MemberCount, Outcomes};
 use serde::{Deserialize, Serialize};
 
 use self::fields::{CLASS, text_of};
@@ -20,7 +21,6 @@ use crate::options::SourceSpec;
 use crate::pipeline::images::image_field_names::MemberField;
 use crate::pipeline::images::image_fields::{ImageRoles, is_image};
 use crate::pipeline::job::Feed;
-use crate::pipeline::outcome::{MemberCount, Outcomes};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::source::archive::ArchiveKind;
 use crate::source::items::webdataset::{self, NextSample, Sample};

@@ -5,6 +5,7 @@ pub(in crate::pipeline::images) mod find;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use dsconvert_writer::outcome::Outcomes;
 use serde::{Deserialize, Serialize};
 
 use super::source::{
@@ -14,7 +15,6 @@ use super::source::{
 use crate::error::Result;
 use crate::options::SourceSpec;
 use crate::pipeline::job::Feed;
-use crate::pipeline::outcome::Outcomes;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::LABEL;
 use crate::source::io::broken::Broken;
