@@ -68,6 +68,49 @@ pub enum Value<B: AsRef<[u8]> = Bytes> {
     Texts(Vec<Text<B>>),
 }
 
+impl<B: AsRef<[u8]>> Value<B> {
+    /// Calls `visit` with the bytes of the [canonical form](self#canonical-form), piece by piece.
+    pub fn canonical(&self, visit: &mut impl FnMut(&[u8])) {
+        let mut counted = |count: u64| {
+            let mut head = [1; 9];
+            head[1..].copy_from_slice(&count.to_le_bytes());
+            visit(&head);
+        };
+        match self {
+            Value::Null => visit(&[0]),
+            Value::Bool(b) => counted(u64::from(*b)),
+            Value::Int(i) => counted(i.cast_unsigned()),
+            Value::UInt(u) => counted(*u),
+            Value::Float(x) => counted(x.to_bits()),
+            Value::Text(text) => {
+                counted(text.as_bytes().as_ref().len() as u64);
+                visit(text.as_bytes().as_ref());
+            }
+            Value::Bytes(bytes) => {
+                counted(bytes.as_ref().len() as u64);
+                visit(bytes.as_ref());
+            }
+            Value::Ids(ids) => {
+                counted(ids.as_bytes().as_ref().len() as u64);
+                visit(ids.as_bytes().as_ref());
+            }
+            Value::Array(array) => {
+                counted(array.canonical_bytes() as u64);
+                array.shape().iter().for_each(|size| visit(&size.to_le_bytes()));
+                visit(array.as_bytes().as_ref());
+            }
+            Value::Texts(texts) => {
+                counted(texts.len() as u64);
+                for text in texts {
+                    let bytes = text.as_bytes().as_ref();
+                    visit(&(bytes.len() as u64).to_le_bytes());
+                    visit(bytes);
+                }
+            }
+        }
+    }
+}
+
 /// UTF-8 text in a shared buffer.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Text<B = Bytes>(B);
@@ -445,6 +488,26 @@ mod tests {
         bytes.extend([1, 2, 0, 0, 0, 0, 0, 0, 0, 7, 0]);
         assert_eq!(record.canonical_size(), bytes.len() as u64);
         assert_eq!(record.crc32c(), crc32c::crc32c(&bytes));
+        let mut visited: Vec<u8> = Vec::new();
+        record.values.iter().for_each(|value| value.canonical(&mut |bytes| visited.extend(bytes)));
+        assert_eq!(visited, bytes);
+    }
+
+    #[test]
+    fn the_canonical_form_of_each_value_is_what_its_checksum_covers() {
+        let values: [Value; 4] = [
+            Value::UInt(u64::MAX),
+            Value::Bytes(Bytes::from_static(&[1, 2, 3])),
+            Value::Array(ArrayValue::new([2, 1], Bytes::from_static(&[1, 2, 3, 4]))),
+            Value::Texts(vec!["a".into(), "".into(), "bc".into()]),
+        ];
+        for value in values {
+            let mut visited: Vec<u8> = Vec::new();
+            value.canonical(&mut |bytes| visited.extend(bytes));
+            assert_eq!(crc32c::crc32c(&visited), crc32c_of(std::slice::from_ref(&value)), "{value:?}");
+            let size = Record { values: vec![value] }.canonical_size();
+            assert_eq!(visited.len() as u64, size);
+        }
     }
 
     #[test]

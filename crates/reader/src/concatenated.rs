@@ -511,9 +511,16 @@ fn common_fields(sources: &[(String, Arc<dyn RecordSource>)]) -> Result<Vec<Fiel
             }
         }
         let is_payload = field.name == first.schema().layout().payload;
-        let is_needed = is_payload || field.ty == FieldType::Label || (field.name == CU_SEQLENS && is_packed);
+        let is_added = sources.iter().any(|(_, source)| source.properties().added.contains_key(&field.name));
+        let is_needed =
+            is_payload || is_added || field.ty == FieldType::Label || (field.name == CU_SEQLENS && is_packed);
         match missing {
             None => common.push(Field { nullable, ..field.clone() }),
+            Some(missing) if is_added => {
+                let what =
+                    format!("{name} has the field {:?} of a companion, but {missing} does not", field.name);
+                return Err(Error::usage(what).help("open each dataset with such a companion (`add`)"));
+            }
             Some(missing) if is_needed => {
                 let what = format!("{name} has the field {:?}, but {missing} does not", field.name);
                 return Err(Error::usage(what).help(

@@ -43,6 +43,11 @@ impl Record {
         self.values.get(self.schema.index_of(name)?)
     }
 
+    /// Takes the value of the field at `index` out of the record.
+    pub(super) fn take(&mut self, index: usize) -> Value {
+        self.values.get_mut(index).map_or(Value::Null, |value| std::mem::replace(value, Value::Null))
+    }
+
     /// Returns the values in field order.
     pub fn values(&self) -> &[Value] {
         &self.values

@@ -22,7 +22,7 @@ use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Format, check_record, check_schema};
 use crate::index::check_split_name;
-use crate::manifest::{Manifest, PlanInfo, Sources, listing_digest, listing_line};
+use crate::manifest::{Binding, Manifest, PlanInfo, Sources, listing_digest, listing_line};
 use crate::numbers::plural;
 use crate::sample::{Record, Reject, index_values, length_of};
 use crate::schema::Schema;
@@ -129,6 +129,8 @@ pub struct Provenance {
     pub sources: Vec<String>,
     /// Names and sizes in bytes of the source files, if there are any.
     pub files: Vec<(String, u64)>,
+    /// The dataset whose records the fields belong to, if this is a companion.
+    pub binding: Option<Binding>,
 }
 
 /// The place of a record in the dataset. Created from the name of a split.
@@ -367,7 +369,7 @@ impl DatasetWriter {
             let message = format!("{} of {count} are not finished, such as {first}", unfinished.len());
             return Err(Error::new(ErrorKind::NotCommitted, message).at_path(self.dir.shown()));
         }
-        let Provenance { options, tokenizer, sources, files } = provenance;
+        let Provenance { options, tokenizer, sources, files, binding } = provenance;
         let parts = ManifestParts {
             options: &serde_json::Value::Object(options.clone()),
             tokenizer: tokenizer.as_ref().map(|(description, _)| description),
@@ -378,6 +380,7 @@ impl DatasetWriter {
                 bytes: files.iter().map(|(_, bytes)| bytes).sum(),
                 ..Sources::default()
             },
+            binding: binding.as_ref(),
             skipped: &BTreeMap::new(),
             // The caller divides the items into units.
             plan: Some(PlanInfo {

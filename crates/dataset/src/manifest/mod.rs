@@ -4,6 +4,7 @@
 //! members that they do not know: a later version may add some. `docs/reference/format-manifest.md` describes every
 //! member; `fixtures/golden` pins the bytes of each version.
 
+mod binding;
 mod digest;
 mod raw_folder;
 mod unique;
@@ -20,6 +21,7 @@ use crate::format::Format;
 use crate::index::{IndexFile, LengthSummary, Segment, ShardTable, check_split_name};
 use crate::schema::{Kind, Schema};
 use crate::storage::{Access, Blob, Location, hex, resolve, stat};
+pub use binding::{Alignment, Binding, BoundField, BoundSplit, ContentDigest};
 use unique::check_unique_names;
 
 /// File name of the manifest in the output directory.
@@ -70,6 +72,9 @@ pub struct Manifest {
     pub tokenizer: Option<serde_json::Value>,
     /// Sources of the records.
     pub sources: Sources,
+    /// The dataset whose records the fields of this one belong to, if it is a companion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binding: Option<Binding>,
     /// Plan of the run; absent in version 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanInfo>,
@@ -498,6 +503,7 @@ mod tests {
             options: serde_json::json!({"seed": 0}),
             tokenizer: None,
             sources: Sources::default(),
+            binding: None,
             plan: Some(PlanInfo { units: 1, ..PlanInfo::default() }),
             counts: Counts::default(),
             reject_codes: BTreeMap::new(),

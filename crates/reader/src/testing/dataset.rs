@@ -158,6 +158,7 @@ pub(super) fn write_records(
         options: Default::default(),
         tokenizer: None,
         sources: Sources::default(),
+        binding: None,
         plan: Some(PlanInfo { units: units as u32, ..PlanInfo::default() }),
         counts: all,
         reject_codes: BTreeMap::from([("empty".to_owned(), 1)]),
