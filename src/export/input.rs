@@ -105,7 +105,7 @@ impl ExportInput {
         let Some(fields) = fields else { return Ok(split.clone()) };
         let schema = split.schema();
         let of_tokens = [ASSISTANT_MASKS, CU_SEQLENS, PIECE_STARTS];
-        let always: Vec<&str> = schema.layout().built_in().chain(of_tokens).collect();
+        let always: Vec<&str> = schema.layout().built_in.iter().copied().chain(of_tokens).collect();
         let stored = schema.fields.iter().map(|field| field.name.as_str());
         let kept = stored.filter(|name| always.contains(name) || fields.iter().any(|field| field == name));
         let unknown = fields.iter().map(String::as_str).filter(|name| schema.index_of(name).is_none());

@@ -124,7 +124,7 @@ fn members(schema: &Schema) -> Vec<Member> {
     let caption = CAPTIONS.iter().find(|name| is_text(name));
     let payload = schema.layout().payload;
     let member = |name: &str, ty: FieldType| match ty {
-        FieldType::Image | FieldType::Mask if name == payload => Member::Image(None),
+        FieldType::Image | FieldType::Mask if Some(name) == payload => Member::Image(None),
         FieldType::Image | FieldType::Mask => Member::Image(Some(extension(name))),
         FieldType::Label if name == LABEL => Member::File("cls".to_owned()),
         FieldType::IdsU16 | FieldType::IdsU32 if name == INPUT_IDS => Member::File("npy".to_owned()),

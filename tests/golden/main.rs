@@ -1,7 +1,8 @@
 //! Datasets that were written once are read for ever, and today's converter still writes them.
 //!
 //! `fixtures/golden/v1` holds sources and the datasets made from them with manifests of version 1, `fixtures/golden/v2` and
-//! `fixtures/golden/v3` the same datasets with manifests of versions 2 and 3, `fixtures/golden/v4` datasets with columns of the record index. Committed files and cases are never edited: a new case gets a new name
+//! `fixtures/golden/v3` the same datasets with manifests of versions 2 and 3, `fixtures/golden/v4` datasets with columns of the record
+//! index, and of records of any kind. Committed files and cases are never edited: a new case gets a new name
 //! (`CASES` of a new module, a new directory). Shards of msgpack and protobuf and the manifest are compared byte for byte;
 //! Arrow, Parquet and the indexes, whose libraries may write the same content differently after an upgrade, by schema and
 //! digest of the decoded records.
@@ -16,6 +17,7 @@
 mod arrays;
 mod boxes;
 mod index_columns;
+mod records;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -77,7 +77,7 @@ impl Dataset {
         &self.0.manifest().fingerprint
     }
 
-    /// `images` or `text`.
+    /// `images`, `text` or `records`.
     #[getter]
     fn kind(&self) -> &'static str {
         self.0.manifest().kind().name()

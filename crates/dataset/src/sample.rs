@@ -167,26 +167,29 @@ pub struct Record<B: AsRef<[u8]> = Bytes> {
 impl<B: AsRef<[u8]>> Record<B> {
     /// Returns the size of the canonical form in bytes.
     pub fn canonical_size(&self) -> u64 {
-        self.values
-            .iter()
-            .map(|v| match v {
-                Value::Null => 1,
-                Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_) => 9,
-                Value::Text(t) => 9 + t.as_bytes().as_ref().len() as u64,
-                Value::Bytes(b) => 9 + b.as_ref().len() as u64,
-                Value::Ids(ids) => 9 + ids.as_bytes().as_ref().len() as u64,
-                Value::Array(array) => 9 + array.canonical_bytes() as u64,
-                Value::Texts(texts) => {
-                    9 + texts.iter().map(|text| 8 + text.as_bytes().as_ref().len() as u64).sum::<u64>()
-                }
-            })
-            .sum()
+        canonical_size_of(&self.values)
     }
 
     /// Returns the CRC32C (Castagnoli, RFC 3720) of the canonical form.
     pub fn crc32c(&self) -> u32 {
         crc32c_of(&self.values)
     }
+}
+
+/// Returns [`Record::canonical_size`] for a record with these `values`.
+fn canonical_size_of<B: AsRef<[u8]>>(values: &[Value<B>]) -> u64 {
+    let size = |value: &Value<B>| match value {
+        Value::Null => 1,
+        Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_) => 9,
+        Value::Text(t) => 9 + t.as_bytes().as_ref().len() as u64,
+        Value::Bytes(b) => 9 + b.as_ref().len() as u64,
+        Value::Ids(ids) => 9 + ids.as_bytes().as_ref().len() as u64,
+        Value::Array(array) => 9 + array.canonical_bytes() as u64,
+        Value::Texts(texts) => {
+            9 + texts.iter().map(|text| 8 + text.as_bytes().as_ref().len() as u64).sum::<u64>()
+        }
+    };
+    values.iter().map(size).sum()
 }
 
 /// Returns [`Record::crc32c`] for a record with these `values`.
@@ -214,7 +217,7 @@ pub fn crc32c_of<B: AsRef<[u8]>>(values: &[Value<B>]) -> u32 {
 }
 
 /// Returns the length of a record according to its own values: the fields that state it, which must agree with its token
-/// ids and aligned fields if it has some. The error is a clause for a message.
+/// ids and aligned fields if it has some; or its canonical size if no field does. The error is a clause for a message.
 ///
 /// # Errors
 ///
@@ -228,6 +231,9 @@ pub fn length_of<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result
     check_aligned(schema, values)?;
     check_per_box(schema, values)?;
     let fields = schema.layout().length_fields;
+    if fields.is_empty() {
+        return Ok(canonical_size_of(values));
+    }
     let mut numbers = fields.iter().map(|name| uint(schema, values, name));
     let length = numbers.try_fold(1u64, |product, number| product.checked_mul(number?));
     let length = length.ok_or_else(|| format!("the record has no {}", fields.join(" and ")))?;

@@ -510,7 +510,7 @@ fn common_fields(sources: &[(String, Arc<dyn RecordSource>)]) -> Result<Vec<Fiel
                 None => missing = Some(other_name),
             }
         }
-        let is_payload = field.name == first.schema().layout().payload;
+        let is_payload = first.schema().layout().payload == Some(&*field.name);
         let is_added = sources.iter().any(|(_, source)| source.properties().added.contains_key(&field.name));
         let is_needed =
             is_payload || is_added || field.ty == FieldType::Label || (field.name == CU_SEQLENS && is_packed);

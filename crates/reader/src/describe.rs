@@ -441,7 +441,7 @@ mod tests {
             assert_eq!((&train["records"], &train["shards"]), (&23.into(), &3.into()));
             assert!(train["bytes"].as_u64() > Some(100));
             let length = &train["length"];
-            assert_eq!(length["unit"], if kind == Kind::Text { "tokens" } else { "pixels" });
+            assert_eq!(length["unit"], kind.length_unit().name());
             for name in ["min", "max", "mean", "p50", "p99"] {
                 assert!(length[name].is_number(), "{name}");
             }

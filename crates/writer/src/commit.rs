@@ -417,7 +417,12 @@ impl FinishedUnits<'_> {
             Some(Value::Text(text)) => text.as_str().to_owned(),
             _ => String::new(),
         };
-        Ok((text(KEY), text(ORIGIN)))
+        // Records of any kind have no origin.
+        let origin = match planned.schema.index_of(ORIGIN) {
+            Some(_) => text(ORIGIN),
+            None => format!("record {} of unit {}", wanted.row, wanted.unit),
+        };
+        Ok((text(KEY), origin))
     }
 }
 

@@ -66,6 +66,10 @@ impl Repair {
                 let (input, exclude) = (recorded.input.clone(), recorded.exclude.len());
                 (Self::Text(Box::new(recorded), tokenizer), input, exclude)
             }
+            Kind::Records => {
+                let what = "the dataset cannot be repaired: a program wrote its records";
+                return Err(Error::new(ErrorKind::Unsupported, what).help("run that program again"));
+            }
         };
         if exclude > 0 {
             return Err(cannot_reconstruct("it was made without the items of other datasets (`exclude`)"));

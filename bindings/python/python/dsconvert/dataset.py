@@ -254,7 +254,7 @@ class Concatenation(Split):
 
     @property
     def kind(self) -> str:
-        """`images` or `text`."""
+        """`images`, `text` or `records`."""
         return self._handle().kind
 
     @property
@@ -518,7 +518,7 @@ def open(
         source = Source(location if "://" in location else os.path.abspath(location), options)
         dataset = Dataset(source, fields=fields, decode=decode, transform=transform)
         if decode and dataset.kind != "images":
-            raise UsageError("decode does not apply: the dataset holds text", place=Place(source.path))
+            raise UsageError(f"decode does not apply: the dataset holds {dataset.kind}", place=Place(source.path))
         if read_ahead_bytes is not None and dataset.format != "parquet":
             raise UsageError(
                 f"read_ahead_bytes does not apply: the dataset has the format {dataset.format}", place=Place(source.path)

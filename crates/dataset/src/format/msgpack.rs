@@ -297,9 +297,12 @@ pub(super) fn infer_schema(blob: &Blob) -> Result<Schema> {
     if inferred.is_empty() {
         return Err(Error::corrupt("the schema of an empty shard cannot be inferred").at_path(blob.path()));
     }
-    // The kind whose payload is among the fields; without one, that of images.
-    let has = |kind: &Kind| inferred.iter().any(|(name, _)| name == kind.layout().payload);
-    let kind = [Kind::Text, Kind::Images].into_iter().find(has).unwrap_or(Kind::Images);
+    // The kind whose built-in fields are the first ones: records of any kind have only the first of them.
+    let has = |kind: &Kind| {
+        let built_in = kind.layout().built_in;
+        built_in.iter().all(|built_in| inferred.iter().any(|(name, _)| name == built_in))
+    };
+    let kind = [Kind::Text, Kind::Images].into_iter().find(has).unwrap_or(Kind::Records);
     let mut schema = Schema { kind, fields: Vec::new(), class_names: Vec::new(), indexed: Vec::new() };
     for (name, ty) in inferred {
         let ty = match ty {
@@ -311,7 +314,7 @@ pub(super) fn infer_schema(blob: &Blob) -> Result<Schema> {
             other => other.unwrap_or(FieldType::String),
         };
         // Fields that every record has are required.
-        let nullable = ty != FieldType::Flags && schema.layout().built_in().all(|built_in| built_in != name);
+        let nullable = ty != FieldType::Flags && !schema.layout().built_in.contains(&name.as_str());
         schema.fields.push(Field { name, ty, nullable });
     }
     schema.checked_as_read()

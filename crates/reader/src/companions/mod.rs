@@ -15,7 +15,7 @@ pub(super) use check::check_companion;
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::manifest::BoundField;
 use dsconvert_dataset::sample::Value;
-use dsconvert_dataset::schema::{Field, KEY, ORIGIN, Schema};
+use dsconvert_dataset::schema::{Field, Schema};
 
 use super::source::ReadIds;
 use super::{Dataset, Record, Split};
@@ -32,9 +32,8 @@ pub struct AddedField {
 
 /// Returns the fields of the records that `companion` adds to those of its base: all that the user named.
 fn added_fields(companion: &Schema) -> impl Iterator<Item = &Field> {
-    let is_built_in =
-        |name: &str| [KEY, ORIGIN].contains(&name) || companion.layout().built_in().any(|own| own == name);
-    companion.fields.iter().filter(move |field| !is_built_in(&field.name))
+    let built_in = companion.layout().built_in;
+    companion.fields.iter().filter(move |field| !built_in.contains(&&*field.name))
 }
 
 /// Returns the schema of the records of `base` with the fields of `companions`.

@@ -2,7 +2,8 @@
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::schema::{
-    ASSISTANT_MASKS, CROP_TOP_LEFT, CU_SEQLENS, FieldType, IMAGE, INPUT_IDS, LABEL, RESIZED_SIZE, TARGET_SIZE,
+    ASSISTANT_MASKS, CROP_TOP_LEFT, CU_SEQLENS, FieldType, IMAGE, INPUT_IDS, Kind, LABEL, RESIZED_SIZE,
+    TARGET_SIZE,
 };
 
 use super::options::{LabelsFor, LoaderOptions, PackedLayout, StoredPacking};
@@ -111,7 +112,8 @@ impl BatchFields {
             Batching::Records(_) => TokenLayout::Padded,
         };
         if shape == TokenLayout::Packed && !schema.holds_token_ids() {
-            return Err(Error::usage("images cannot be packed").help("use a batch size"));
+            let what = format!("{} cannot be packed", schema.kind.name());
+            return Err(Error::usage(what).help("use a batch size"));
         }
         let payload = schema.payload_field();
         let pieces = stored_pieces(source, options, payload)?;
@@ -148,7 +150,8 @@ impl BatchFields {
     /// Returns the default columns.
     fn defaults(&self, source: &dyn RecordSource, options: &LoaderOptions) -> Vec<String> {
         let mut names = match self.shape {
-            _ if !source.schema().holds_token_ids() => vec![IMAGE, LABEL],
+            _ if source.schema().holds_images() => vec![IMAGE, LABEL],
+            _ if !source.schema().holds_token_ids() => Vec::new(),
             _ if is_flash(source, options) => {
                 [&[INPUT_IDS, LABELS, POSITION_IDS], &CU_SEQ_LENS[..], &MAX_LENGTH].concat()
             }
@@ -176,6 +179,9 @@ impl BatchFields {
             names.push(SOURCE);
         }
         let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        if source.schema().kind == Kind::Records {
+            names.splice(..0, source.schema().fields.iter().map(|field| field.name.clone()));
+        }
         if source.schema().holds_images() {
             let further = source.schema().fields.iter().filter(|f| f.ty.is_image_file() && f.name != IMAGE);
             let after_image = usize::from(names.first().is_some_and(|name| name == IMAGE));
