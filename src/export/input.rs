@@ -84,10 +84,9 @@ impl ExportInput {
                 source: Self::select(&split, fields)?.into(),
             })
         };
-        let manifest = dataset.manifest();
         Ok(Self {
             splits: selected.into_iter().map(of_split).collect::<Result<_>>()?,
-            fingerprint: manifest.fingerprint.clone(),
+            fingerprint: dataset.fingerprint(),
             tokenizer: TokenizerFacts::of(dataset)?,
             cut_documents: cut_documents(dataset),
             mixture: None,

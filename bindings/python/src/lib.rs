@@ -4,6 +4,7 @@
 //! exceptions. Everything specific to Python (ranks, epochs, pickling, torch) is written in Python, in
 //! `python/dsconvert`. Long operations release the GIL.
 
+mod add_fields;
 mod buffer;
 mod columns;
 mod command;
@@ -37,6 +38,8 @@ mod _native {
         module.add("MAX_MICRO_BATCHES", MAX_MICRO_BATCHES)
     }
 
+    #[pymodule_export]
+    use super::add_fields::add_fields;
     #[pymodule_export]
     use super::buffer::Buffer;
     #[pymodule_export]

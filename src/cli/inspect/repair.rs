@@ -52,6 +52,13 @@ pub(super) fn advice(path: &Path, dir: &Path, manifest: &Manifest) -> String {
 impl Repair {
     /// Returns what repairs the dataset in `dir` with the given `manifest`.
     fn of(dir: &Path, manifest: &Manifest) -> Result<Self> {
+        if manifest.binding.is_some() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the dataset cannot be repaired: its fields were added to the records of another one, from a table or by a program",
+            )
+            .help("add them again, with `overwrite`"));
+        }
         let unreadable = |error: Error| cannot_reconstruct(&error.to_string());
         let (repair, input, exclude) = match manifest.kind() {
             Kind::Images => {

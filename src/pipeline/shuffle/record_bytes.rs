@@ -1,4 +1,4 @@
-//! Bytes of a converted record in a temporary file, which only the same process reads.
+//! Bytes of a converted record, or of some values, in a temporary file, which only the same process reads.
 
 use bytes::{Buf, BufMut, Bytes};
 
@@ -36,7 +36,12 @@ pub(super) fn encode(converted: &ConvertedRecord, out: &mut Vec<u8>) {
     out.put_u8(u8::from(key_hash.is_some()));
     out.put_u128_le(key_hash.unwrap_or_default());
     out.put_u8(u8::from(*continues));
-    for value in &record.values {
+    encode_values(&record.values, out);
+}
+
+/// Appends the bytes of `values` to `out`.
+pub(crate) fn encode_values(values: &[Value], out: &mut Vec<u8>) {
+    for value in values {
         let counted = |tag: u8, bytes: &[u8], out: &mut Vec<u8>| {
             out.put_u8(tag);
             out.put_u64_le(bytes.len() as u64);
@@ -85,6 +90,12 @@ pub(super) fn decode(mut bytes: Bytes) -> Option<ConvertedRecord> {
     let has_hash = bytes.try_get_u8().ok()? != 0;
     let key_hash = Some(bytes.try_get_u128_le().ok()?).filter(|_| has_hash);
     let continues = bytes.try_get_u8().ok()? != 0;
+    let converted = ConvertedRecord::new(split, Record { values: decode_values(bytes)? }, length);
+    (converted.crc32c == crc32c).then_some(ConvertedRecord { key_hash, continues, ..converted })
+}
+
+/// Reads what [`encode_values`] wrote; `None` for other bytes.
+pub(crate) fn decode_values(mut bytes: Bytes) -> Option<Vec<Value>> {
     let mut values = Vec::new();
     while bytes.has_remaining() {
         let tag = bytes.try_get_u8().ok()?;
@@ -125,8 +136,7 @@ pub(super) fn decode(mut bytes: Bytes) -> Option<ConvertedRecord> {
             _ => return None,
         });
     }
-    let converted = ConvertedRecord::new(split, Record { values }, length);
-    (converted.crc32c == crc32c).then_some(ConvertedRecord { key_hash, continues, ..converted })
+    Some(values)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ The reference is `docs/reference/python.md` in the repository.
 """
 
 from ._native import __version__
+from .add_fields import AddedFields, add_fields
 from .batch_info import Batch, BatchInfo, batch_info
 from .dataset import Dataset, Split, open
 from .epochs import SourceShare, StepTotals
@@ -44,6 +45,7 @@ from .sampler import BatchSampler
 from .source import Record
 
 __all__ = [
+    "AddedFields",
     "Batch",
     "BatchInfo",
     "BatchSampler",
@@ -73,6 +75,7 @@ __all__ = [
     "UsageError",
     "WorkerPrediction",
     "__version__",
+    "add_fields",
     "batch_info",
     "bench",
     "headspace",

@@ -11,7 +11,7 @@ __version__: str
 MAX_MICRO_BATCHES: int
 
 __all__ = [
-    "MAX_MICRO_BATCHES", "Buffer", "Dataset", "Loader", "Plan", "Records", "Split", "__version__", "check_trace_file",
+    "MAX_MICRO_BATCHES", "Buffer", "Dataset", "Loader", "Plan", "Records", "Split", "__version__", "add_fields", "check_trace_file",
     "faster_format", "option_table", "run_command", "share", "simulate",
 ]
 
@@ -28,6 +28,7 @@ class Dataset:
         cls,
         path: str,
         *,
+        add: list[str] | None,
         mmap: bool,
         verify_checksums: bool,
         open_shards: int | None,
@@ -122,3 +123,5 @@ def share(rank: int, world_size: int, replication: int, micro_batches: int) -> l
 def check_trace_file(path: str | os.PathLike[str]) -> None: ...
 def run_command(argv: Sequence[str]) -> int: ...
 def simulate(arguments: Sequence[str]) -> str: ...
+
+def add_fields(base: str, table: str, options: str, companions: list[str]) -> tuple[list[str], int, int, int, bool]: ...
