@@ -137,6 +137,16 @@ fn check_bound(
 ) -> Result<()> {
     for (field, value) in fields.iter().zip(values) {
         let Some(bound) = options.bound.get(&field.name) else { continue };
+        let is_null = |name: &String| {
+            let at = fields.iter().position(|field| field.name == *name);
+            at.and_then(|at| values.get(at)).is_some_and(|value| *value == Value::Null)
+        };
+        if let Some(twin) = &bound.flip
+            && is_null(twin) != is_null(&field.name)
+        {
+            let what = format!("of {:?} and {twin:?} of key {key:?}, only one is null", field.name);
+            return Err(Error::usage(what).of_option("flip"));
+        }
         let Some(ids) = bound.per.as_ref().or(bound.of.as_ref()) else { continue };
         let items = match value {
             Value::Array(array) if bound.per.is_some() => array.shape().first().copied().map(u64::from),

@@ -70,6 +70,11 @@ pub(crate) const PICTURES: Condition = condition("fields has no image", |given| 
         field.map_or(![SOURCE, VALID].contains(&name), |field| field.ty.is_image_file())
     })
 });
+pub(crate) const MIRRORED: Condition = condition("fields has no image", |given| {
+    let added = given.source.map(|source| source.properties().added).unwrap_or_default();
+    let has_twin = |name: &str| added.get(name).is_some_and(|added| added.bound.flip.is_some());
+    (PICTURES.holds)(given) || given.has_entry(|_, name| has_twin(name))
+});
 pub(crate) const TOKENS: Condition = condition("fields has no token ids, labels or masks", |given| {
     given.has_entry(|schema, name| match schema.index_of(name) {
         Some(_) => [INPUT_IDS, ASSISTANT_MASKS].contains(&name),

@@ -448,6 +448,13 @@ fn check_compatible(
         );
         return Err(Error::usage(what).help("convert both with one tokenizer: the same id is another token"));
     }
+    let differs = |name: &&String| {
+        other_properties.added.get(*name).is_some_and(|other| properties.added.get(*name) != Some(other))
+    };
+    if let Some(field) = properties.added.keys().find(differs) {
+        let what = format!("the values of {field:?} follow other fields in {name} than in {other_name}");
+        return Err(Error::usage(what).help("add the fields of both datasets alike"));
+    }
     if properties.packed_length != other_properties.packed_length {
         let rows = |length: Option<u64>| {
             length.map_or_else(|| "single documents".to_owned(), |n| format!("rows packed for {n} tokens"))

@@ -48,6 +48,13 @@ impl Record {
         self.values.get_mut(index).map_or(Value::Null, |value| std::mem::replace(value, Value::Null))
     }
 
+    /// Sets the value of the field at `index`.
+    pub(super) fn set(&mut self, index: usize, value: Value) {
+        if let Some(slot) = self.values.get_mut(index) {
+            *slot = value;
+        }
+    }
+
     /// Returns the values in field order.
     pub fn values(&self) -> &[Value] {
         &self.values
