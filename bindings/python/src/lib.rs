@@ -16,6 +16,8 @@ mod loader;
 mod options;
 mod plan;
 mod record;
+mod value;
+mod writer;
 
 use pyo3::prelude::pymodule;
 
@@ -49,4 +51,6 @@ mod _native {
     use super::options::option_table;
     #[pymodule_export]
     use super::plan::{Plan, share};
+    #[pymodule_export]
+    use super::writer::{DatasetWriter, UnitWriter};
 }

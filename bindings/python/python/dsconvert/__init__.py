@@ -4,6 +4,7 @@
 * `dsconvert.Loader` returns batches as arrays or tensors, made by threads in this process.
 * `dsconvert.BatchSampler` returns only the record ordinals of batches, for use with your own dataset and `DataLoader`.
 * `dsconvert.CacheDataLoader` replays batches, to show how fast training would be if loading cost nothing.
+* `dsconvert.convert` writes a dataset of the records that a function makes of any items.
 * `dsconvert.bench`, `dsconvert.headspace` and `dsconvert.simulate` measure and predict what loading costs.
 
 The reference is `docs/reference/python.md` in the repository.
@@ -40,6 +41,7 @@ from .lab import (
 )
 from .loader import Loader
 from .mixture import Mixture
+from .records import ConvertSummary, Reject, array, convert
 from .sampler import BatchSampler
 from .source import Record
 
@@ -49,6 +51,7 @@ __all__ = [
     "BatchSampler",
     "BenchReport",
     "CacheDataLoader",
+    "ConvertSummary",
     "CorruptError",
     "Dataset",
     "Error",
@@ -65,6 +68,7 @@ __all__ = [
     "Percentiles",
     "Place",
     "Record",
+    "Reject",
     "SourceShare",
     "Split",
     "StepTotals",
@@ -73,8 +77,10 @@ __all__ = [
     "UsageError",
     "WorkerPrediction",
     "__version__",
+    "array",
     "batch_info",
     "bench",
+    "convert",
     "headspace",
     "open",
     "simulate",
