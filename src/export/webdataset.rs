@@ -53,6 +53,12 @@ impl WebDataset {
         }
         encoded_images(input)?;
         let schema = input.schema()?;
+        if let Some(field) = schema.fields.iter().find(|field| field.ty == FieldType::Images) {
+            let what = format!("a sample of WebDataset has no place for the list of images {:?}", field.name);
+            return Err(Error::usage(what)
+                .of_option("to")
+                .help("leave the field out with `fields`, or export with `to hf`"));
+        }
         let members = members(schema);
         let mut names: Vec<String> = members.iter().filter_map(Member::name).map(str::to_lowercase).collect();
         names.sort();
@@ -225,6 +231,8 @@ fn json_of(ty: FieldType, value: &Value) -> Result<Json> {
             .map_err(|e| Error::corrupt("a JSON field does not hold JSON").caused_by(e))?,
         Value::Text(text) => json!(text.as_str()),
         Value::Texts(texts) => texts.iter().map(|text| json!(text.as_str())).collect(),
+        // Such fields are refused.
+        Value::Files(_) => Json::Null,
         Value::Bytes(_) | Value::Ids(_) | Value::Array(_) => match Numbers::of(ty, value) {
             Some(numbers) => numbers.to_json(),
             None => return Err(Error::internal("binary values are members of their own")),

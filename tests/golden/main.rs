@@ -16,6 +16,7 @@
 
 mod arrays;
 mod boxes;
+mod image_lists;
 mod index_columns;
 mod records;
 
@@ -319,6 +320,24 @@ fn check_golden_in(
         }
         assert_same_manifest(&then["manifest.json"], &now["manifest.json"]);
     }
+}
+
+/// Schema, and per split the key, the checksum, the length and what `more` returns of each record, and the order by length.
+fn digest_of_records(path: &Path, more: impl Fn(&dsconvert::reader::Split, u64) -> Value) -> Value {
+    let dataset = Dataset::open(path).unwrap();
+    let of_split = |split: dsconvert::reader::Split| {
+        let row = |i| {
+            let record = split.get(i).unwrap();
+            let key = record.key().unwrap().to_owned();
+            let crc32c = record.into_inner().crc32c();
+            json!([key, crc32c, split.length(i).unwrap(), more(&split, i)])
+        };
+        let by_length: Vec<u64> = (0..split.len()).map(|rank| split.by_length(rank).unwrap()).collect();
+        let records: Vec<Value> = (0..split.len()).map(row).collect();
+        (split.name().to_owned(), json!({"records": records, "by_length": by_length}))
+    };
+    let splits: BTreeMap<String, Value> = dataset.splits().map(of_split).collect();
+    json!({"schema": dataset.schema(), "splits": splits})
 }
 
 /// Images in aspect-ratio buckets, with their sizes, in every format.

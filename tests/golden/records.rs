@@ -46,24 +46,11 @@ fn write_records(format: &str, out: &Path) {
 }
 
 /// Schema, and per split the key, the checksum, the length and the index column of each record, and the order by length.
-fn digest_of_records(path: &Path) -> Value {
-    let dataset = Dataset::open(path).unwrap();
-    let of_split = |split: dsconvert::reader::Split| {
-        let row = |i| {
-            let record = split.get(i).unwrap();
-            let key = record.key().unwrap().to_owned();
-            let crc32c = record.into_inner().crc32c();
-            json!([key, crc32c, split.length(i).unwrap(), split.index_column(i, "steps").unwrap()])
-        };
-        let by_length: Vec<u64> = (0..split.len()).map(|rank| split.by_length(rank).unwrap()).collect();
-        let records: Vec<Value> = (0..split.len()).map(row).collect();
-        (split.name().to_owned(), json!({"records": records, "by_length": by_length}))
-    };
-    let splits: BTreeMap<String, Value> = dataset.splits().map(of_split).collect();
-    json!({"schema": dataset.schema(), "splits": splits})
+fn digest_with_steps(path: &Path) -> Value {
+    digest_of_records(path, |split, i| json!(split.index_column(i, "steps").unwrap()))
 }
 
 #[test]
 fn golden_records_are_read_and_still_written() {
-    check_golden_in("v4", &FORMATS, "records", write_records, digest_of_records);
+    check_golden_in("v4", &FORMATS, "records", write_records, digest_with_steps);
 }

@@ -17,6 +17,8 @@ mod loader;
 mod options;
 mod plan;
 mod record;
+mod value;
+mod writer;
 
 use pyo3::prelude::pymodule;
 
@@ -52,4 +54,6 @@ mod _native {
     use super::options::option_table;
     #[pymodule_export]
     use super::plan::{Plan, share};
+    #[pymodule_export]
+    use super::writer::{DatasetWriter, UnitWriter};
 }

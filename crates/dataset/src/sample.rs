@@ -18,7 +18,7 @@
 //! | `box_labels`, `box_ints` | byte count as u64 LE, then one i64 per box, LE |
 //! | `int32_pair` | byte count 8 as u64 LE, then two i32 LE |
 //! | `array<…>[…]` | byte count of all that follows as u64 LE, then the size of each axis as u32 LE, then the numbers, LE, in row-major order |
-//! | `list<string>` | number of texts as u64 LE, then for each its byte count as u64 LE and its bytes |
+//! | `list<string>`, `list<image>` | number of items as u64 LE, then for each its byte count as u64 LE and its bytes |
 //! | `bool`, integers, `label` | the value as i64 or u64, LE (bool: 0 or 1) |
 //! | `float32`, `float64` | the bits of the value as binary64, LE |
 //!
@@ -66,6 +66,8 @@ pub enum Value<B: AsRef<[u8]> = Bytes> {
     Array(ArrayValue<B>),
     /// `list<string>`.
     Texts(Vec<Text<B>>),
+    /// `list<image>`.
+    Files(Vec<B>),
 }
 
 impl<B: AsRef<[u8]>> Value<B> {
@@ -185,6 +187,7 @@ fn canonical_size_of<B: AsRef<[u8]>>(values: &[Value<B>]) -> u64 {
         Value::Bytes(b) => 9 + b.as_ref().len() as u64,
         Value::Ids(ids) => 9 + ids.as_bytes().as_ref().len() as u64,
         Value::Array(array) => 9 + array.canonical_bytes() as u64,
+        Value::Files(files) => 9 + files.iter().map(|file| 8 + file.as_ref().len() as u64).sum::<u64>(),
         Value::Texts(texts) => {
             9 + texts.iter().map(|text| 8 + text.as_bytes().as_ref().len() as u64).sum::<u64>()
         }
@@ -208,11 +211,8 @@ pub fn crc32c_of<B: AsRef<[u8]>>(values: &[Value<B>]) -> u32 {
             let add = |crc, size: &u32| crc32c::crc32c_append(crc, &size.to_le_bytes());
             crc32c::crc32c_append(array.shape().iter().fold(crc, add), array.as_bytes().as_ref())
         }
-        Value::Texts(texts) => texts.iter().fold(scalar(crc, texts.len() as u64), |crc, text| {
-            let bytes = text.as_bytes().as_ref();
-            let crc = crc32c::crc32c_append(crc, &(bytes.len() as u64).to_le_bytes());
-            crc32c::crc32c_append(crc, bytes)
-        }),
+        Value::Texts(texts) => items(crc, texts.iter().map(|text| text.as_bytes().as_ref())),
+        Value::Files(files) => items(crc, files.iter().map(B::as_ref)),
     })
 }
 
@@ -297,6 +297,14 @@ fn scalar(crc: u32, value: u64) -> u32 {
     crc32c::crc32c_append(crc, &buf)
 }
 
+fn items<'a>(crc: u32, items: impl ExactSizeIterator<Item = &'a [u8]>) -> u32 {
+    let crc = scalar(crc, items.len() as u64);
+    items.fold(crc, |crc, bytes| {
+        let crc = crc32c::crc32c_append(crc, &(bytes.len() as u64).to_le_bytes());
+        crc32c::crc32c_append(crc, bytes)
+    })
+}
+
 fn counted(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(scalar(crc, bytes.len() as u64), bytes)
 }
@@ -356,6 +364,10 @@ pub enum RejectCode {
     AnnotationMismatch,
     /// The code that decodes or encodes the item panicked on its bytes.
     DecoderPanicked,
+    /// A function of the user raised an exception.
+    FunctionFailed,
+    /// A function of the user rejected the item.
+    FunctionRejected,
 }
 
 impl RejectCode {
@@ -387,6 +399,8 @@ impl RejectCode {
             RejectCode::UnsafePath => "unsafe-path",
             RejectCode::AnnotationMismatch => "annotation-mismatch",
             RejectCode::DecoderPanicked => "decoder-panicked",
+            RejectCode::FunctionFailed => "function-failed",
+            RejectCode::FunctionRejected => "function-rejected",
         }
     }
 }
@@ -529,6 +543,8 @@ mod tests {
             RejectCode::InvalidChat,
             RejectCode::TwoSystems,
             RejectCode::DecoderPanicked,
+            RejectCode::FunctionFailed,
+            RejectCode::FunctionRejected,
         ] {
             assert_eq!(serde_json::to_string(&code).unwrap(), format!("\"{}\"", code.name()));
         }

@@ -324,7 +324,7 @@ impl DatasetWriter {
     /// # Errors
     ///
     /// [`ErrorKind::Usage`] if there is no such unit, or if the dataset is committed.
-    pub fn unit(&self, unit: u32) -> Result<UnitWriter<'_>> {
+    pub fn unit(&self, unit: u32) -> Result<UnitWriter> {
         if unit >= self.units.count {
             let units = plural(self.units.count.into(), "unit");
             return Err(Error::usage(format!("there is no unit {unit}; the dataset has {units}")));
@@ -343,7 +343,7 @@ impl DatasetWriter {
         }
         let context = self.context.get_or_init(|| self.start());
         let sink = UnitSink::create(unit, context, Stages::default())?;
-        Ok(UnitWriter { writer: self, sink, shards: Vec::new() })
+        Ok(UnitWriter { context: Arc::clone(context), sink, shards: Vec::new() })
     }
 
     /// Commits the dataset. All units must be finished, and all keys must be unique.
@@ -446,14 +446,14 @@ fn fingerprint(plan: &str, content: &str) -> String {
 ///
 /// Each item has exactly one outcome: one or more records, a reject, a criterion that excludes it, or the item that it
 /// duplicates.
-pub struct UnitWriter<'a> {
-    writer: &'a DatasetWriter,
+pub struct UnitWriter {
+    context: Arc<UnitContext>,
     sink: UnitSink,
     /// The shards that are complete, with the ordinals of their splits.
     shards: Vec<(usize, UnitShard)>,
 }
 
-impl UnitWriter<'_> {
+impl UnitWriter {
     /// Appends a record. Its length is computed from the record: the number of token ids, or width × height.
     ///
     /// # Errors
@@ -463,7 +463,7 @@ impl UnitWriter<'_> {
     pub fn push<'p>(&mut self, record: Record, placement: impl Into<Placement<'p>>) -> Result<()> {
         let Placement { split, continues } = placement.into();
         let split = self.split(split)?;
-        let schema = &self.writer.units.schema;
+        let schema = &self.context.units.schema;
         // Before anything is counted or written.
         check_record(schema, &record)?;
         let length = length_of(schema, &record.values).map_err(Error::usage)?;
@@ -524,8 +524,23 @@ impl UnitWriter<'_> {
         let unit = self.sink.close(&mut closed)?;
         commit_shards(closed, &mut self.shards)?;
         let result = unit.finish(self.shards, &Stop::default())?;
-        self.writer.context.get().map_or(Ok(()), |context| context.check())?;
+        self.context.check()?;
         Ok(result)
+    }
+
+    /// Makes the unit final, unless another process has finished it meanwhile: that result stays. Returns `None` if it has
+    /// other records.
+    ///
+    /// # Errors
+    ///
+    /// If files cannot be written.
+    pub fn finish_if_first(self) -> Result<Option<UnitResult>> {
+        let (context, unit) = (Arc::clone(&self.context), self.sink.unit());
+        match self.finish() {
+            Ok(result) => Ok(Some(result)),
+            Err(error) if error.kind() == ErrorKind::NotCommitted && context.is_finished(unit)? => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn write(&mut self, outcome: ItemOutcome, content: Vec<u128>) -> Result<()> {
@@ -536,7 +551,7 @@ impl UnitWriter<'_> {
 
     /// Returns the ordinal of the split `name`.
     fn split(&self, name: &str) -> Result<u16> {
-        let splits = &self.writer.units.splits;
+        let splits = &self.context.units.splits;
         let found = splits.iter().position(|split| split == name).and_then(|at| u16::try_from(at).ok());
         found.ok_or_else(|| {
             Error::usage(format!("there is no split {name:?}; the splits are {}", splits.join(", ")))

@@ -4,6 +4,7 @@
 * `dsconvert.Loader` returns batches as arrays or tensors, made by threads in this process.
 * `dsconvert.BatchSampler` returns only the record ordinals of batches, for use with your own dataset and `DataLoader`.
 * `dsconvert.CacheDataLoader` replays batches, to show how fast training would be if loading cost nothing.
+* `dsconvert.convert` writes a dataset of the records that a function makes of any items.
 * `dsconvert.bench`, `dsconvert.headspace` and `dsconvert.simulate` measure and predict what loading costs.
 
 The reference is `docs/reference/python.md` in the repository.
@@ -41,6 +42,7 @@ from .lab import (
 )
 from .loader import Loader
 from .mixture import Mixture
+from .records import ConvertSummary, Reject, array, convert
 from .sampler import BatchSampler
 from .source import Record
 
@@ -51,6 +53,7 @@ __all__ = [
     "BatchSampler",
     "BenchReport",
     "CacheDataLoader",
+    "ConvertSummary",
     "CorruptError",
     "Dataset",
     "Error",
@@ -67,6 +70,7 @@ __all__ = [
     "Percentiles",
     "Place",
     "Record",
+    "Reject",
     "SourceShare",
     "Split",
     "StepTotals",
@@ -76,8 +80,10 @@ __all__ = [
     "WorkerPrediction",
     "__version__",
     "add_fields",
+    "array",
     "batch_info",
     "bench",
+    "convert",
     "headspace",
     "open",
     "simulate",

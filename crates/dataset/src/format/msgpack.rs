@@ -71,7 +71,7 @@ impl FrameCodec for Msgpack {
         frame.extend_from_slice(&self.head);
         for ((field, (key, after)), value) in self.schema.fields.iter().zip(&self.around).zip(&record.values)
         {
-            if matches!(value, Value::Array(_) | Value::Texts(_)) {
+            if matches!(value, Value::Array(_) | Value::Texts(_) | Value::Files(_)) {
                 return Err(Error::internal("an array in a msgpack record"));
             }
             frame.extend_from_slice(key);
@@ -153,7 +153,7 @@ fn encode_value(ty: FieldType, value: &Value, out: &mut Vec<u8>) -> Result<(), p
         Value::Bytes(b) => put::write_bin(out, b)?,
         Value::Ids(ids) => put::write_bin(out, ids.as_bytes())?,
         // Such a field is refused.
-        Value::Array(_) | Value::Texts(_) => {}
+        Value::Array(_) | Value::Texts(_) | Value::Files(_) => {}
     }
     Ok(())
 }

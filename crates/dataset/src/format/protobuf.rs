@@ -280,7 +280,7 @@ fn extra(ty: FieldType, value: &Value) -> Option<Extra> {
         (FieldType::Float32, Value::Float(x)) => Extra::Float32Value(*x as f32),
         (_, Value::Float(x)) => Extra::Float64Value(*x),
         // Such a field is refused.
-        (_, Value::Array(_) | Value::Texts(_)) => return None,
+        (_, Value::Array(_) | Value::Texts(_) | Value::Files(_)) => return None,
         (_, Value::Ids(ids)) => {
             Extra::IdsValue(proto::Ids { data: ids.as_bytes().clone(), id_width: ids.width().bytes() as u32 })
         }

@@ -124,6 +124,7 @@ pub(crate) fn any_value(field: &Field) -> BoxedStrategy<Value> {
             let text = "\\PC{0,9}".prop_map(|text| Text::from(text.as_str()));
             vec(text, 0..5).prop_map(Value::Texts).boxed()
         }
+        FieldType::Images => vec(bytes(), 0..5).prop_map(Value::Files).boxed(),
         FieldType::Int32Pair => any::<[u8; 8]>().prop_map(|pair| Value::Bytes(pair.to_vec().into())).boxed(),
     };
     if field.nullable { prop_oneof![1 => Just(Value::Null), 3 => present].boxed() } else { present }
