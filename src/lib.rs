@@ -19,6 +19,9 @@ pub use dsconvert_writer as writer;
 use dsconvert_dataset::{foreign, numbers, option_names, panics, printable, sampling, testing, threads};
 
 #[cfg(feature = "convert")]
+#[doc(hidden)]
+pub mod add_fields;
+#[cfg(feature = "convert")]
 mod build_id;
 #[cfg(feature = "cli")]
 #[doc(hidden)]

@@ -119,6 +119,15 @@ Examples:
   100,000 tokens of a mixture of two datasets:
     dsconvert export tokens books --mixture 0.7,0.3 --epoch-tokens 100000 --to megatron --out mixed";
 
+/// `dsconvert add-fields`
+pub(super) const ADD_FIELDS: &str = "\
+Examples:
+  The sizes of the same images in another dataset; a Parquet file with a column of keys works alike:
+    dsconvert images photos --out photos-64 --resize shorter:64
+    dsconvert add-fields photos-64 photos-256 --out photos-sizes \\
+      --fields width_256=width,height_256=height
+    dsconvert inspect photos-sizes --head 2";
+
 /// `dsconvert man`
 pub(super) const MAN: &str = "\
 Examples:

@@ -11,6 +11,7 @@ use super::progress::with_progress;
 use super::values::{threads, words};
 use super::verbosity::Verbosity;
 use super::{Ending, output_file, print, signals};
+use crate::add_fields::open_base;
 use crate::error::{Error, Result};
 use crate::export::{
     Columns, EXPORT_NAME, EndOfDocument, ExportFormat, ExportInput, ExportOptions, Layout, export,
@@ -48,6 +49,10 @@ pub(super) struct Args {
     /// Keys, origins, lengths, images or token ids, and what divides or masks token ids, are always part of a record.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     fields: Option<Vec<String>>,
+
+    /// Export the fields of this companion of the dataset, too (`dsconvert add-fields`); may be repeated
+    #[arg(long, value_name = "DATASET", conflicts_with = "mixture")]
+    add: Vec<PathBuf>,
 
     /// Divide each split into N files, or groups of files, of about the same size [default: 1; webdataset: 1 GiB each; hf: 500 MB each]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -105,7 +110,8 @@ impl Args {
         self.mixture.check_several(&self.datasets)?;
         if !self.mixture.is_given() {
             let path = self.datasets.first().map_or(Path::new(""), PathBuf::as_path);
-            return ExportInput::of(&Dataset::open(path)?, &self.split, self.fields.as_deref());
+            let dataset = open_base(path, &self.add)?;
+            return ExportInput::of(&dataset, &self.split, self.fields.as_deref());
         }
         if self.split.len() > 1 {
             return Err(Error::usage("`split` names one split of all datasets of a mixture")

@@ -3,6 +3,7 @@
 //! Arguments are handled in two stages: clap parses text (`images::Args`, …), and each subcommand converts it to the
 //! library's options. Only this module prints: results to standard output, everything else to standard error.
 
+mod add_fields;
 mod common;
 mod conversion_command;
 mod examples;
@@ -106,6 +107,9 @@ enum Command {
     /// Write the records of a dataset as files that other trainers read
     #[command(after_long_help = examples::EXPORT)]
     Export(Box<export::Args>),
+    /// Add the columns of a table to the records of a dataset, as a dataset of its own
+    #[command(after_long_help = examples::ADD_FIELDS)]
+    AddFields(Box<add_fields::Args>),
     /// Print shell completions
     Completions(generate::CompletionArgs),
     /// Write manual pages
@@ -124,6 +128,7 @@ impl Command {
             Self::Run(args) => args.verbosity.is_quiet(),
             Self::Merge(args) => args.verbosity.is_quiet(),
             Self::Export(args) => args.quiet,
+            Self::AddFields(args) => args.quiet,
             _ => false,
         }
     }
@@ -191,6 +196,7 @@ fn execute(command: Command) -> Result<Ending> {
         Command::Status(args) => parts::show_status(&args),
         Command::Inspect(args) => inspect::exec(&args),
         Command::Export(args) => export::exec(&args),
+        Command::AddFields(args) => add_fields::exec(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man(&args),
         Command::Lab(command) => lab::exec(&command),

@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches, value_
 use super::flags::with_flags;
 use super::print;
 use super::values::possible_values;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Manifest, TOKENIZER_NAME};
 use crate::options::{Definition, Input};
 use crate::printable::{printable_path, shell_word};
@@ -191,6 +191,13 @@ impl<'a, R: Recipe> Like<'a, R> {
 /// contain. `dir` is the dataset.
 pub(super) fn command_line(dir: &Path, manifest: &Manifest) -> Result<String> {
     let kind = manifest.kind();
+    if kind == Kind::Records {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "no command makes this dataset: a program wrote its records",
+        )
+        .help("run that program again"));
+    }
     let (mut before, mut words) = (Vec::new(), vec!["dsconvert".to_owned(), kind.name().to_owned()]);
     words.extend(["--out".to_owned(), "OUT".to_owned()]);
     let labels: Vec<_> = manifest.sources.labels.iter().map(|label| word(label)).collect();
@@ -212,7 +219,7 @@ pub(super) fn command_line(dir: &Path, manifest: &Manifest) -> Result<String> {
             add_options(&recipe, &mut words);
             (input, exclude)
         }
-        Kind::Text => {
+        Kind::Text | Kind::Records => {
             let Recorded { recipe, input, exclude } = Recorded::<TextRecipe>::of(manifest)?;
             let (flag, value) = match manifest.tokenizer_sha256() {
                 None => ("--tokenizer", "bytes".into()),

@@ -220,7 +220,9 @@ pub(super) fn check_text(input: &ExportInput, format: ExportFormat) -> Result<()
     let schema = input.schema()?;
     if !schema.holds_token_ids() {
         let what = format!("the dataset holds {}, and {format} holds token ids", schema.kind.name());
-        return Err(Error::usage(what).of_option("to").help("export images with `to webdataset` or `to hf`"));
+        return Err(Error::usage(what)
+            .of_option("to")
+            .help("export images and records with `to webdataset` or `to hf`"));
     }
     schema.index_of(INPUT_IDS).map(drop).ok_or_else(no_ids)
 }

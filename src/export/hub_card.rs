@@ -83,6 +83,7 @@ fn feature(ty: FieldType, schema: &Schema) -> String {
             format!("{outer}:\n      class_label:\n        names:{}", names.collect::<String>())
         }
         FieldType::Texts => "list: string".to_owned(),
+        FieldType::Images => "list: image".to_owned(),
         FieldType::Array(array) => array_feature(array),
         ty => match ty.list_items() {
             Some(ListItems { dtype, columns: None }) => format!("sequence: {dtype}"),

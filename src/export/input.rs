@@ -84,10 +84,9 @@ impl ExportInput {
                 source: Self::select(&split, fields)?.into(),
             })
         };
-        let manifest = dataset.manifest();
         Ok(Self {
             splits: selected.into_iter().map(of_split).collect::<Result<_>>()?,
-            fingerprint: manifest.fingerprint.clone(),
+            fingerprint: dataset.fingerprint(),
             tokenizer: TokenizerFacts::of(dataset)?,
             cut_documents: cut_documents(dataset),
             mixture: None,
@@ -105,7 +104,7 @@ impl ExportInput {
         let Some(fields) = fields else { return Ok(split.clone()) };
         let schema = split.schema();
         let of_tokens = [ASSISTANT_MASKS, CU_SEQLENS, PIECE_STARTS];
-        let always: Vec<&str> = schema.layout().built_in().chain(of_tokens).collect();
+        let always: Vec<&str> = schema.layout().built_in.iter().copied().chain(of_tokens).collect();
         let stored = schema.fields.iter().map(|field| field.name.as_str());
         let kept = stored.filter(|name| always.contains(name) || fields.iter().any(|field| field == name));
         let unknown = fields.iter().map(String::as_str).filter(|name| schema.index_of(name).is_none());

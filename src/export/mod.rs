@@ -302,7 +302,7 @@ impl Run<'_> {
 
 /// Returns the names of the fields of `schema` that are neither built in nor named in `used`.
 fn unused_fields(schema: &Schema, used: &[&str]) -> Vec<String> {
-    let built_in: Vec<&str> = schema.layout().built_in().collect();
+    let built_in = schema.layout().built_in;
     let is_unused = |name: &str| !built_in.contains(&name) && !used.contains(&name);
     schema.fields.iter().map(|field| field.name.clone()).filter(|name| is_unused(name)).collect()
 }

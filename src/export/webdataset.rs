@@ -53,6 +53,12 @@ impl WebDataset {
         }
         encoded_images(input)?;
         let schema = input.schema()?;
+        if let Some(field) = schema.fields.iter().find(|field| field.ty == FieldType::Images) {
+            let what = format!("a sample of WebDataset has no place for the list of images {:?}", field.name);
+            return Err(Error::usage(what)
+                .of_option("to")
+                .help("leave the field out with `fields`, or export with `to hf`"));
+        }
         let members = members(schema);
         let mut names: Vec<String> = members.iter().filter_map(Member::name).map(str::to_lowercase).collect();
         names.sort();
@@ -124,7 +130,7 @@ fn members(schema: &Schema) -> Vec<Member> {
     let caption = CAPTIONS.iter().find(|name| is_text(name));
     let payload = schema.layout().payload;
     let member = |name: &str, ty: FieldType| match ty {
-        FieldType::Image | FieldType::Mask if name == payload => Member::Image(None),
+        FieldType::Image | FieldType::Mask if Some(name) == payload => Member::Image(None),
         FieldType::Image | FieldType::Mask => Member::Image(Some(extension(name))),
         FieldType::Label if name == LABEL => Member::File("cls".to_owned()),
         FieldType::IdsU16 | FieldType::IdsU32 if name == INPUT_IDS => Member::File("npy".to_owned()),
@@ -225,6 +231,8 @@ fn json_of(ty: FieldType, value: &Value) -> Result<Json> {
             .map_err(|e| Error::corrupt("a JSON field does not hold JSON").caused_by(e))?,
         Value::Text(text) => json!(text.as_str()),
         Value::Texts(texts) => texts.iter().map(|text| json!(text.as_str())).collect(),
+        // Such fields are refused.
+        Value::Files(_) => Json::Null,
         Value::Bytes(_) | Value::Ids(_) | Value::Array(_) => match Numbers::of(ty, value) {
             Some(numbers) => numbers.to_json(),
             None => return Err(Error::internal("binary values are members of their own")),

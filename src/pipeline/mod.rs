@@ -25,7 +25,7 @@ mod run;
 mod run_units;
 mod schedule;
 mod selection;
-mod shuffle;
+pub(crate) mod shuffle;
 mod skipped_advice;
 mod source_checks;
 mod status;

@@ -136,6 +136,7 @@ fn convert_units(
             Kind::Text => {
                 units.convert(&stored_job::read::<TextConversion>(opened, &mut file)?, todo, options)
             }
+            Kind::Records => Err(Error::internal("a stored job of records")),
         };
         if let Err(error) = done {
             if let Some(remote) = output.remote().filter(|_| may_be_overtaken(&error))

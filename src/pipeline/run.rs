@@ -309,6 +309,7 @@ pub(super) fn commit(
         tokenizer: header.tokenizer.as_ref(),
         tokenizer_json,
         sources: header.sources(files),
+        binding: None,
         skipped: header.skipped.counts(),
         plan: Some(PlanInfo {
             listing: plan.listing(),

@@ -46,6 +46,7 @@ pub(super) fn advice(skipped: &SkippedTypes, kind: Kind) -> Option<String> {
     let table = match kind {
         Kind::Images => ADVICE_FOR_IMAGES,
         Kind::Text => ADVICE_FOR_TEXT,
+        Kind::Records => &[],
     };
     let has = |ending: &str| skipped.counts().contains_key(ending);
     let applies = |types: &[&str]| {

@@ -196,7 +196,8 @@ const BACKGROUND: u8 = 0x8a;
 /// If the dataset holds no images, or none of the chosen ones can be shown.
 pub fn contact_sheet(dataset: &Dataset, split: &Split, seed: u64) -> Result<(Vec<u8>, u64)> {
     if !dataset.schema().holds_images() {
-        return Err(Error::usage("a contact sheet needs images, but the dataset holds text"));
+        let kind = dataset.schema().kind.name();
+        return Err(Error::usage(format!("a contact sheet needs images, but the dataset holds {kind}")));
     }
     let mut thumbnails = Thumbnails::new(dataset.manifest().raw_channels(), SIDE)?;
     let mut shown = Vec::new();

@@ -1,7 +1,8 @@
 //! Datasets that were written once are read for ever, and today's converter still writes them.
 //!
 //! `fixtures/golden/v1` holds sources and the datasets made from them with manifests of version 1, `fixtures/golden/v2` and
-//! `fixtures/golden/v3` the same datasets with manifests of versions 2 and 3, `fixtures/golden/v4` datasets with columns of the record index. Committed files and cases are never edited: a new case gets a new name
+//! `fixtures/golden/v3` the same datasets with manifests of versions 2 and 3, `fixtures/golden/v4` datasets with columns of the record
+//! index, and of records of any kind. Committed files and cases are never edited: a new case gets a new name
 //! (`CASES` of a new module, a new directory). Shards of msgpack and protobuf and the manifest are compared byte for byte;
 //! Arrow, Parquet and the indexes, whose libraries may write the same content differently after an upgrade, by schema and
 //! digest of the decoded records.
@@ -15,7 +16,9 @@
 
 mod arrays;
 mod boxes;
+mod image_lists;
 mod index_columns;
+mod records;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -317,6 +320,24 @@ fn check_golden_in(
         }
         assert_same_manifest(&then["manifest.json"], &now["manifest.json"]);
     }
+}
+
+/// Schema, and per split the key, the checksum, the length and what `more` returns of each record, and the order by length.
+fn digest_of_records(path: &Path, more: impl Fn(&dsconvert::reader::Split, u64) -> Value) -> Value {
+    let dataset = Dataset::open(path).unwrap();
+    let of_split = |split: dsconvert::reader::Split| {
+        let row = |i| {
+            let record = split.get(i).unwrap();
+            let key = record.key().unwrap().to_owned();
+            let crc32c = record.into_inner().crc32c();
+            json!([key, crc32c, split.length(i).unwrap(), more(&split, i)])
+        };
+        let by_length: Vec<u64> = (0..split.len()).map(|rank| split.by_length(rank).unwrap()).collect();
+        let records: Vec<Value> = (0..split.len()).map(row).collect();
+        (split.name().to_owned(), json!({"records": records, "by_length": by_length}))
+    };
+    let splits: BTreeMap<String, Value> = dataset.splits().map(of_split).collect();
+    json!({"schema": dataset.schema(), "splits": splits})
 }
 
 /// Images in aspect-ratio buckets, with their sizes, in every format.

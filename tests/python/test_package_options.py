@@ -18,7 +18,7 @@ CLASSES = [dsconvert.Loader, dsconvert.BatchSampler]
 
 # Arguments that are handled in Python.
 PYTHON = {
-    "source", "split", "transform", "batch_transform", "as_torch", "pin_memory", "rank", "world_size",
+    "source", "split", "add", "transform", "batch_transform", "as_torch", "pin_memory", "rank", "world_size",
     "replication",
 }
 

@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::buffer::{Buffer, to_numpy, to_torch};
 use crate::error::raise;
-use crate::record::{ids_buffer, text_list};
+use crate::record::{file_list, ids_buffer, text_list};
 
 /// Information about a batch beyond its arrays, in the order of the fields of the Python class `BatchInfo`: epoch, step,
 /// micro-batch, rows, filler rows, tokens, greatest length, ordinals of the records and of those whose rows are blank, and
@@ -57,6 +57,13 @@ fn column(py: Python<'_>, column: Column, as_torch: bool) -> PyResult<Bound<'_, 
             let list = PyList::empty(py);
             for texts in &rows {
                 list.append(texts.as_ref().map(|texts| text_list(py, texts)).transpose()?)?;
+            }
+            list.into_any()
+        }
+        Column::FileLists(rows) => {
+            let list = PyList::empty(py);
+            for files in &rows {
+                list.append(files.as_ref().map(|files| file_list(py, files)).transpose()?)?;
             }
             list.into_any()
         }

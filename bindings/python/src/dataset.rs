@@ -37,11 +37,12 @@ pub(crate) struct Dataset(reader::Dataset);
 #[pymethods]
 impl Dataset {
     #[new]
-    #[pyo3(signature = (path, *, mmap, verify_checksums, open_shards, read_ahead_bytes, cache_dir, cache_bytes, storage_options))]
+    #[pyo3(signature = (path, *, add, mmap, verify_checksums, open_shards, read_ahead_bytes, cache_dir, cache_bytes, storage_options))]
     #[expect(clippy::too_many_arguments, reason = "they are the keyword arguments of `dsconvert.open`")]
     fn new(
         py: Python<'_>,
         path: PathBuf,
+        add: Option<Vec<PathBuf>>,
         mmap: bool,
         verify_checksums: bool,
         open_shards: Option<usize>,
@@ -67,17 +68,20 @@ impl Dataset {
         for (name, value) in storage_options.unwrap_or_default() {
             options = options.storage_option(name, value);
         }
-        let is_remote = matches!(ObjectUrl::parse(&path), Ok(Some(_)));
-        detached(py, is_remote, || options.open(path)).map(Self)
+        let add = add.unwrap_or_default();
+        // The keys of a dataset that was converted again are compared, which may take long.
+        let may_wait = !add.is_empty() || matches!(ObjectUrl::parse(&path), Ok(Some(_)));
+        let options = add.into_iter().fold(options, reader::OpenOptions::add);
+        detached(py, may_wait, || options.open(path)).map(Self)
     }
 
-    /// Fingerprint of the sources and options of the dataset.
+    /// Fingerprint of the sources and options of the dataset, and of its companions.
     #[getter]
-    fn fingerprint(&self) -> &str {
-        &self.0.manifest().fingerprint
+    fn fingerprint(&self) -> String {
+        self.0.fingerprint()
     }
 
-    /// `images` or `text`.
+    /// `images`, `text` or `records`.
     #[getter]
     fn kind(&self) -> &'static str {
         self.0.manifest().kind().name()

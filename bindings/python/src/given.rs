@@ -3,7 +3,7 @@
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::RecordSource;
 use dsconvert::reader::loader::{ATTENTION_MASK, LENGTHS, POSITION_IDS, SOURCE, VALID};
-use dsconvert::schema::{ASSISTANT_MASKS, CU_SEQLENS, INPUT_IDS, Schema};
+use dsconvert::schema::{ASSISTANT_MASKS, CU_SEQLENS, INPUT_IDS, Kind, Schema};
 use dsconvert::suggest::did_you_mean;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -70,6 +70,11 @@ pub(crate) const PICTURES: Condition = condition("fields has no image", |given| 
         field.map_or(![SOURCE, VALID].contains(&name), |field| field.ty.is_image_file())
     })
 });
+pub(crate) const MIRRORED: Condition = condition("fields has no image", |given| {
+    let added = given.source.map(|source| source.properties().added).unwrap_or_default();
+    let has_twin = |name: &str| added.get(name).is_some_and(|added| added.bound.flip.is_some());
+    (PICTURES.holds)(given) || given.has_entry(|_, name| has_twin(name))
+});
 pub(crate) const TOKENS: Condition = condition("fields has no token ids, labels or masks", |given| {
     given.has_entry(|schema, name| match schema.index_of(name) {
         Some(_) => [INPUT_IDS, ASSISTANT_MASKS].contains(&name),
@@ -126,7 +131,17 @@ impl<'a> Given<'a> {
     ) -> Result<T> {
         let Some(value) = self.values.get(name) else { return Ok(default) };
         if let Some(condition) = conditions.iter().find(|condition| !(condition.holds)(self)) {
-            let error = Error::usage(format!("{name} does not apply: {}", condition.reason));
+            let reason = match self.schema() {
+                // Neither text nor images.
+                Some(schema)
+                    if schema.kind == Kind::Records
+                        && [TEXT.reason, IMAGES.reason].contains(&condition.reason) =>
+                {
+                    "the dataset holds records"
+                }
+                _ => condition.reason,
+            };
+            let error = Error::usage(format!("{name} does not apply: {reason}"));
             return Err(with_help(error, condition.help.map(str::to_owned)));
         }
         T::deserialize(value).map_err(|_| {

@@ -4,6 +4,7 @@
 //! exceptions. Everything specific to Python (ranks, epochs, pickling, torch) is written in Python, in
 //! `python/dsconvert`. Long operations release the GIL.
 
+mod add_fields;
 mod buffer;
 mod columns;
 mod command;
@@ -16,6 +17,8 @@ mod loader;
 mod options;
 mod plan;
 mod record;
+mod value;
+mod writer;
 
 use pyo3::prelude::pymodule;
 
@@ -38,6 +41,8 @@ mod _native {
     }
 
     #[pymodule_export]
+    use super::add_fields::add_fields;
+    #[pymodule_export]
     use super::buffer::Buffer;
     #[pymodule_export]
     use super::command::{check_trace_file, run_command, simulate};
@@ -49,4 +54,6 @@ mod _native {
     use super::options::option_table;
     #[pymodule_export]
     use super::plan::{Plan, share};
+    #[pymodule_export]
+    use super::writer::{DatasetWriter, UnitWriter};
 }

@@ -22,9 +22,9 @@ use pyo3::pyfunction;
 use serde::{Deserialize, Serialize};
 
 use crate::given::{
-    ASSEMBLED, BLOCKS, BUDGET, BY_LENGTH, DECODED, GEOMETRIC, Given, IMAGES, LABELED, LOADER, NOT_FLASH,
-    NOT_PLANES, OptionInfo, PACKED, PADDED, PICTURES, RANDOM_CROP, STORED_PACKED, TEXT, TOKENS, UNPACKED,
-    WINDOWS,
+    ASSEMBLED, BLOCKS, BUDGET, BY_LENGTH, DECODED, GEOMETRIC, Given, IMAGES, LABELED, LOADER, MIRRORED,
+    NOT_FLASH, NOT_PLANES, OptionInfo, PACKED, PADDED, PICTURES, RANDOM_CROP, STORED_PACKED, TEXT, TOKENS,
+    UNPACKED, WINDOWS,
 };
 
 /// Defines the struct with the values of all options, the function that reads it, and the table for Python, from lines
@@ -83,7 +83,7 @@ define_options! {
     random_resized_crop: Option<CropSize> = None, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
     crop_scale: (f64, f64) = Crop::SCALE, [LOADER, IMAGES, PICTURES, DECODED, RANDOM_CROP, ASSEMBLED];
     crop_ratio: (f64, f64) = Crop::RATIO, [LOADER, IMAGES, PICTURES, DECODED, RANDOM_CROP, ASSEMBLED];
-    hflip: f64 = ImageBatchOptions::default().hflip, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
+    hflip: f64 = ImageBatchOptions::default().hflip, [LOADER, IMAGES, MIRRORED, DECODED, ASSEMBLED];
     layout: ImageLayout = ImageLayout::default(), [LOADER, IMAGES, PICTURES, DECODED, NOT_PLANES, ASSEMBLED];
     channels: u64 = 3, [LOADER, IMAGES, PICTURES, DECODED, NOT_PLANES, ASSEMBLED];
     color: ImageColor = ImageColor::Rgb, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];

@@ -1,5 +1,6 @@
 //! Records as Python dictionaries.
 
+use bytes::Bytes;
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::loader::{Array, decode_image};
 use dsconvert::reader::{Record, RecordSource};
@@ -75,6 +76,7 @@ fn to_python<'py>(py: Python<'py>, ty: FieldType, value: &Value) -> PyResult<Bou
         Value::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
         Value::Ids(ids) => to_numpy(py, ids_buffer(ids))?,
         Value::Texts(texts) => text_list(py, texts)?.into_any(),
+        Value::Files(files) => file_list(py, files)?.into_any(),
         Value::Array(_) => return Err(raise(Error::internal("an array of another type"))),
     })
 }
@@ -82,6 +84,11 @@ fn to_python<'py>(py: Python<'py>, ty: FieldType, value: &Value) -> PyResult<Bou
 /// Copies a list of texts.
 pub(crate) fn text_list<'py>(py: Python<'py>, texts: &[Text]) -> PyResult<Bound<'py, PyList>> {
     PyList::new(py, texts.iter().map(|text| text.as_str()))
+}
+
+/// Copies a list of files.
+pub(crate) fn file_list<'py>(py: Python<'py>, files: &[Bytes]) -> PyResult<Bound<'py, PyList>> {
+    PyList::new(py, files.iter().map(|file| PyBytes::new(py, file)))
 }
 
 /// Returns the ids as a buffer.

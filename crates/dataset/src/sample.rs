@@ -18,7 +18,7 @@
 //! | `box_labels`, `box_ints` | byte count as u64 LE, then one i64 per box, LE |
 //! | `int32_pair` | byte count 8 as u64 LE, then two i32 LE |
 //! | `array<…>[…]` | byte count of all that follows as u64 LE, then the size of each axis as u32 LE, then the numbers, LE, in row-major order |
-//! | `list<string>` | number of texts as u64 LE, then for each its byte count as u64 LE and its bytes |
+//! | `list<string>`, `list<image>` | number of items as u64 LE, then for each its byte count as u64 LE and its bytes |
 //! | `bool`, integers, `label` | the value as i64 or u64, LE (bool: 0 or 1) |
 //! | `float32`, `float64` | the bits of the value as binary64, LE |
 //!
@@ -66,6 +66,51 @@ pub enum Value<B: AsRef<[u8]> = Bytes> {
     Array(ArrayValue<B>),
     /// `list<string>`.
     Texts(Vec<Text<B>>),
+    /// `list<image>`.
+    Files(Vec<B>),
+}
+
+impl<B: AsRef<[u8]>> Value<B> {
+    /// Calls `visit` with the bytes of the [canonical form](self#canonical-form), piece by piece.
+    pub fn canonical(&self, visit: &mut impl FnMut(&[u8])) {
+        let mut counted = |count: u64| {
+            let mut head = [1; 9];
+            head[1..].copy_from_slice(&count.to_le_bytes());
+            visit(&head);
+        };
+        match self {
+            Value::Null => visit(&[0]),
+            Value::Bool(b) => counted(u64::from(*b)),
+            Value::Int(i) => counted(i.cast_unsigned()),
+            Value::UInt(u) => counted(*u),
+            Value::Float(x) => counted(x.to_bits()),
+            Value::Text(text) => {
+                counted(text.as_bytes().as_ref().len() as u64);
+                visit(text.as_bytes().as_ref());
+            }
+            Value::Bytes(bytes) => {
+                counted(bytes.as_ref().len() as u64);
+                visit(bytes.as_ref());
+            }
+            Value::Ids(ids) => {
+                counted(ids.as_bytes().as_ref().len() as u64);
+                visit(ids.as_bytes().as_ref());
+            }
+            Value::Array(array) => {
+                counted(array.canonical_bytes() as u64);
+                array.shape().iter().for_each(|size| visit(&size.to_le_bytes()));
+                visit(array.as_bytes().as_ref());
+            }
+            Value::Texts(texts) => {
+                counted(texts.len() as u64);
+                for text in texts {
+                    let bytes = text.as_bytes().as_ref();
+                    visit(&(bytes.len() as u64).to_le_bytes());
+                    visit(bytes);
+                }
+            }
+        }
+    }
 }
 
 /// UTF-8 text in a shared buffer.
@@ -124,26 +169,30 @@ pub struct Record<B: AsRef<[u8]> = Bytes> {
 impl<B: AsRef<[u8]>> Record<B> {
     /// Returns the size of the canonical form in bytes.
     pub fn canonical_size(&self) -> u64 {
-        self.values
-            .iter()
-            .map(|v| match v {
-                Value::Null => 1,
-                Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_) => 9,
-                Value::Text(t) => 9 + t.as_bytes().as_ref().len() as u64,
-                Value::Bytes(b) => 9 + b.as_ref().len() as u64,
-                Value::Ids(ids) => 9 + ids.as_bytes().as_ref().len() as u64,
-                Value::Array(array) => 9 + array.canonical_bytes() as u64,
-                Value::Texts(texts) => {
-                    9 + texts.iter().map(|text| 8 + text.as_bytes().as_ref().len() as u64).sum::<u64>()
-                }
-            })
-            .sum()
+        canonical_size_of(&self.values)
     }
 
     /// Returns the CRC32C (Castagnoli, RFC 3720) of the canonical form.
     pub fn crc32c(&self) -> u32 {
         crc32c_of(&self.values)
     }
+}
+
+/// Returns [`Record::canonical_size`] for a record with these `values`.
+fn canonical_size_of<B: AsRef<[u8]>>(values: &[Value<B>]) -> u64 {
+    let size = |value: &Value<B>| match value {
+        Value::Null => 1,
+        Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_) => 9,
+        Value::Text(t) => 9 + t.as_bytes().as_ref().len() as u64,
+        Value::Bytes(b) => 9 + b.as_ref().len() as u64,
+        Value::Ids(ids) => 9 + ids.as_bytes().as_ref().len() as u64,
+        Value::Array(array) => 9 + array.canonical_bytes() as u64,
+        Value::Files(files) => 9 + files.iter().map(|file| 8 + file.as_ref().len() as u64).sum::<u64>(),
+        Value::Texts(texts) => {
+            9 + texts.iter().map(|text| 8 + text.as_bytes().as_ref().len() as u64).sum::<u64>()
+        }
+    };
+    values.iter().map(size).sum()
 }
 
 /// Returns [`Record::crc32c`] for a record with these `values`.
@@ -162,16 +211,13 @@ pub fn crc32c_of<B: AsRef<[u8]>>(values: &[Value<B>]) -> u32 {
             let add = |crc, size: &u32| crc32c::crc32c_append(crc, &size.to_le_bytes());
             crc32c::crc32c_append(array.shape().iter().fold(crc, add), array.as_bytes().as_ref())
         }
-        Value::Texts(texts) => texts.iter().fold(scalar(crc, texts.len() as u64), |crc, text| {
-            let bytes = text.as_bytes().as_ref();
-            let crc = crc32c::crc32c_append(crc, &(bytes.len() as u64).to_le_bytes());
-            crc32c::crc32c_append(crc, bytes)
-        }),
+        Value::Texts(texts) => items(crc, texts.iter().map(|text| text.as_bytes().as_ref())),
+        Value::Files(files) => items(crc, files.iter().map(B::as_ref)),
     })
 }
 
 /// Returns the length of a record according to its own values: the fields that state it, which must agree with its token
-/// ids and aligned fields if it has some. The error is a clause for a message.
+/// ids and aligned fields if it has some; or its canonical size if no field does. The error is a clause for a message.
 ///
 /// # Errors
 ///
@@ -185,6 +231,9 @@ pub fn length_of<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result
     check_aligned(schema, values)?;
     check_per_box(schema, values)?;
     let fields = schema.layout().length_fields;
+    if fields.is_empty() {
+        return Ok(canonical_size_of(values));
+    }
     let mut numbers = fields.iter().map(|name| uint(schema, values, name));
     let length = numbers.try_fold(1u64, |product, number| product.checked_mul(number?));
     let length = length.ok_or_else(|| format!("the record has no {}", fields.join(" and ")))?;
@@ -248,6 +297,14 @@ fn scalar(crc: u32, value: u64) -> u32 {
     crc32c::crc32c_append(crc, &buf)
 }
 
+fn items<'a>(crc: u32, items: impl ExactSizeIterator<Item = &'a [u8]>) -> u32 {
+    let crc = scalar(crc, items.len() as u64);
+    items.fold(crc, |crc, bytes| {
+        let crc = crc32c::crc32c_append(crc, &(bytes.len() as u64).to_le_bytes());
+        crc32c::crc32c_append(crc, bytes)
+    })
+}
+
 fn counted(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(scalar(crc, bytes.len() as u64), bytes)
 }
@@ -307,6 +364,10 @@ pub enum RejectCode {
     AnnotationMismatch,
     /// The code that decodes or encodes the item panicked on its bytes.
     DecoderPanicked,
+    /// A function of the user raised an exception.
+    FunctionFailed,
+    /// A function of the user rejected the item.
+    FunctionRejected,
 }
 
 impl RejectCode {
@@ -338,6 +399,8 @@ impl RejectCode {
             RejectCode::UnsafePath => "unsafe-path",
             RejectCode::AnnotationMismatch => "annotation-mismatch",
             RejectCode::DecoderPanicked => "decoder-panicked",
+            RejectCode::FunctionFailed => "function-failed",
+            RejectCode::FunctionRejected => "function-rejected",
         }
     }
 }
@@ -445,6 +508,26 @@ mod tests {
         bytes.extend([1, 2, 0, 0, 0, 0, 0, 0, 0, 7, 0]);
         assert_eq!(record.canonical_size(), bytes.len() as u64);
         assert_eq!(record.crc32c(), crc32c::crc32c(&bytes));
+        let mut visited: Vec<u8> = Vec::new();
+        record.values.iter().for_each(|value| value.canonical(&mut |bytes| visited.extend(bytes)));
+        assert_eq!(visited, bytes);
+    }
+
+    #[test]
+    fn the_canonical_form_of_each_value_is_what_its_checksum_covers() {
+        let values: [Value; 4] = [
+            Value::UInt(u64::MAX),
+            Value::Bytes(Bytes::from_static(&[1, 2, 3])),
+            Value::Array(ArrayValue::new([2, 1], Bytes::from_static(&[1, 2, 3, 4]))),
+            Value::Texts(vec!["a".into(), "".into(), "bc".into()]),
+        ];
+        for value in values {
+            let mut visited: Vec<u8> = Vec::new();
+            value.canonical(&mut |bytes| visited.extend(bytes));
+            assert_eq!(crc32c::crc32c(&visited), crc32c_of(std::slice::from_ref(&value)), "{value:?}");
+            let size = Record { values: vec![value] }.canonical_size();
+            assert_eq!(visited.len() as u64, size);
+        }
     }
 
     #[test]
@@ -460,6 +543,8 @@ mod tests {
             RejectCode::InvalidChat,
             RejectCode::TwoSystems,
             RejectCode::DecoderPanicked,
+            RejectCode::FunctionFailed,
+            RejectCode::FunctionRejected,
         ] {
             assert_eq!(serde_json::to_string(&code).unwrap(), format!("\"{}\"", code.name()));
         }

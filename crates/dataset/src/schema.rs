@@ -62,6 +62,8 @@ pub enum Kind {
     Images,
     /// Token ids.
     Text,
+    /// Anything: a key and fields of any type.
+    Records,
 }
 
 impl Kind {
@@ -70,6 +72,7 @@ impl Kind {
         match self {
             Kind::Images => "images",
             Kind::Text => "text",
+            Kind::Records => "records",
         }
     }
 
@@ -83,16 +86,26 @@ impl Kind {
         match self {
             Kind::Images => &RecordLayout {
                 items: "images",
-                payload: IMAGE,
+                built_in: &[KEY, IMAGE, WIDTH, HEIGHT, ORIGIN],
+                payload: Some(IMAGE),
                 length_unit: LengthUnit::Pixels,
                 length_fields: &[WIDTH, HEIGHT],
                 index_columns: &[WIDTH, HEIGHT],
             },
             Kind::Text => &RecordLayout {
                 items: "documents",
-                payload: INPUT_IDS,
+                built_in: &[KEY, INPUT_IDS, LENGTH, ORIGIN],
+                payload: Some(INPUT_IDS),
                 length_unit: LengthUnit::Tokens,
                 length_fields: &[LENGTH],
+                index_columns: &[],
+            },
+            Kind::Records => &RecordLayout {
+                items: "items",
+                built_in: &[KEY],
+                payload: None,
+                length_unit: LengthUnit::Bytes,
+                length_fields: &[],
                 index_columns: &[],
             },
         }
@@ -104,22 +117,17 @@ impl Kind {
 pub struct RecordLayout {
     /// What the converted items are called in messages.
     pub items: &'static str,
-    /// Field that holds the image or the token ids.
-    pub payload: &'static str,
+    /// Names of the built-in fields that every record has.
+    pub built_in: &'static [&'static str],
+    /// Field that holds the image or the token ids, if records are one or the other.
+    pub payload: Option<&'static str>,
     /// Unit of the length of a record.
     pub length_unit: LengthUnit,
-    /// Fields whose product is the length.
+    /// Fields whose product is the length. Without any, it is the canonical size of the record.
     pub length_fields: &'static [&'static str],
     /// Fields that the record index stores, too, each in 32 bits: at most [`MAX_INDEX_COLUMNS`]. A dataset may have others
     /// ([`Schema::index_columns`]).
     pub index_columns: &'static [&'static str],
-}
-
-impl RecordLayout {
-    /// Returns the names of the built-in fields that every record has.
-    pub fn built_in(&self) -> impl Iterator<Item = &'static str> {
-        [KEY, self.payload].into_iter().chain(self.length_fields.iter().copied()).chain([ORIGIN])
-    }
 }
 
 /// Names of columns of the record index that are not those of fields.
@@ -136,7 +144,7 @@ pub enum LengthUnit {
     Tokens,
     /// Width × height of the stored image.
     Pixels,
-    /// Bytes of the payload.
+    /// Bytes of the record in its canonical form ([`Record::canonical_size`](crate::sample::Record::canonical_size)).
     Bytes,
 }
 
@@ -178,7 +186,8 @@ impl Field {
 /// Kind, fields in stored order, and class names.
 ///
 /// The built-in fields come first: `key`, then `image, width, height[, label]` or `input_ids, length`, then `origin`, then
-/// `assistant_masks` if the dataset has them. Fields that the user chose to keep follow.
+/// `assistant_masks` if the dataset has them. Fields that the user chose to keep follow. [Records of any
+/// kind](Kind::Records) have no built-in field but `key`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schema {
     /// Content of the dataset.
@@ -223,6 +232,13 @@ impl Schema {
         Self { kind: Kind::Text, fields, class_names: Vec::new(), indexed: Vec::new() }.checked()
     }
 
+    /// Creates the schema of records of any kind: a key and `fields`.
+    pub fn records(fields: Vec<Field>) -> Result<Self> {
+        let key = Field::required(KEY, FieldType::String);
+        let fields = std::iter::once(key).chain(fields).collect();
+        Self { kind: Kind::Records, fields, class_names: Vec::new(), indexed: Vec::new() }.checked()
+    }
+
     /// Adds the field [`ASSISTANT_MASKS`] to the schema of a text dataset, directly after the origin.
     pub fn with_assistant_masks(mut self) -> Result<Self> {
         let after = self.index_of(ORIGIN).map_or(self.fields.len(), |origin| origin + 1);
@@ -253,7 +269,7 @@ impl Schema {
 
     /// Returns whether records are images.
     pub fn holds_images(&self) -> bool {
-        self.layout().payload == IMAGE
+        self.layout().payload == Some(IMAGE)
     }
 
     /// Returns the unit of the lengths of records.
@@ -261,9 +277,10 @@ impl Schema {
         self.layout().length_unit
     }
 
-    /// Returns the position of the field with the image or the token ids, unless a selection leaves it out.
+    /// Returns the position of the field with the image or the token ids, unless a selection leaves it out or records are
+    /// neither.
     pub fn payload_field(&self) -> Option<usize> {
-        self.index_of(self.layout().payload)
+        self.index_of(self.layout().payload?)
     }
 
     /// Returns the names of the columns of the record index that follow from fields: those of the kind, or [`TRAINED`] if
@@ -347,7 +364,7 @@ impl Schema {
                     .help("rename or drop one of them"));
             }
         }
-        for name in self.layout().built_in() {
+        for name in self.layout().built_in {
             if self.index_of(name).is_none() {
                 return Err(Error::corrupt(format!("the schema has no field {name:?}")));
             }
@@ -392,12 +409,39 @@ mod tests {
     fn a_layout_names_fields_of_its_schema() {
         let (images, text) =
             (Schema::images(None, vec![]).unwrap(), Schema::text(IdWidth::U16, vec![]).unwrap());
-        for schema in [images, text] {
+        for schema in [images, text, Schema::records(vec![]).unwrap()] {
             assert!(schema.index_columns().count() <= MAX_INDEX_COLUMNS);
+            assert!(
+                schema.fields.iter().map(|field| field.name.as_str()).eq(schema.layout().built_in.to_vec())
+            );
             // A shard without a manifest shows its kind by its payload.
             let payloads = [Kind::Text, Kind::Images].map(|kind| kind.layout().payload);
-            let found: Vec<_> = schema.layout().built_in().filter(|name| payloads.contains(name)).collect();
-            assert_eq!(found, [schema.layout().payload]);
+            let built_in = schema.layout().built_in.iter().map(|name| Some(*name));
+            assert!(
+                built_in
+                    .filter(|name| payloads.contains(name))
+                    .eq(schema.payload_field().map(|_| schema.layout().payload))
+            );
+        }
+    }
+
+    #[test]
+    fn records_have_a_key_and_any_fields() {
+        let fields = vec![
+            Field::nullable(IMAGE, FieldType::Image),
+            Field::required(INPUT_IDS, FieldType::IdsU32),
+            Field::required("patches", FieldType::UInt32),
+        ];
+        let schema = Schema::records(fields).unwrap().with_indexed(&["patches"]).unwrap();
+        assert!(!schema.holds_images() && !schema.holds_token_ids() && schema.payload_field().is_none());
+        assert!(schema.index_columns().eq(["patches"]));
+        assert_eq!(serde_json::from_str::<Schema>(&serde_json::to_string(&schema).unwrap()).unwrap(), schema);
+        for wrong in [
+            Field::nullable(KEY, FieldType::String),
+            Field::required(ASSISTANT_MASKS, FieldType::Flags),
+            Field::nullable("boxes", FieldType::Boxes),
+        ] {
+            assert_eq!(Schema::records(vec![wrong]).unwrap_err().kind(), ErrorKind::Usage);
         }
     }
 

@@ -7,6 +7,7 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use common::{any_record, write};
 use dsconvert_dataset::error::ErrorKind;
 use dsconvert_dataset::format::{Format, check_schema, infer_schema, open, writer};
@@ -25,7 +26,8 @@ fn schema(arrays: Vec<(ArrayType, bool)>) -> Schema {
         nullable,
     };
     let texts = Field { name: "texts".to_owned(), ty: FieldType::Texts, nullable: arrays.len() > 1 };
-    let fields = std::iter::once(texts).chain(arrays.into_iter().enumerate().map(field));
+    let images = Field { name: "images".to_owned(), ty: FieldType::Images, nullable: !texts.nullable };
+    let fields = [texts, images].into_iter().chain(arrays.into_iter().enumerate().map(field));
     Schema::text(IdWidth::U16, fields.collect()).unwrap()
 }
 
@@ -125,6 +127,40 @@ fn arrays_larger_than_a_batch_are_aligned_views_of_the_mapped_file() {
 }
 
 #[test]
+fn lists_of_images_larger_than_a_batch_are_views_of_the_mapped_file() {
+    let schema = Schema::records(vec![
+        Field::nullable("pages", FieldType::Images),
+        Field::required("n", FieldType::UInt32),
+    ])
+    .unwrap();
+    let record = |i: u32| {
+        let page = |at: u32| Bytes::from(vec![(i + at) as u8; (at * 150_000 + i) as usize]);
+        let pages = if i % 7 == 6 { Value::Null } else { Value::Files((0..i % 5).map(page).collect()) };
+        Record { values: vec![Value::Text("k".into()), pages, Value::UInt(i.into())] }
+    };
+    let mut records: Vec<Record> = (0..60).map(record).collect();
+    // Pages of Parquet with thousands of lists, and a record that exceeds a row group.
+    records.extend((0..5_000).map(|i| {
+        let pages = Value::Files(vec![Bytes::from_static(b"ab"); i as usize % 3]);
+        Record { values: vec![Value::Text("k".into()), pages, Value::UInt(i)] }
+    }));
+    let large = Value::Files(vec![vec![1; 9 << 20].into(), Bytes::new(), vec![2; 9 << 20].into()]);
+    records.push(Record { values: vec![Value::Text("k".into()), large, Value::UInt(0)] });
+    let dir = tempfile::tempdir().unwrap();
+    for format in COLUMNAR {
+        round_trip(format, &schema, &records, &dir.path().join(format.name()));
+    }
+    let path = dir.path().join(Format::Arrow.name());
+    let blob = Blob::open(&path, Access::Map, None).unwrap();
+    let file = blob.as_slice().unwrap().as_ptr_range();
+    let reader = open(Format::Arrow, Arc::new(schema), blob).unwrap();
+    for found in reader.scan().unwrap() {
+        let Value::Files(pages) = &found.unwrap().1.values[1] else { continue };
+        assert!(pages.iter().all(|page| page.is_empty() || file.contains(&page.as_ptr())));
+    }
+}
+
+#[test]
 fn other_formats_refuse_arrays_and_arrays_of_other_shapes_are_refused() {
     let schema = Arc::new(
         Schema::text(IdWidth::U16, vec![Field::required("x", numbers("array<float32>[2,?]"))]).unwrap(),
@@ -134,7 +170,10 @@ fn other_formats_refuse_arrays_and_arrays_of_other_shapes_are_refused() {
         let error = check_schema(format, &texts).unwrap_err();
         assert!(error.to_string().contains("list<string>"), "{error}");
     }
+    let images = Arc::new(Schema::records(vec![Field::nullable("x", FieldType::Images)]).unwrap());
     for format in [Format::Msgpack, Format::Protobuf] {
+        let error = check_schema(format, &images).unwrap_err();
+        assert!(error.to_string().contains("list<image>"), "{error}");
         let error = check_schema(format, &schema).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Usage);
         let text = error.to_string();
@@ -166,7 +205,8 @@ fn other_formats_refuse_arrays_and_arrays_of_other_shapes_are_refused() {
 fn damaged_shards_of_arrays_are_errors_or_other_records() {
     let fields = ["array<int8>[?]", "array<float16>[2,3]", "array<uint16>[?,?]"];
     let fields = fields.iter().enumerate().map(|(i, ty)| Field::nullable(&format!("a{i}"), numbers(ty)));
-    let fields = fields.chain([Field::nullable("texts", FieldType::Texts)]);
+    let fields = fields
+        .chain([Field::nullable("texts", FieldType::Texts), Field::required("images", FieldType::Images)]);
     let schema = Schema::text(IdWidth::U16, fields.collect()).unwrap();
     let records: Vec<Record> = (0..9u32)
         .map(|i| {
@@ -177,7 +217,8 @@ fn damaged_shards_of_arrays_are_errors_or_other_records() {
                 if i % 4 == 3 { Value::Null } else { Value::Array(ArrayValue::new(shape, bytes.into())) }
             };
             let texts = Value::Texts((0..i).map(|at| "ab".repeat(at as usize).as_str().into()).collect());
-            text([array(&[i], 1), array(&[2, 3], 2), array(&[i, 2], 2), texts])
+            let images = Value::Files((0..i % 4).map(|at| vec![i as u8; at as usize * 40].into()).collect());
+            text([array(&[i], 1), array(&[2, 3], 2), array(&[i, 2], 2), texts, images])
         })
         .collect();
     let dir = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use common::{ALL_TYPES, any_records, boxes, classes, images_with_everything, write};
 use dsconvert_dataset::error::ErrorKind;
 use dsconvert_dataset::format::{Format, Placed, infer_schema, open, sniff, writer};
-use dsconvert_dataset::sample::{Ids, Record, Value};
+use dsconvert_dataset::sample::{Ids, Record, Value, length_of};
 use dsconvert_dataset::schema::{Field, FieldType, IdWidth, Schema};
 use dsconvert_dataset::storage::{Access, Blob, NewFile};
 use proptest::prelude::*;
@@ -219,6 +219,39 @@ fn boxed_record(i: usize, boxes: Option<&[[f32; 4]]>) -> Record {
             of(&|boxes| (0..count(boxes)).flat_map(|at| (at % 3).to_le_bytes()).collect()),
             of(&|boxes| (0..count(boxes)).flat_map(|at| (-at).to_le_bytes()).collect()),
         ],
+    }
+}
+
+/// Records of any kind may have fields that are built in elsewhere.
+#[test]
+fn records_of_any_kind_are_written_and_inferred_in_every_format() {
+    let fields = vec![
+        Field::nullable("image", FieldType::Binary),
+        Field::nullable("input_ids", FieldType::IdsU32),
+        Field::nullable("label", FieldType::Int64),
+        Field::nullable("origin", FieldType::String),
+    ];
+    let schema = Schema::records(fields).unwrap();
+    let record = |i: u32| {
+        let ids = Value::Ids(Ids::pack(IdWidth::U32, &[i, i]).unwrap());
+        let image = Value::Bytes(vec![i as u8; 3].into());
+        Record { values: vec![Value::Text("k".into()), image, ids, Value::Int(-1), Value::Text("o".into())] }
+    };
+    let empty = Record { values: [vec![Value::Text("e".into())], vec![Value::Null; 4]].concat() };
+    let records = [empty, record(1), record(70_000)];
+    assert!(records.iter().all(|record| length_of(&schema, &record.values) == Ok(record.canonical_size())));
+    let dir = tempfile::tempdir().unwrap();
+    for format in Format::ALL {
+        let path = dir.path().join(format.name());
+        let placed = write(format, &schema, &records, &path);
+        let blob = Blob::open(&path, Access::Map, None).unwrap();
+        assert_eq!(sniff(&blob), Some(format));
+        assert_eq!(infer_schema(format, &blob).unwrap(), schema, "{format}");
+        let reader = open(format, Arc::new(schema.clone()), blob).unwrap();
+        assert!(
+            records.iter().zip(placed).all(|(record, at)| reader.get(at).unwrap() == *record),
+            "{format}"
+        );
     }
 }
 

@@ -448,6 +448,13 @@ fn check_compatible(
         );
         return Err(Error::usage(what).help("convert both with one tokenizer: the same id is another token"));
     }
+    let differs = |name: &&String| {
+        other_properties.added.get(*name).is_some_and(|other| properties.added.get(*name) != Some(other))
+    };
+    if let Some(field) = properties.added.keys().find(differs) {
+        let what = format!("the values of {field:?} follow other fields in {name} than in {other_name}");
+        return Err(Error::usage(what).help("add the fields of both datasets alike"));
+    }
     if properties.packed_length != other_properties.packed_length {
         let rows = |length: Option<u64>| {
             length.map_or_else(|| "single documents".to_owned(), |n| format!("rows packed for {n} tokens"))
@@ -510,10 +517,17 @@ fn common_fields(sources: &[(String, Arc<dyn RecordSource>)]) -> Result<Vec<Fiel
                 None => missing = Some(other_name),
             }
         }
-        let is_payload = field.name == first.schema().layout().payload;
-        let is_needed = is_payload || field.ty == FieldType::Label || (field.name == CU_SEQLENS && is_packed);
+        let is_payload = first.schema().layout().payload == Some(&*field.name);
+        let is_added = sources.iter().any(|(_, source)| source.properties().added.contains_key(&field.name));
+        let is_needed =
+            is_payload || is_added || field.ty == FieldType::Label || (field.name == CU_SEQLENS && is_packed);
         match missing {
             None => common.push(Field { nullable, ..field.clone() }),
+            Some(missing) if is_added => {
+                let what =
+                    format!("{name} has the field {:?} of a companion, but {missing} does not", field.name);
+                return Err(Error::usage(what).help("open each dataset with such a companion (`add`)"));
+            }
             Some(missing) if is_needed => {
                 let what = format!("{name} has the field {:?}, but {missing} does not", field.name);
                 return Err(Error::usage(what).help(

@@ -1,6 +1,6 @@
 //! Opens datasets and lists their splits.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
@@ -10,6 +10,7 @@ use dsconvert_dataset::manifest::{FileEntry, Manifest};
 use dsconvert_dataset::schema::Schema;
 use dsconvert_dataset::storage::{Blob, Location};
 
+use super::companions::{Joined, check_companion, joined_schema};
 use super::dataset_state::{DatasetState, check_sha256};
 use super::open_options::OpenOptions;
 use super::split::{Split, SplitState};
@@ -25,7 +26,8 @@ impl OpenOptions {
     ///
     /// [`ErrorKind::Io`] when there is no dataset, [`ErrorKind::Unsupported`] when it has a newer version or needs a
     /// feature that this build lacks, [`ErrorKind::Usage`] when an option does not apply, [`ErrorKind::Corrupt`] when
-    /// the manifest and the shard table are inconsistent.
+    /// the manifest and the shard table are inconsistent. Also [`ErrorKind::Usage`] when a companion does not belong to the
+    /// dataset, or has a field of a name that is taken.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Dataset> {
         let location = Location::new(path.as_ref(), &self.remote)?;
         let dir = location.path();
@@ -42,8 +44,10 @@ impl OpenOptions {
         let shards = ShardTable::read(Segment { blob, records: file.records })?;
         check_shards(&manifest, &shards).map_err(|e| e.at_path(dir))?;
         let schema = Arc::new(manifest.schema.clone());
-        let state = Arc::new(DatasetState { location, manifest, shards, schema, options: self.clone() });
-        Ok(Dataset::of(state))
+        // Those of the dataset, and of each companion.
+        let options = self.clone().without_companions();
+        let state = Arc::new(DatasetState { location, manifest, shards, schema, options });
+        Dataset::of(state).with_companions(&self.companions)
     }
 }
 
@@ -52,6 +56,10 @@ impl OpenOptions {
 pub struct Dataset {
     state: Arc<DatasetState>,
     splits: Vec<Arc<SplitState>>,
+    /// Datasets whose fields are added to the records.
+    companions: Vec<Self>,
+    /// The fields of the dataset and of its companions.
+    schema: Arc<Schema>,
 }
 
 impl Dataset {
@@ -67,7 +75,36 @@ impl Dataset {
     fn of(state: Arc<DatasetState>) -> Self {
         let names = state.manifest.splits.keys().cloned();
         let splits = names.map(|name| Arc::new(SplitState::new(Arc::clone(&state), name))).collect();
-        Self { state, splits }
+        let schema = Arc::clone(&state.schema);
+        Self { state, splits, companions: Vec::new(), schema }
+    }
+
+    /// Opens the companions at `paths`, and adds their fields.
+    fn with_companions(mut self, paths: &[PathBuf]) -> Result<Self> {
+        for path in paths {
+            let companion = self.state.options.open(path)?;
+            check_companion(&self, &companion)?;
+            self.companions.push(companion);
+            // A companion may be made from the fields of those before it.
+            self.schema = Arc::new(joined_schema(&self.state.schema, &self.companions)?);
+        }
+        Ok(self)
+    }
+
+    /// Returns the schema without the fields of companions.
+    pub(super) fn stored_schema(&self) -> &Schema {
+        &self.state.schema
+    }
+
+    /// Returns the datasets whose fields are added to the records ([`OpenOptions::add`]).
+    pub fn companions(&self) -> &[Self] {
+        &self.companions
+    }
+
+    /// Returns the identifier of the records: the fingerprint in the manifest, and those of the companions.
+    pub fn fingerprint(&self) -> String {
+        let all = std::iter::once(self).chain(&self.companions);
+        all.map(|dataset| dataset.manifest().fingerprint.as_str()).collect::<Vec<_>>().join("+")
     }
 
     /// Returns whether the dataset is in object storage, where reading may wait for minutes.
@@ -79,7 +116,11 @@ impl Dataset {
     #[must_use]
     pub fn unverified(&self) -> Self {
         let options = self.state.options.clone().verify_checksums(false);
-        Self::of(Arc::new(DatasetState { options, ..DatasetState::clone(&self.state) }))
+        Self {
+            companions: self.companions.iter().map(Self::unverified).collect(),
+            schema: Arc::clone(&self.schema),
+            ..Self::of(Arc::new(DatasetState { options, ..DatasetState::clone(&self.state) }))
+        }
     }
 
     /// Returns the directory or URL.
@@ -106,9 +147,9 @@ impl Dataset {
         &self.state.manifest
     }
 
-    /// Returns the schema: kind, fields and class names.
+    /// Returns the schema of the records: kind, fields and class names, with the fields of companions.
     pub fn schema(&self) -> &Schema {
-        &self.state.schema
+        &self.schema
     }
 
     /// Returns the names of the classes in label order. Empty if there are no labels.
@@ -123,7 +164,17 @@ impl Dataset {
 
     /// Returns the splits, sorted by name.
     pub fn splits(&self) -> impl ExactSizeIterator<Item = Split> {
-        self.splits.iter().map(|split| Split::whole(Arc::clone(split)))
+        self.splits.iter().map(|split| {
+            let split = Split::whole(Arc::clone(split));
+            if self.companions.is_empty() {
+                return split;
+            }
+            // Without records, a split need not be in a companion, and nothing is read.
+            let of = |companion: &Self| companion.splits().find(|other| other.name() == split.name());
+            let added =
+                self.companions.iter().map(|companion| of(companion).unwrap_or_else(|| split.clone()));
+            split.joined_with(Joined::new(split.clone(), added.collect(), Arc::clone(&self.schema)))
+        })
     }
 
     /// Returns the split `name`.

@@ -6,7 +6,7 @@ use std::path::Path;
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::format::Format;
 use dsconvert_dataset::index::{IndexEntry, LengthSummary};
-use dsconvert_dataset::manifest::{Counts, MANIFEST_NAME, Sources};
+use dsconvert_dataset::manifest::{Binding, Counts, MANIFEST_NAME, Sources};
 use dsconvert_dataset::sample::{Value, length_of, trained};
 use dsconvert_dataset::schema::{Kind, Schema, TRAINED};
 use dsconvert_dataset::storage::{Access, folder_of, stat};
@@ -64,6 +64,9 @@ pub struct DatasetDescription {
     pub tokenizer: Option<serde_json::Value>,
     /// The sources that the records were made from.
     pub sources: Sources,
+    /// The dataset whose records the fields of this one belong to, if it is a companion.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub binding: Option<Binding>,
     /// Hash of options and sources.
     pub fingerprint: String,
     /// Version of dsconvert that wrote the dataset.
@@ -237,6 +240,7 @@ impl Dataset {
             options: manifest.options.clone(),
             tokenizer: manifest.tokenizer.clone(),
             sources: manifest.sources.clone(),
+            binding: manifest.binding.clone(),
             fingerprint: manifest.fingerprint.clone(),
             dsconvert: manifest.dsconvert.clone(),
             manifest_version: manifest.manifest_version,
@@ -441,7 +445,7 @@ mod tests {
             assert_eq!((&train["records"], &train["shards"]), (&23.into(), &3.into()));
             assert!(train["bytes"].as_u64() > Some(100));
             let length = &train["length"];
-            assert_eq!(length["unit"], if kind == Kind::Text { "tokens" } else { "pixels" });
+            assert_eq!(length["unit"], kind.length_unit().name());
             for name in ["min", "max", "mean", "p50", "p99"] {
                 assert!(length[name].is_number(), "{name}");
             }

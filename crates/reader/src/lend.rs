@@ -43,6 +43,9 @@ impl Split {
     /// Same as [`Split::get_many`]; [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when a record has no ids in
     /// that field.
     pub(super) fn lend_ids(&self, records: &[u64], field_index: usize, read: &mut ReadIds<'_>) -> Result<()> {
+        if let Some(joined) = self.joined() {
+            return joined.lend_ids(records, field_index, read);
+        }
         // From object storage, whole records are fetched together.
         if let Some(stored) = self.stored_index(field_index)
             && !self.state.dataset.location.is_remote()

@@ -57,6 +57,7 @@
 pub use dsconvert_dataset::{error, format, index, manifest, packing, sample, schema, storage};
 
 pub mod batch;
+mod companions;
 mod concatenated;
 mod dataset;
 mod dataset_state;
@@ -82,6 +83,7 @@ mod testing;
 mod tests;
 mod verify;
 
+pub use companions::{AddedField, bound_split};
 pub use concatenated::{ClassNames, Concatenated};
 pub use dataset::Dataset;
 pub use describe::{

@@ -30,6 +30,7 @@ pub struct OpenOptions {
     open_shards: Option<usize>,
     pub(super) read_ahead_bytes: u64,
     pub(super) remote: RemoteOptions,
+    pub(super) companions: Vec<PathBuf>,
 }
 
 impl Default for OpenOptions {
@@ -40,6 +41,7 @@ impl Default for OpenOptions {
             open_shards: None,
             read_ahead_bytes: DEFAULT_READ_AHEAD_BYTES,
             remote: RemoteOptions::default(),
+            companions: Vec::new(),
         }
     }
 }
@@ -101,6 +103,19 @@ impl OpenOptions {
     #[must_use]
     pub fn storage_option(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.remote.settings.push((name.into(), value.into()));
+        self
+    }
+
+    /// Adds the fields of the companion at `path`, a directory or URL: a dataset with further fields for the records, in their
+    /// order. It is opened with the same options.
+    #[must_use]
+    pub fn add(mut self, path: impl Into<PathBuf>) -> Self {
+        self.companions.push(path.into());
+        self
+    }
+
+    pub(super) fn without_companions(mut self) -> Self {
+        self.companions.clear();
         self
     }
 

@@ -43,6 +43,18 @@ impl Record {
         self.values.get(self.schema.index_of(name)?)
     }
 
+    /// Takes the value of the field at `index` out of the record.
+    pub(super) fn take(&mut self, index: usize) -> Value {
+        self.values.get_mut(index).map_or(Value::Null, |value| std::mem::replace(value, Value::Null))
+    }
+
+    /// Sets the value of the field at `index`.
+    pub(super) fn set(&mut self, index: usize, value: Value) {
+        if let Some(slot) = self.values.get_mut(index) {
+            *slot = value;
+        }
+    }
+
     /// Returns the values in field order.
     pub fn values(&self) -> &[Value] {
         &self.values

@@ -1,5 +1,6 @@
 //! Where batches come from: a split of a dataset, or any other numbered records with known lengths.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,8 +9,9 @@ use dsconvert_dataset::sample::{Ids, Value};
 use dsconvert_dataset::schema::{HEIGHT, Schema, TRAINED, WIDTH};
 
 use crate::batch::{Batching, ImageShape, Lengths, Runs, StepPlan};
+use crate::companions::Joined;
 use crate::iter::block_end;
-use crate::{Record, Split};
+use crate::{AddedField, Record, Split};
 
 /// Receiver of token ids, one for each record that was asked for: see [`RecordSource::lend_ids`].
 pub type ReadIds<'a> = dyn FnMut(&[Ids<&[u8]>]) + 'a;
@@ -189,6 +191,8 @@ pub struct RecordProperties {
     /// One past the last ordinal of each source that the records are from, one source after another
     /// ([`Concatenated`](crate::Concatenated)). Empty if it is a single one.
     pub part_ends: Vec<u64>,
+    /// What is known about the fields that companions add, by name.
+    pub added: BTreeMap<String, AddedField>,
     /// Whether the source itself decides which records form a batch ([`RecordSource::step_plan`]). Its batches then tell of which
     /// source each record is.
     pub is_mixture: bool,
@@ -247,6 +251,7 @@ impl RecordSource for Split {
             raw_channels: manifest.raw_channels().map(|n| n as usize),
             tokenizer: tokenizer.map(|_| manifest.tokenizer_sha256().unwrap_or("bytes").to_owned()),
             part_ends: Vec::new(),
+            added: self.joined().map(Joined::added).unwrap_or_default(),
             is_mixture: false,
         }
     }

@@ -10,6 +10,7 @@ use dsconvert_dataset::manifest;
 use dsconvert_dataset::sample::{self, Value};
 use dsconvert_dataset::schema::Schema;
 
+use super::companions::Joined;
 use super::dataset_state::{CheckedIndexes, DatasetState};
 use super::record::{Record, check_record};
 use super::shards::OpenShards;
@@ -67,13 +68,29 @@ impl Projection {
 pub struct Split {
     pub(super) state: Arc<SplitState>,
     projection: Arc<Projection>,
+    /// The fields of this split and of its companions, if there are some.
+    joined: Option<Arc<Joined>>,
 }
 
 impl Split {
     /// Creates a handle that returns all fields.
     pub(super) fn whole(state: Arc<SplitState>) -> Self {
         let projection = Projection::new(Arc::clone(&state.dataset.schema), None);
-        Self { state, projection }
+        Self { state, projection, joined: None }
+    }
+
+    /// Returns a handle to the same split that returns the fields of `joined`.
+    pub(super) fn joined_with(&self, joined: Joined) -> Self {
+        Self { joined: Some(Arc::new(joined)), ..self.clone() }
+    }
+
+    pub(super) fn joined(&self) -> Option<&Joined> {
+        self.joined.as_deref()
+    }
+
+    /// Returns the directory or URL of the dataset.
+    pub(super) fn dataset_path(&self) -> &std::path::Path {
+        self.state.dataset.path()
     }
 
     /// Returns a handle for the child of a fork: it shares nothing that a thread of the parent may have locked. It
@@ -83,7 +100,8 @@ impl Split {
         state.checked = self.state.checked.copy();
         let Projection { schema, columns, .. } = &*self.projection;
         let projection = Projection::new(Arc::clone(schema), columns.clone());
-        Self { state: Arc::new(state), projection }
+        let joined = self.joined().map(|joined| Arc::new(joined.detached()));
+        Self { state: Arc::new(state), projection, joined }
     }
 
     /// Returns the name.
@@ -108,7 +126,10 @@ impl Split {
 
     /// Returns the schema of the records: all fields, or the selected ones.
     pub fn schema(&self) -> &Schema {
-        &self.projection.schema
+        match self.joined() {
+            Some(joined) => joined.schema(),
+            None => &self.projection.schema,
+        }
     }
 
     /// Returns the number of tokens of a full row, if the records of the split are rows of several documents (the
@@ -127,9 +148,12 @@ impl Split {
         &self.state.dataset.manifest
     }
 
-    /// Returns the identifier of this split in saved states: the fingerprint in the manifest and the name of the split.
+    /// Returns the identifier of this split in saved states: the fingerprints in the manifests of its dataset and of the
+    /// companions that are added, and the name of the split.
     pub fn fingerprint(&self) -> String {
-        format!("{}/{}", self.state.dataset.manifest.fingerprint, self.name())
+        let own = std::iter::once(self.manifest().fingerprint.as_str());
+        let added = self.joined().into_iter().flat_map(Joined::fingerprints);
+        format!("{}/{}", own.chain(added).collect::<Vec<_>>().join("+"), self.name())
     }
 
     pub(super) fn read_ahead(&self) -> &ReadAhead {
@@ -173,6 +197,9 @@ impl Split {
     ///
     /// [`ErrorKind::Usage`] when there is no such field (the remedy lists the existing ones) or a field is named twice.
     pub fn select(&self, names: &[&str]) -> Result<Split> {
+        if let Some(joined) = self.joined() {
+            return joined.select(names);
+        }
         let stored = &self.state.dataset.schema;
         let find = |name: &&str| {
             stored.index_of(name).ok_or_else(|| {
@@ -193,7 +220,7 @@ impl Split {
             indexed: Vec::new(),
         };
         let projection = Projection::new(Arc::new(schema), Some(columns));
-        Ok(Self { state: Arc::clone(&self.state), projection })
+        Ok(Self { state: Arc::clone(&self.state), projection, joined: None })
     }
 
     /// Returns the record index. Its files are compared with their checksums on the first call.
@@ -258,6 +285,10 @@ impl Split {
     /// [`ErrorKind::OutOfRange`] when there is no such record, [`ErrorKind::Corrupt`] when its bytes are not those that
     /// were written, [`ErrorKind::Io`] when they cannot be read. The latter two name the shard and the row.
     pub fn get(&self, record: u64) -> Result<Record> {
+        if let Some(joined) = self.joined() {
+            self.check_range(record)?;
+            return joined.get(record);
+        }
         // Only Parquet benefits: its records are compressed together.
         if self.format() == Format::Parquet
             && let Some(record) = self.get_ahead(record, self.state.dataset.options.read_ahead_bytes)?
@@ -306,6 +337,10 @@ impl Split {
     /// Fails as a whole if the store does not respond, if the caller was interrupted, or if a record cannot be looked
     /// up or its shard cannot be opened.
     pub(super) fn get_each(&self, records: &[u64]) -> Result<Vec<Result<Record>>> {
+        if let Some(joined) = self.joined() {
+            records.iter().try_for_each(|&record| self.check_range(record))?;
+            return joined.get_each(records);
+        }
         let wanted = self.locate_all(records)?;
         let mut out: Vec<Option<Result<Record>>> =
             std::iter::repeat_with(|| None).take(records.len()).collect();

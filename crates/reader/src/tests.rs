@@ -18,7 +18,7 @@ use super::testing::write;
 use super::*;
 
 const SHARDS: &[&[u64]] = &[&[9, 0, 14], &[5], &[]];
-const KINDS: [Kind; 2] = [Kind::Images, Kind::Text];
+const KINDS: [Kind; 3] = [Kind::Images, Kind::Text, Kind::Records];
 
 fn dataset(format: Format, kind: Kind) -> (tempfile::TempDir, Dataset) {
     let dir = tempfile::tempdir().unwrap();

@@ -26,7 +26,7 @@ use super::writer::DatasetWriter;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format;
 use crate::index::sort::ExternalSort;
-use crate::manifest::{Counts, MANIFEST_NAME, Manifest, PlanInfo, Sources, TOKENIZER_NAME};
+use crate::manifest::{Binding, Counts, MANIFEST_NAME, Manifest, PlanInfo, Sources, TOKENIZER_NAME};
 use crate::numbers::{count, plural};
 use crate::printable::printable;
 use crate::sample::Value;
@@ -62,6 +62,8 @@ pub struct ManifestParts<'a> {
     pub tokenizer_json: Option<&'a [u8]>,
     /// The sources, without the files that were skipped and the hash of the content.
     pub sources: Sources,
+    /// The dataset whose records the fields belong to, if this is a companion.
+    pub binding: Option<&'a Binding>,
     /// Files that were skipped before the units were written, by type.
     pub skipped: &'a BTreeMap<String, u64>,
     /// How the sources are divided into units, if there are sources.
@@ -165,6 +167,7 @@ impl Commit<'_> {
             options: parts.options.clone(),
             tokenizer: parts.tokenizer.cloned(),
             sources,
+            binding: parts.binding.cloned(),
             plan: parts.plan.clone(),
             counts,
             reject_codes,
@@ -414,7 +417,12 @@ impl FinishedUnits<'_> {
             Some(Value::Text(text)) => text.as_str().to_owned(),
             _ => String::new(),
         };
-        Ok((text(KEY), text(ORIGIN)))
+        // Records of any kind have no origin.
+        let origin = match planned.schema.index_of(ORIGIN) {
+            Some(_) => text(ORIGIN),
+            None => format!("record {} of unit {}", wanted.row, wanted.unit),
+        };
+        Ok((text(KEY), origin))
     }
 }
 

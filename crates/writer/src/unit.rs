@@ -27,8 +27,8 @@ use super::remote::Remote;
 use super::stage::{Finished, NextStage, Stages};
 use super::stop::Stop;
 use super::units::{
-    PlannedUnits, RESULT_NAME, UnitDirs, UnitFile, UnitResult, UnitShard, UnitSplit, add_all, different_unit,
-    shard_path,
+    PlannedUnits, RESULT_NAME, UnitDirs, UnitFile, UnitResult, UnitShard, UnitSplit, UnitState, add_all,
+    different_unit, shard_path,
 };
 use crate::error::{Error, Result};
 use crate::format::{self, Format, ShardWriter};
@@ -100,6 +100,11 @@ struct OpenShard {
 }
 
 impl UnitSink {
+    /// Returns the number of the unit.
+    pub(crate) fn unit(&self) -> u32 {
+        self.result.unit
+    }
+
     /// Starts an attempt at `unit`.
     pub fn create(unit: u32, context: &Arc<UnitContext>, stages: Stages) -> Result<Self> {
         let attempt = NEXT_ATTEMPT.fetch_add(1, Ordering::Relaxed);
@@ -418,6 +423,15 @@ pub struct UnitContext {
 }
 
 impl UnitContext {
+    /// Returns whether a process has finished `unit`.
+    pub(crate) fn is_finished(&self, unit: u32) -> Result<bool> {
+        let plan = &self.units.plan;
+        match &self.remote {
+            None => Ok(self.dirs.result(unit, plan).is_ok()),
+            Some(remote) => Ok(matches!(remote.check_unit(unit, plan, None)?, UnitState::Done(_))),
+        }
+    }
+
     /// Fails if the thread that flushes growing shards has panicked.
     ///
     /// # Errors

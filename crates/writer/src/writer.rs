@@ -22,7 +22,7 @@ use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Format, check_record, check_schema};
 use crate::index::check_split_name;
-use crate::manifest::{Manifest, PlanInfo, Sources, listing_digest, listing_line};
+use crate::manifest::{Binding, Manifest, PlanInfo, Sources, listing_digest, listing_line};
 use crate::numbers::plural;
 use crate::sample::{Record, Reject, index_values, length_of};
 use crate::schema::Schema;
@@ -129,6 +129,8 @@ pub struct Provenance {
     pub sources: Vec<String>,
     /// Names and sizes in bytes of the source files, if there are any.
     pub files: Vec<(String, u64)>,
+    /// The dataset whose records the fields belong to, if this is a companion.
+    pub binding: Option<Binding>,
 }
 
 /// The place of a record in the dataset. Created from the name of a split.
@@ -322,7 +324,7 @@ impl DatasetWriter {
     /// # Errors
     ///
     /// [`ErrorKind::Usage`] if there is no such unit, or if the dataset is committed.
-    pub fn unit(&self, unit: u32) -> Result<UnitWriter<'_>> {
+    pub fn unit(&self, unit: u32) -> Result<UnitWriter> {
         if unit >= self.units.count {
             let units = plural(self.units.count.into(), "unit");
             return Err(Error::usage(format!("there is no unit {unit}; the dataset has {units}")));
@@ -341,7 +343,7 @@ impl DatasetWriter {
         }
         let context = self.context.get_or_init(|| self.start());
         let sink = UnitSink::create(unit, context, Stages::default())?;
-        Ok(UnitWriter { writer: self, sink, shards: Vec::new() })
+        Ok(UnitWriter { context: Arc::clone(context), sink, shards: Vec::new() })
     }
 
     /// Commits the dataset. All units must be finished, and all keys must be unique.
@@ -367,7 +369,7 @@ impl DatasetWriter {
             let message = format!("{} of {count} are not finished, such as {first}", unfinished.len());
             return Err(Error::new(ErrorKind::NotCommitted, message).at_path(self.dir.shown()));
         }
-        let Provenance { options, tokenizer, sources, files } = provenance;
+        let Provenance { options, tokenizer, sources, files, binding } = provenance;
         let parts = ManifestParts {
             options: &serde_json::Value::Object(options.clone()),
             tokenizer: tokenizer.as_ref().map(|(description, _)| description),
@@ -378,6 +380,7 @@ impl DatasetWriter {
                 bytes: files.iter().map(|(_, bytes)| bytes).sum(),
                 ..Sources::default()
             },
+            binding: binding.as_ref(),
             skipped: &BTreeMap::new(),
             // The caller divides the items into units.
             plan: Some(PlanInfo {
@@ -443,14 +446,14 @@ fn fingerprint(plan: &str, content: &str) -> String {
 ///
 /// Each item has exactly one outcome: one or more records, a reject, a criterion that excludes it, or the item that it
 /// duplicates.
-pub struct UnitWriter<'a> {
-    writer: &'a DatasetWriter,
+pub struct UnitWriter {
+    context: Arc<UnitContext>,
     sink: UnitSink,
     /// The shards that are complete, with the ordinals of their splits.
     shards: Vec<(usize, UnitShard)>,
 }
 
-impl UnitWriter<'_> {
+impl UnitWriter {
     /// Appends a record. Its length is computed from the record: the number of token ids, or width × height.
     ///
     /// # Errors
@@ -460,7 +463,7 @@ impl UnitWriter<'_> {
     pub fn push<'p>(&mut self, record: Record, placement: impl Into<Placement<'p>>) -> Result<()> {
         let Placement { split, continues } = placement.into();
         let split = self.split(split)?;
-        let schema = &self.writer.units.schema;
+        let schema = &self.context.units.schema;
         // Before anything is counted or written.
         check_record(schema, &record)?;
         let length = length_of(schema, &record.values).map_err(Error::usage)?;
@@ -521,8 +524,23 @@ impl UnitWriter<'_> {
         let unit = self.sink.close(&mut closed)?;
         commit_shards(closed, &mut self.shards)?;
         let result = unit.finish(self.shards, &Stop::default())?;
-        self.writer.context.get().map_or(Ok(()), |context| context.check())?;
+        self.context.check()?;
         Ok(result)
+    }
+
+    /// Makes the unit final, unless another process has finished it meanwhile: that result stays. Returns `None` if it has
+    /// other records.
+    ///
+    /// # Errors
+    ///
+    /// If files cannot be written.
+    pub fn finish_if_first(self) -> Result<Option<UnitResult>> {
+        let (context, unit) = (Arc::clone(&self.context), self.sink.unit());
+        match self.finish() {
+            Ok(result) => Ok(Some(result)),
+            Err(error) if error.kind() == ErrorKind::NotCommitted && context.is_finished(unit)? => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn write(&mut self, outcome: ItemOutcome, content: Vec<u128>) -> Result<()> {
@@ -533,7 +551,7 @@ impl UnitWriter<'_> {
 
     /// Returns the ordinal of the split `name`.
     fn split(&self, name: &str) -> Result<u16> {
-        let splits = &self.writer.units.splits;
+        let splits = &self.context.units.splits;
         let found = splits.iter().position(|split| split == name).and_then(|at| u16::try_from(at).ok());
         found.ok_or_else(|| {
             Error::usage(format!("there is no split {name:?}; the splits are {}", splits.join(", ")))

@@ -55,7 +55,7 @@ fn record(key: &str, ids: &[u32]) -> Record {
 }
 
 /// Writes the records of unit `number`: 9 in one split, then 2 of one item in the other. Calls `before` each of the 9.
-fn write_with(mut unit: UnitWriter<'_>, number: u32, mut before: impl FnMut()) -> Result<()> {
+fn write_with(mut unit: UnitWriter, number: u32, mut before: impl FnMut()) -> Result<()> {
     for i in 0..9 {
         before();
         let ids: Vec<u32> = (0..=number * 9 + i).collect();
@@ -66,7 +66,7 @@ fn write_with(mut unit: UnitWriter<'_>, number: u32, mut before: impl FnMut()) -
     unit.finish().map(drop)
 }
 
-fn write(unit: UnitWriter<'_>, number: u32) -> Result<()> {
+fn write(unit: UnitWriter, number: u32) -> Result<()> {
     write_with(unit, number, || {})
 }
 

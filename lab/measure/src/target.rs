@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::Format;
 use crate::reader::batch::{LengthsInMemory, Padding, padding};
 use crate::reader::{Dataset, OpenOptions, Record, Split};
-use crate::schema::ORIGIN;
+use crate::schema::{Kind, ORIGIN};
 use crate::storage::ObjectUrl;
 
 /// Content and storage of a target.
@@ -165,9 +165,13 @@ impl BenchTarget {
             };
             return Err(Error::usage(what).at_path(dir));
         }
-        let kind = match dataset.schema().holds_token_ids() {
-            false => TargetKind::ImageDataset,
-            true => TargetKind::TextDataset,
+        let kind = match dataset.schema().kind {
+            Kind::Images => TargetKind::ImageDataset,
+            Kind::Text => TargetKind::TextDataset,
+            Kind::Records => {
+                let what = "the dataset holds records of another kind than images and text";
+                return Err(Error::usage(what).at_path(dir).help("measure the loader in your own program"));
+            }
         };
         Ok(Self {
             path: dir.to_owned(),

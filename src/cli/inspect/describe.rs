@@ -11,6 +11,7 @@ use crate::cli::print;
 use crate::cli::summary::{Lines, class_counts, classes, faster_format};
 use crate::error::{Error, Result};
 use crate::index::LengthSummary;
+use crate::manifest::{Alignment, Binding};
 use crate::numbers::{mean, percent, plural};
 use crate::printable::{printable, printable_path};
 use crate::reader::{DatasetDescription, Description, HistogramBucket, ShardDescription};
@@ -120,6 +121,9 @@ fn add_dataset(path: &Path, d: &DatasetDescription, counted: &Counted, lines: &m
         HumanBytes(d.sources.bytes),
         plural(d.sources.skipped, "other")
     ));
+    if let Some(binding) = &d.binding {
+        add_binding(binding, lines);
+    }
     add_schema(&d.schema, lines);
     if let Some(tokenizer) = &d.tokenizer {
         lines.add("\ntokenizer");
@@ -138,6 +142,34 @@ fn add_dataset(path: &Path, d: &DatasetDescription, counted: &Counted, lines: &m
         counted.add_buckets(name, lines);
         add_lengths(&split.length, &split.histogram, lines);
         add_trained(split.trained.as_ref(), split.length.total, lines);
+    }
+}
+
+/// Adds what a companion belongs to.
+fn add_binding(binding: &Binding, lines: &mut Lines) {
+    let records: u64 = binding.splits.values().map(|split| split.records).sum();
+    let fingerprint = printable(&binding.fingerprint).into_owned();
+    lines.add(format!("  fields for the {} of the dataset {fingerprint}", plural(records, "record")));
+    let read: Vec<_> = binding.reads().map(|name| printable(name).into_owned()).collect();
+    lines.add(match read.as_slice() {
+        [] => "  joined by key, whatever their content".to_owned(),
+        read => format!("  made from {}, and bound to that content", read.join(", ")),
+    });
+    for (name, bound) in &binding.fields {
+        let name = printable(name);
+        if let Some(ids) = &bound.per {
+            let what = match bound.aligned {
+                Alignment::Target => "as target of the prediction",
+                Alignment::Input => "as input",
+            };
+            lines.add(format!("  {name}: one value for each of {}, {what}", printable(ids)));
+        }
+        if let Some(ids) = &bound.of {
+            lines.add(format!("  {name}: one value for all of {}", printable(ids)));
+        }
+        if let Some(twin) = &bound.flip {
+            lines.add(format!("  {name}: {} for mirrored images", printable(twin)));
+        }
     }
 }
 

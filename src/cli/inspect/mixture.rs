@@ -20,7 +20,6 @@ use crate::reader::batch::{
 };
 use crate::reader::loader::{Loader, LoaderOptions};
 use crate::reader::{Delivered, Exhausted, Mix, Mixture, MixturePrediction, RecordSource, Split};
-use crate::schema::Kind;
 use crate::storage::Access;
 
 const MIXES: [&str; 2] = ["record", "batch"];
@@ -204,12 +203,12 @@ fn as_text(mixture: &Mixture, predicted: &MixturePrediction, micro_batches: u64)
         Exhausted::FirstExhausted => "until the first dataset ends",
         Exhausted::AllExhausted => "until the last dataset ends",
     };
-    let is_text = mixture.schema().kind == Kind::Text;
+    let is_text = mixture.schema().holds_token_ids();
     let steps = match micro_batches {
         1 => plural(predicted.steps, "step"),
         _ => format!("{} of {} micro-batches", plural(predicted.steps, "step"), count(micro_batches)),
     };
-    let unit = if is_text { "tokens" } else { "pixels" };
+    let unit = mixture.schema().length_unit().name();
     let mut header = vec!["dataset", "requested", "realized", "passes", "rows", unit];
     header.extend(is_text.then_some("padding"));
     let mut rows: Vec<Vec<String>> = vec![header.into_iter().map(str::to_owned).collect()];

@@ -45,15 +45,13 @@ pub(super) fn print(record: &Record, text: Option<&DecodedText>, out: &mut impl 
             }
             Value::Bytes(bytes) => match Numbers::of(ty, value) {
                 Some(numbers) => shown_numbers(record, ty, &numbers),
-                None => {
-                    let what = sniff(bytes).map_or("", |t| t.name());
-                    format!("{} bytes {what}", bytes.len()).trim_end().to_owned()
-                }
+                None => shown_file(bytes),
             },
             Value::Ids(ids) => first_of(ids.iter().map(|id| id.to_string())),
             Value::Texts(texts) => {
                 first_of(texts.iter().map(|text| format!("{:?}", truncated(text.as_str()))))
             }
+            Value::Files(files) => first_of(files.iter().map(|file| shown_file(file))),
             Value::Array(array) => {
                 let sizes: Vec<String> = array.shape().iter().map(u32::to_string).collect();
                 let numbers = Numbers::of(ty, value).map(|numbers| first_of(numbers.texts()));
@@ -122,10 +120,10 @@ pub(super) fn to_json(record: &Record, text: Option<&str>) -> Json {
             Value::UInt(u) => json!(u),
             Value::Float(x) => json!(x),
             Value::Text(text) => json!(text.as_str()),
-            Value::Bytes(bytes) => Numbers::of(ty, value).map_or_else(
-                || json!({ "bytes": bytes.len(), "type": sniff(bytes).map(|t| t.media_type()) }),
-                |numbers| numbers.to_json(),
-            ),
+            Value::Bytes(bytes) => {
+                Numbers::of(ty, value).map_or_else(|| file_json(bytes), |numbers| numbers.to_json())
+            }
+            Value::Files(files) => files.iter().map(|file| file_json(file)).collect(),
             Value::Ids(ids) => ids.iter().collect(),
             Value::Texts(texts) => texts.iter().map(|text| json!(text.as_str())).collect(),
             Value::Array(_) => Numbers::of(ty, value).map_or(Json::Null, |numbers| numbers.to_json()),
@@ -142,6 +140,16 @@ pub(super) fn to_json(record: &Record, text: Option<&str>) -> Json {
         members.insert(FIELDS.to_owned(), Json::Object(clashing));
     }
     Json::Object(members)
+}
+
+/// Describes the bytes of a file.
+fn shown_file(bytes: &[u8]) -> String {
+    let what = sniff(bytes).map_or("", |t| t.name());
+    format!("{} bytes {what}", bytes.len()).trim_end().to_owned()
+}
+
+fn file_json(bytes: &[u8]) -> Json {
+    json!({ "bytes": bytes.len(), "type": sniff(bytes).map(|t| t.media_type()) })
 }
 
 /// Writes the image, or the ids as a JSON list, to `file`, which must not be part of `dataset`.

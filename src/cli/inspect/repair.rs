@@ -52,6 +52,13 @@ pub(super) fn advice(path: &Path, dir: &Path, manifest: &Manifest) -> String {
 impl Repair {
     /// Returns what repairs the dataset in `dir` with the given `manifest`.
     fn of(dir: &Path, manifest: &Manifest) -> Result<Self> {
+        if manifest.binding.is_some() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the dataset cannot be repaired: its fields were added to the records of another one, from a table or by a program",
+            )
+            .help("add them again, with `overwrite`"));
+        }
         let unreadable = |error: Error| cannot_reconstruct(&error.to_string());
         let (repair, input, exclude) = match manifest.kind() {
             Kind::Images => {
@@ -65,6 +72,10 @@ impl Repair {
                     manifest.tokenizer_sha256().map(|sha256| tokenizer_of(dir, sha256)).transpose()?;
                 let (input, exclude) = (recorded.input.clone(), recorded.exclude.len());
                 (Self::Text(Box::new(recorded), tokenizer), input, exclude)
+            }
+            Kind::Records => {
+                let what = "the dataset cannot be repaired: a program wrote its records";
+                return Err(Error::new(ErrorKind::Unsupported, what).help("run that program again"));
             }
         };
         if exclude > 0 {

@@ -4,7 +4,7 @@
 //! keys. Records that fit into a window are sorted in memory. Otherwise each window becomes a sorted run in a temporary
 //! file, and the runs are merged at the end (external merge sort), so memory does not depend on the size of a unit.
 
-mod record_bytes;
+pub(crate) mod record_bytes;
 mod runs;
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Bytes of a converted record in a temporary file, which only the same process reads.
+//! Bytes of a converted record, or of some values, in a temporary file, which only the same process reads.
 
 use bytes::{Buf, BufMut, Bytes};
 use dsconvert_writer::outcome::ConvertedRecord;
@@ -17,6 +17,7 @@ const IDS_U16: u8 = 7;
 const IDS_U32: u8 = 8;
 const ARRAY: u8 = 9;
 const TEXTS: u8 = 10;
+const FILES: u8 = 11;
 
 /// Appends the bytes of `converted` to `out`.
 pub(super) fn encode(converted: &ConvertedRecord, out: &mut Vec<u8>) {
@@ -36,7 +37,12 @@ pub(super) fn encode(converted: &ConvertedRecord, out: &mut Vec<u8>) {
     out.put_u8(u8::from(key_hash.is_some()));
     out.put_u128_le(key_hash.unwrap_or_default());
     out.put_u8(u8::from(*continues));
-    for value in &record.values {
+    encode_values(&record.values, out);
+}
+
+/// Appends the bytes of `values` to `out`.
+pub(crate) fn encode_values(values: &[Value], out: &mut Vec<u8>) {
+    for value in values {
         let counted = |tag: u8, bytes: &[u8], out: &mut Vec<u8>| {
             out.put_u8(tag);
             out.put_u64_le(bytes.len() as u64);
@@ -58,14 +64,8 @@ pub(super) fn encode(converted: &ConvertedRecord, out: &mut Vec<u8>) {
                 IdWidth::U16 => counted(IDS_U16, ids.as_bytes(), out),
                 IdWidth::U32 => counted(IDS_U32, ids.as_bytes(), out),
             },
-            Value::Texts(texts) => {
-                let bytes = texts.iter().map(|text| 8 + text.as_bytes().len()).sum::<usize>();
-                scalar(TEXTS, bytes as u64, out);
-                for text in texts {
-                    out.put_u64_le(text.as_bytes().len() as u64);
-                    out.put_slice(text.as_bytes());
-                }
-            }
+            Value::Texts(texts) => items(TEXTS, texts.iter().map(|text| &text.as_bytes()[..]), out),
+            Value::Files(files) => items(FILES, files.iter().map(|file| &file[..]), out),
             Value::Array(array) => {
                 let sizes = array.shape();
                 scalar(ARRAY, (1 + size_of_val(sizes) + array.as_bytes().len()) as u64, out);
@@ -77,6 +77,16 @@ pub(super) fn encode(converted: &ConvertedRecord, out: &mut Vec<u8>) {
     }
 }
 
+/// Writes a list of items, after its size in bytes.
+fn items<'a>(tag: u8, items: impl Iterator<Item = &'a [u8]> + Clone, out: &mut Vec<u8>) {
+    out.put_u8(tag);
+    out.put_u64_le(items.clone().map(|item| 8 + item.len() as u64).sum());
+    for item in items {
+        out.put_u64_le(item.len() as u64);
+        out.put_slice(item);
+    }
+}
+
 /// Reads what [`encode`] wrote; `None` for other bytes, which the checksum of the record detects.
 pub(super) fn decode(mut bytes: Bytes) -> Option<ConvertedRecord> {
     let split = bytes.try_get_u16_le().ok()?;
@@ -85,6 +95,12 @@ pub(super) fn decode(mut bytes: Bytes) -> Option<ConvertedRecord> {
     let has_hash = bytes.try_get_u8().ok()? != 0;
     let key_hash = Some(bytes.try_get_u128_le().ok()?).filter(|_| has_hash);
     let continues = bytes.try_get_u8().ok()? != 0;
+    let converted = ConvertedRecord::new(split, Record { values: decode_values(bytes)? }, length);
+    (converted.crc32c == crc32c).then_some(ConvertedRecord { key_hash, continues, ..converted })
+}
+
+/// Reads what [`encode_values`] wrote; `None` for other bytes.
+pub(crate) fn decode_values(mut bytes: Bytes) -> Option<Vec<Value>> {
     let mut values = Vec::new();
     while bytes.has_remaining() {
         let tag = bytes.try_get_u8().ok()?;
@@ -106,15 +122,20 @@ pub(super) fn decode(mut bytes: Bytes) -> Option<ConvertedRecord> {
             BYTES => Value::Bytes(content()?),
             IDS_U16 => Value::Ids(Ids::new(IdWidth::U16, content()?)?),
             IDS_U32 => Value::Ids(Ids::new(IdWidth::U32, content()?)?),
-            TEXTS => {
+            TEXTS | FILES => {
                 let mut content = content()?;
-                let mut texts = Vec::new();
+                let mut items = Vec::new();
                 while content.has_remaining() {
                     let bytes = usize::try_from(content.try_get_u64_le().ok()?).ok()?;
                     let is_there = bytes <= content.len();
-                    texts.push(Text::new(is_there.then(|| content.split_to(bytes))?).ok()?);
+                    items.push(is_there.then(|| content.split_to(bytes))?);
                 }
-                Value::Texts(texts)
+                match tag {
+                    FILES => Value::Files(items),
+                    _ => Value::Texts(
+                        items.into_iter().map(|item| Text::new(item).ok()).collect::<Option<_>>()?,
+                    ),
+                }
             }
             ARRAY => {
                 let mut content = content()?;
@@ -125,8 +146,7 @@ pub(super) fn decode(mut bytes: Bytes) -> Option<ConvertedRecord> {
             _ => return None,
         });
     }
-    let converted = ConvertedRecord::new(split, Record { values }, length);
-    (converted.crc32c == crc32c).then_some(ConvertedRecord { key_hash, continues, ..converted })
+    Some(values)
 }
 
 #[cfg(test)]
@@ -151,6 +171,7 @@ mod tests {
             Value::Array(ArrayValue::new([], Bytes::from_static(&[1]))),
             Value::Texts(vec!["".into(), "é".into()]),
             Value::Texts(Vec::new()),
+            Value::Files(vec![Bytes::new(), Bytes::from_static(b"\xff\xd8")]),
         ];
         let mut converted = ConvertedRecord::new(3, Record { values }, 7);
         converted.continues = true;

@@ -6,7 +6,7 @@ use super::elements::{heading, numbers, pairs};
 use crate::numbers::{bytes, count, plural, up_to_three_digits};
 use crate::report::escape::{clipped, escape};
 use crate::report::gather::{DatasetReport, Problems};
-use crate::schema::LengthUnit;
+use crate::schema::{Kind, LengthUnit};
 
 /// Maximum number of rows in a table of splits, fields or options.
 pub(super) const MAX_ROWS: usize = 200;
@@ -26,7 +26,11 @@ fn totals(report: &DatasetReport) -> (u64, u64, u64, u64) {
 /// Returns one line about the dataset.
 pub(super) fn lead(report: &DatasetReport) -> String {
     let manifest = &report.manifest;
-    let kind = if manifest.schema.holds_images() { "Image dataset" } else { "Text dataset" };
+    let kind = match manifest.kind() {
+        Kind::Images => "Image dataset",
+        Kind::Text => "Text dataset",
+        Kind::Records => "Dataset of records",
+    };
     format!("{kind} in {} shards, written by dsconvert {}", manifest.format, manifest.dsconvert)
 }
 

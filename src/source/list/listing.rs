@@ -37,6 +37,7 @@ impl Listing {
         let what = match kind {
             Kind::Images => "archives next to images",
             Kind::Text => "zip archives next to text",
+            Kind::Records => "archives",
         };
         let message = format!(
             "{what} are not read, such as {}; name one as a source to convert it",

@@ -26,7 +26,7 @@ pub(super) fn serialize<S: Serializer>(values: &[Value], serializer: S) -> Resul
             Value::Float(x) => StoredValue::FloatBits(x.to_bits()),
             Value::Text(text) => StoredValue::Text(text.as_str().to_owned()),
             Value::Bytes(bytes) => StoredValue::Bytes(bytes.to_vec()),
-            Value::Ids(_) | Value::Array(_) | Value::Texts(_) => {
+            Value::Ids(_) | Value::Array(_) | Value::Texts(_) | Value::Files(_) => {
                 return Err(serde::ser::Error::custom(
                     "ids, arrays and lists are not values of a kept field",
                 ));

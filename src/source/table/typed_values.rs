@@ -82,9 +82,12 @@ pub(in crate::source) fn as_json(ty: FieldType, value: &Value) -> String {
         Value::Float(number) if !number.is_finite() => "null".to_owned(),
         Value::Float(number) if ty == FieldType::Float32 => (*number as f32).to_string(),
         Value::Float(number) => number.to_string(),
-        Value::Null | Value::Bytes(_) | Value::Ids(_) | Value::Array(_) | Value::Texts(_) => {
-            "null".to_owned()
-        }
+        Value::Null
+        | Value::Bytes(_)
+        | Value::Ids(_)
+        | Value::Array(_)
+        | Value::Texts(_)
+        | Value::Files(_) => "null".to_owned(),
     }
 }
 

@@ -4,12 +4,14 @@
 * `dsconvert.Loader` returns batches as arrays or tensors, made by threads in this process.
 * `dsconvert.BatchSampler` returns only the record ordinals of batches, for use with your own dataset and `DataLoader`.
 * `dsconvert.CacheDataLoader` replays batches, to show how fast training would be if loading cost nothing.
+* `dsconvert.convert` writes a dataset of the records that a function makes of any items.
 * `dsconvert.bench`, `dsconvert.headspace` and `dsconvert.simulate` measure and predict what loading costs.
 
 The reference is `docs/reference/python.md` in the repository.
 """
 
 from ._native import __version__
+from .add_fields import AddedFields, add_fields
 from .batch_info import Batch, BatchInfo, batch_info
 from .dataset import Dataset, Split, open
 from .epochs import SourceShare, StepTotals
@@ -40,15 +42,18 @@ from .lab import (
 )
 from .loader import Loader
 from .mixture import Mixture
+from .records import ConvertSummary, Reject, array, convert
 from .sampler import BatchSampler
 from .source import Record
 
 __all__ = [
+    "AddedFields",
     "Batch",
     "BatchInfo",
     "BatchSampler",
     "BenchReport",
     "CacheDataLoader",
+    "ConvertSummary",
     "CorruptError",
     "Dataset",
     "Error",
@@ -65,6 +70,7 @@ __all__ = [
     "Percentiles",
     "Place",
     "Record",
+    "Reject",
     "SourceShare",
     "Split",
     "StepTotals",
@@ -73,8 +79,11 @@ __all__ = [
     "UsageError",
     "WorkerPrediction",
     "__version__",
+    "add_fields",
+    "array",
     "batch_info",
     "bench",
+    "convert",
     "headspace",
     "open",
     "simulate",

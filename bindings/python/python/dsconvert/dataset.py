@@ -254,7 +254,7 @@ class Concatenation(Split):
 
     @property
     def kind(self) -> str:
-        """`images` or `text`."""
+        """`images`, `text` or `records`."""
         return self._handle().kind
 
     @property
@@ -429,6 +429,7 @@ class OpenOptions(TypedDict, total=False):
     fields: Sequence[str] | None
     decode: bool
     transform: Transform | None
+    add: Sequence[str | os.PathLike[str]] | None
     mmap: bool
     verify_checksums: bool
     open_shards: int | None
@@ -454,6 +455,7 @@ def open(
     fields: Sequence[str] | None = None,
     decode: bool = False,
     transform: Transform | None = None,
+    add: Sequence[str | os.PathLike[str]] | None = None,
     merge_classes: bool = False,
     mmap: bool = True,
     verify_checksums: bool = True,
@@ -479,6 +481,8 @@ def open(
             image as `bytes`. Default: `False`.
         transform: Function that is applied to each record, in the process that reads it. A `Loader` rejects a dataset
             with a transform, and has its own option `transform`. Default: `None`.
+        add: Paths of companions, whose fields are added to the records (`add_fields`). Not with a list of paths: open each
+            dataset with its companions, and pass the list to the `Loader`. Default: `None`.
         merge_classes: With a list of paths: classes of the same name are one class. `False` requires that all datasets have
             the same classes. Default: `False`.
         mmap: `True` maps files into memory. If another process truncates a mapped file, the system kills Python (SIGBUS).
@@ -503,7 +507,13 @@ def open(
     """
     if merge_classes and not isinstance(path, (list, tuple)):
         raise UsageError("merge_classes does not apply: a single dataset is opened")
+    if add and isinstance(path, (list, tuple)):
+        raise UsageError(
+            "add does not apply to a list of paths",
+            remedy="open each dataset with its companions, and pass a list of the datasets",
+        )
     options = {
+        "add": companions(add),
         "mmap": mmap,
         "verify_checksums": verify_checksums,
         "open_shards": None if open_shards is None else integer("open_shards", open_shards, least=1),
@@ -514,11 +524,10 @@ def open(
     }
 
     def opened(path: str | os.PathLike[str], transform: Transform | None) -> Dataset:
-        location = os.fspath(path)
-        source = Source(location if "://" in location else os.path.abspath(location), options)
+        source = Source(path_or_url(path), options)
         dataset = Dataset(source, fields=fields, decode=decode, transform=transform)
         if decode and dataset.kind != "images":
-            raise UsageError("decode does not apply: the dataset holds text", place=Place(source.path))
+            raise UsageError(f"decode does not apply: the dataset holds {dataset.kind}", place=Place(source.path))
         if read_ahead_bytes is not None and dataset.format != "parquet":
             raise UsageError(
                 f"read_ahead_bytes does not apply: the dataset has the format {dataset.format}", place=Place(source.path)
@@ -534,6 +543,19 @@ def open(
         return Concatenation(_named(parts), merge_classes=merge_classes, transform=transform)
     dataset = opened(path, transform)
     return dataset if split is None else dataset.split(split)
+
+
+def companions(add: Sequence[str | os.PathLike[str]] | None) -> list[str] | None:
+    """Returns the paths of companions, absolute."""
+    if isinstance(add, (str, os.PathLike)):
+        raise UsageError(f"add is {add!r}, not a list of paths", remedy=f"pass add=[{os.fspath(add)!r}]")
+    return None if add is None else [path_or_url(each) for each in add]
+
+
+def path_or_url(path: str | os.PathLike[str]) -> str:
+    """Returns a path that is valid in every working directory."""
+    location = os.fspath(path)
+    return location if "://" in location else os.path.abspath(location)
 
 
 def _names(fields: Sequence[str] | None) -> list[str] | None:
@@ -562,15 +584,20 @@ def _storage_options(options: Mapping[str, str]) -> dict[str, str]:
 def split_of(
     source: str | os.PathLike[str] | Dataset | Split | Sequence[str | os.PathLike[str] | Dataset | Split],
     split: str | None,
+    add: Sequence[str | os.PathLike[str]] | None = None,
 ) -> Split:
     """Returns the split that a sampler or loader reads."""
+    if add and not isinstance(source, (str, os.PathLike)):
+        raise UsageError(
+            "add applies to the path of a dataset", remedy="open the dataset with its companions: dsconvert.open(path, add=…)"
+        )
     if isinstance(source, (list, tuple)):
         return Concatenation(_named([split_of(each, split) for each in source]))
     if isinstance(source, Split):
         if split is not None and split != source.name:
             raise UsageError(f"split is {split!r}, but the source is the split {source.name!r}")
         return source
-    dataset = source if isinstance(source, Dataset) else open(source)  # type: ignore[arg-type]
+    dataset = source if isinstance(source, Dataset) else open(source, add=add)  # type: ignore[arg-type]
     return dataset.default if split is None else dataset.split(split)
 
 

@@ -51,6 +51,7 @@ class Loader(Epochs):
     Args:
         source: Path of a dataset, a `Dataset`, a `Split`, or a list of these, whose records are read as one split.
         split: Name of the split to read. Default: `train`, or the only one.
+        add: With a path: paths of companions, whose fields `fields` may name. Default: `None`.
 
         batch_size: Records (with `seq_len`: rows) per batch, an integer from 1. Give this, `max_tokens`,
             `max_tokens_unpadded` or `max_pixels`.
@@ -142,6 +143,7 @@ class Loader(Epochs):
         source: str | os.PathLike[str] | Dataset | Split | Sequence[str | os.PathLike[str] | Dataset | Split],
         *,
         split: str | None = None,
+        add: Sequence[str | os.PathLike[str]] | None = None,
         # Which records form a batch.
         batch_size: int | None = None,
         max_tokens: int | None = None,
@@ -196,7 +198,7 @@ class Loader(Epochs):
         id_dtype: Literal["int64", "int32"] = "int64",
     ) -> None:
         super().__init__(ranks.layout(rank, world_size, replication), micro_batches)
-        self._split = split_of(source, split)
+        self._split = split_of(source, split, add)
         if self._split.transform is not None:
             raise UsageError(
                 "the transform of the dataset does not apply: a Loader reads the stored records",

@@ -61,7 +61,7 @@ class DatasetProperties:
 
     @property
     def kind(self) -> str:
-        """`images` or `text`."""
+        """`images`, `text` or `records`."""
         return self._source.native().kind
 
     @property

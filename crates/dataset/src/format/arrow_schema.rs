@@ -180,6 +180,7 @@ pub(super) fn data_type(ty: FieldType) -> DataType {
         FieldType::Image | FieldType::Mask => DataType::Struct(image_fields()),
         FieldType::Array(array) => array_type(array),
         FieldType::Texts => DataType::LargeList(item(DataType::Utf8)),
+        FieldType::Images => DataType::LargeList(item(DataType::Struct(image_fields()))),
         // The remaining types are lists.
         list => match list.list_items() {
             Some(ListItems { dtype, columns: None }) => DataType::List(item(number_type(dtype))),
@@ -283,6 +284,7 @@ fn feature(ty: FieldType, schema: &Schema, offsets: Offsets) -> Json {
         FieldType::Image | FieldType::Mask => json!({ "_type": "Image" }),
         FieldType::Label => class(),
         FieldType::Texts => open(value("string")),
+        FieldType::Images => open(json!({ "_type": "Image" })),
         // The remaining types have the same name in `datasets`.
         other => value(&other.name()),
     }

@@ -47,6 +47,7 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
     let fits = match (field.ty, value) {
         (_, Value::Null) => field.nullable,
         (FieldType::String | FieldType::Json, Value::Text(_)) | (FieldType::Texts, Value::Texts(_)) => true,
+        (FieldType::Images, Value::Files(_)) => true,
         (FieldType::Binary | FieldType::Image | FieldType::Mask, Value::Bytes(_)) => true,
         (FieldType::Bool, Value::Bool(_)) => true,
         (FieldType::Int32, Value::Int(i)) => i32::try_from(*i).is_ok(),
@@ -82,6 +83,7 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
         Value::Ids(ids) => format!("holds ids of {} bytes each", ids.width().bytes()),
         Value::Array(_) => format!("holds {array_holds}"),
         Value::Texts(_) => "holds a list of texts".to_owned(),
+        Value::Files(_) => "holds a list of files".to_owned(),
     };
     let required = if field.nullable { "" } else { "required " };
     let limit = match field.ty.is_class() {

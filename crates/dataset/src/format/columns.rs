@@ -18,7 +18,7 @@ use arrow_schema::{ArrowError, DataType, SchemaRef};
 
 use super::arrow_schema::{data_type, image_fields, item, number_type, shaped_fields, to_arrow};
 use crate::error::{Error, Result};
-use crate::sample::{ArrayValue, Record, Text, Value};
+use crate::sample::{ArrayValue, Record, Value};
 use crate::schema::{ArrayLayout, ArrayType, Field, FieldType, Schema};
 
 /// Buffered rows, column by column.
@@ -80,7 +80,8 @@ enum ColumnBuilder {
     Float64(Float64Builder),
     List(ListBuilder),
     Array(ArrayBuilder),
-    Texts(TextsBuilder),
+    Texts(ItemsBuilder<StringBuilder>),
+    Files(ItemsBuilder<BinaryBuilder>),
 }
 
 impl ColumnBuilder {
@@ -96,7 +97,8 @@ impl ColumnBuilder {
             FieldType::UInt64 => ColumnBuilder::UInt64(UInt64Builder::new()),
             FieldType::Float32 => ColumnBuilder::Float32(Float32Builder::new()),
             FieldType::Float64 => ColumnBuilder::Float64(Float64Builder::new()),
-            FieldType::Texts => ColumnBuilder::Texts(TextsBuilder::new()),
+            FieldType::Texts => ColumnBuilder::Texts(ItemsBuilder::new(StringBuilder::new())),
+            FieldType::Images => ColumnBuilder::Files(ItemsBuilder::new(BinaryBuilder::new())),
             FieldType::Array(array) => ColumnBuilder::Array(ArrayBuilder::new(array)),
             // The remaining types are lists.
             list => ColumnBuilder::List(ListBuilder::new(list)),
@@ -129,8 +131,16 @@ impl ColumnBuilder {
             (ColumnBuilder::List(l), Value::Null) => l.end_row(false),
             (ColumnBuilder::Array(b), Value::Array(array)) => b.push(Some(array)),
             (ColumnBuilder::Array(b), Value::Null) => b.push(None),
-            (ColumnBuilder::Texts(b), Value::Texts(texts)) => b.push(Some(texts)),
-            (ColumnBuilder::Texts(b), Value::Null) => b.push(None),
+            (ColumnBuilder::Texts(b), Value::Texts(texts)) => {
+                texts.iter().for_each(|text| b.items.append_value(text.as_str()));
+                b.end_row(true, b.items.len());
+            }
+            (ColumnBuilder::Texts(b), Value::Null) => b.end_row(false, b.items.len()),
+            (ColumnBuilder::Files(b), Value::Files(files)) => {
+                files.iter().for_each(|file| b.items.append_value(file));
+                b.end_row(true, b.items.len());
+            }
+            (ColumnBuilder::Files(b), Value::Null) => b.end_row(false, b.items.len()),
             _ => return Err(Error::internal("a value does not fit its column")),
         }
         Ok(())
@@ -140,13 +150,7 @@ impl ColumnBuilder {
         Ok(match self {
             ColumnBuilder::Text(b) => Arc::new(b.finish()),
             ColumnBuilder::Bytes(b) => Arc::new(b.finish()),
-            ColumnBuilder::Image(b) => {
-                let bytes = b.finish();
-                let path = StringArray::new_null(bytes.len());
-                let nulls = bytes.nulls().cloned();
-                let children: Vec<ArrayRef> = vec![Arc::new(bytes), Arc::new(path)];
-                Arc::new(StructArray::try_new(image_fields(), children, nulls).map_err(internal)?)
-            }
+            ColumnBuilder::Image(b) => images(b.finish())?,
             ColumnBuilder::Bool(b) => Arc::new(b.finish()),
             ColumnBuilder::Int32(b) => Arc::new(b.finish()),
             ColumnBuilder::Int64(b) => Arc::new(b.finish()),
@@ -156,7 +160,14 @@ impl ColumnBuilder {
             ColumnBuilder::Float64(b) => Arc::new(b.finish()),
             ColumnBuilder::List(l) => l.finish()?,
             ColumnBuilder::Array(b) => b.finish()?,
-            ColumnBuilder::Texts(b) => b.finish()?,
+            ColumnBuilder::Texts(b) => {
+                let items = Arc::new(b.items.finish());
+                b.list(DataType::Utf8, items)?
+            }
+            ColumnBuilder::Files(b) => {
+                let items = images(b.items.finish())?;
+                b.list(DataType::Struct(image_fields()), items)?
+            }
         })
     }
 }
@@ -197,29 +208,37 @@ impl ListBuilder {
     }
 }
 
-/// Builder of a column of lists of texts.
-struct TextsBuilder {
-    texts: StringBuilder,
-    /// End of each list in texts.
+/// Returns a column of images with these bytes.
+fn images(bytes: arrow_array::BinaryArray) -> Result<ArrayRef> {
+    let path = StringArray::new_null(bytes.len());
+    let nulls = bytes.nulls().cloned();
+    let children: Vec<ArrayRef> = vec![Arc::new(bytes), Arc::new(path)];
+    Ok(Arc::new(StructArray::try_new(image_fields(), children, nulls).map_err(internal)?))
+}
+
+/// Builder of a column of lists of texts or files.
+struct ItemsBuilder<B> {
+    items: B,
+    /// End of each list in items.
     offsets: Vec<i64>,
     valid: NullBufferBuilder,
 }
 
-impl TextsBuilder {
-    fn new() -> Self {
-        Self { texts: StringBuilder::new(), offsets: vec![0], valid: NullBufferBuilder::new(0) }
+impl<B> ItemsBuilder<B> {
+    fn new(items: B) -> Self {
+        Self { items, offsets: vec![0], valid: NullBufferBuilder::new(0) }
     }
 
-    fn push(&mut self, texts: Option<&[Text]>) {
-        self.valid.append(texts.is_some());
-        texts.unwrap_or_default().iter().for_each(|text| self.texts.append_value(text.as_str()));
-        self.offsets.push(self.texts.len() as i64);
+    /// Ends a row, after which there are `items` items.
+    fn end_row(&mut self, valid: bool, items: usize) {
+        self.valid.append(valid);
+        self.offsets.push(items as i64);
     }
 
-    fn finish(&mut self) -> Result<ArrayRef> {
+    /// Returns the column with `items` of type `ty`.
+    fn list(&mut self, ty: DataType, items: ArrayRef) -> Result<ArrayRef> {
         let offsets = OffsetBuffer::new(std::mem::replace(&mut self.offsets, vec![0]).into());
-        let texts = Arc::new(self.texts.finish());
-        let list = LargeListArray::try_new(item(DataType::Utf8), offsets, texts, self.valid.finish());
+        let list = LargeListArray::try_new(item(ty), offsets, items, self.valid.finish());
         Ok(Arc::new(list.map_err(internal)?))
     }
 }

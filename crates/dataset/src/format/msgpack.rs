@@ -71,7 +71,7 @@ impl FrameCodec for Msgpack {
         frame.extend_from_slice(&self.head);
         for ((field, (key, after)), value) in self.schema.fields.iter().zip(&self.around).zip(&record.values)
         {
-            if matches!(value, Value::Array(_) | Value::Texts(_)) {
+            if matches!(value, Value::Array(_) | Value::Texts(_) | Value::Files(_)) {
                 return Err(Error::internal("an array in a msgpack record"));
             }
             frame.extend_from_slice(key);
@@ -153,7 +153,7 @@ fn encode_value(ty: FieldType, value: &Value, out: &mut Vec<u8>) -> Result<(), p
         Value::Bytes(b) => put::write_bin(out, b)?,
         Value::Ids(ids) => put::write_bin(out, ids.as_bytes())?,
         // Such a field is refused.
-        Value::Array(_) | Value::Texts(_) => {}
+        Value::Array(_) | Value::Texts(_) | Value::Files(_) => {}
     }
     Ok(())
 }
@@ -297,9 +297,12 @@ pub(super) fn infer_schema(blob: &Blob) -> Result<Schema> {
     if inferred.is_empty() {
         return Err(Error::corrupt("the schema of an empty shard cannot be inferred").at_path(blob.path()));
     }
-    // The kind whose payload is among the fields; without one, that of images.
-    let has = |kind: &Kind| inferred.iter().any(|(name, _)| name == kind.layout().payload);
-    let kind = [Kind::Text, Kind::Images].into_iter().find(has).unwrap_or(Kind::Images);
+    // The kind whose built-in fields are the first ones: records of any kind have only the first of them.
+    let has = |kind: &Kind| {
+        let built_in = kind.layout().built_in;
+        built_in.iter().all(|built_in| inferred.iter().any(|(name, _)| name == built_in))
+    };
+    let kind = [Kind::Text, Kind::Images].into_iter().find(has).unwrap_or(Kind::Records);
     let mut schema = Schema { kind, fields: Vec::new(), class_names: Vec::new(), indexed: Vec::new() };
     for (name, ty) in inferred {
         let ty = match ty {
@@ -311,7 +314,7 @@ pub(super) fn infer_schema(blob: &Blob) -> Result<Schema> {
             other => other.unwrap_or(FieldType::String),
         };
         // Fields that every record has are required.
-        let nullable = ty != FieldType::Flags && schema.layout().built_in().all(|built_in| built_in != name);
+        let nullable = ty != FieldType::Flags && !schema.layout().built_in.contains(&name.as_str());
         schema.fields.push(Field { name, ty, nullable });
     }
     schema.checked_as_read()

@@ -14,7 +14,7 @@ use super::runs::{from_runs, to_runs};
 use crate::error::{Error, Result};
 use crate::sample::{Ids, Record, Text, Value};
 use crate::schema::{
-    Field, FieldType, HEIGHT, IMAGE, INPUT_IDS, IdWidth, KEY, LABEL, LENGTH, ORIGIN, Schema, WIDTH,
+    Field, FieldType, HEIGHT, IMAGE, INPUT_IDS, IdWidth, KEY, Kind, LABEL, LENGTH, ORIGIN, Schema, WIDTH,
 };
 use crate::storage::Blob;
 
@@ -52,7 +52,7 @@ enum FieldSlot {
 
 impl FieldSlot {
     fn of(schema: &Schema, field: &Field) -> Self {
-        let has_slot = schema.layout().built_in().any(|name| name == field.name);
+        let has_slot = schema.layout().built_in.contains(&field.name.as_str());
         match field.name.as_str() {
             LABEL if schema.holds_images() && field.ty == FieldType::Label => FieldSlot::Label,
             _ if !has_slot => FieldSlot::Extra,
@@ -151,19 +151,21 @@ impl Protobuf {
                 }
             }
         }
-        message.payload = Some(match self.schema.holds_images() {
-            true => Payload::Image(image),
-            false => Payload::Text(text),
-        });
+        message.payload = match self.schema.kind {
+            Kind::Images => Some(Payload::Image(image)),
+            Kind::Text => Some(Payload::Text(text)),
+            Kind::Records => None,
+        };
         Ok(message)
     }
 
     /// Converts `message` to a record. The error is one sentence.
     fn record(&self, message: proto::Record) -> Result<Record, String> {
         let proto::Record { key, origin, extra, payload } = message;
-        let (image, text) = match (payload, self.schema.holds_images()) {
-            (Some(Payload::Image(image)), true) => (image, proto::Text::default()),
-            (Some(Payload::Text(text)), false) => (proto::Image::default(), text),
+        let (image, text) = match (payload, self.schema.kind) {
+            (Some(Payload::Image(image)), Kind::Images) => (image, proto::Text::default()),
+            (Some(Payload::Text(text)), Kind::Text) => (proto::Image::default(), text),
+            (None, Kind::Records) if origin.is_empty() => Default::default(),
             _ => return Err(format!("the record is not of kind {}", self.schema.kind.name())),
         };
         let tokens = text.input_ids.len() / (text.id_width as usize).max(1);
@@ -278,7 +280,7 @@ fn extra(ty: FieldType, value: &Value) -> Option<Extra> {
         (FieldType::Float32, Value::Float(x)) => Extra::Float32Value(*x as f32),
         (_, Value::Float(x)) => Extra::Float64Value(*x),
         // Such a field is refused.
-        (_, Value::Array(_) | Value::Texts(_)) => return None,
+        (_, Value::Array(_) | Value::Texts(_) | Value::Files(_)) => return None,
         (_, Value::Ids(ids)) => {
             Extra::IdsValue(proto::Ids { data: ids.as_bytes().clone(), id_width: ids.width().bytes() as u32 })
         }
@@ -356,8 +358,10 @@ pub(super) fn sniff(blob: &Blob) -> bool {
 
 /// What one record reveals about the schema.
 struct InferredShape {
-    /// Size of a token id; `None` if the records are images.
-    ids: Option<IdWidth>,
+    /// Kind of the dataset.
+    kind: Kind,
+    /// Size of a token id, if there are some.
+    ids: IdWidth,
     /// Whether an image has a label.
     label: bool,
     /// Name and type of each extra field. The type is `None` if the value is null.
@@ -378,21 +382,26 @@ pub(super) fn infer_schema(blob: &Blob) -> Result<Schema> {
             let why = "the record and the first record differ in their number of fields";
             return Err(Fault::bad(0, why).into_error(blob, placed.position));
         }
+        if inferred.kind != shape.kind {
+            let why = "the record and the first record are of different kinds";
+            return Err(Fault::bad(0, why).into_error(blob, placed.position));
+        }
         inferred.label |= shape.label;
         for ((_, inferred), (_, ty)) in inferred.extra.iter_mut().zip(shape.extra) {
             *inferred = inferred.or(ty);
         }
     }
-    let Some(InferredShape { ids, label, extra }) = inferred else {
+    let Some(InferredShape { kind, ids, label, extra }) = inferred else {
         return Err(Error::corrupt("the schema of an empty shard cannot be inferred").at_path(blob.path()));
     };
     let extra = extra.into_iter().map(|(name, ty)| {
         let ty = ty.unwrap_or(FieldType::String);
         Field { name, ty, nullable: ty != FieldType::Flags }
     });
-    match ids {
-        None => Schema::images(label.then(Vec::new), extra.collect()),
-        Some(width) => Schema::text(width, extra.collect()),
+    match kind {
+        Kind::Images => Schema::images(label.then(Vec::new), extra.collect()),
+        Kind::Text => Schema::text(ids, extra.collect()),
+        Kind::Records => Schema::records(extra.collect()),
     }
 }
 
@@ -406,12 +415,16 @@ fn shape(bytes: &Bytes) -> Result<(InferredShape, usize), Fault> {
         let ty = field.value.as_ref().map(extra_type).transpose().map_err(bad)?;
         extra.push((field.name, ty));
     }
-    let (ids, label) = match message.payload {
-        Some(Payload::Image(image)) => (None, image.label.is_some()),
-        Some(Payload::Text(text)) => (Some(width(text.id_width).map_err(bad)?), false),
-        None => return Err(bad("the record has neither an image nor text".to_owned())),
+    let (kind, ids, label) = match message.payload {
+        Some(Payload::Image(image)) => (Kind::Images, IdWidth::U16, image.label.is_some()),
+        Some(Payload::Text(text)) => (Kind::Text, width(text.id_width).map_err(bad)?, false),
+        // Nothing else shows that these bytes are a record.
+        None if !message.origin.is_empty() || extra.is_empty() => {
+            return Err(bad("the record has neither an image nor text".to_owned()));
+        }
+        None => (Kind::Records, IdWidth::U16, false),
     };
-    Ok((InferredShape { ids, label, extra }, size))
+    Ok((InferredShape { kind, ids, label, extra }, size))
 }
 
 #[cfg(test)]

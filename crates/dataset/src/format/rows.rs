@@ -41,7 +41,9 @@ impl DecodedRows {
             };
             let column = match field.ty {
                 ty if ty.is_token_list() => lists.next().map(Column::Values),
-                FieldType::Texts => arrays.next().map(|array| texts(field, array)).transpose()?,
+                FieldType::Texts | FieldType::Images => {
+                    arrays.next().map(|array| items(field, array)).transpose()?
+                }
                 FieldType::Array(ty) => {
                     let decoded = |array: &ArrayRef| {
                         let values = array_values(ty, array);
@@ -70,6 +72,7 @@ impl DecodedRows {
                         let bytes = |text: &Text| size_of_val(text) + text.as_bytes().len();
                         texts.iter().map(bytes).sum()
                     }
+                    Value::Files(files) => files.iter().map(|file| size_of_val(file) + file.len()).sum(),
                     Value::Array(array) => size_of_val(array.shape()) + array.as_bytes().len(),
                     _ => 0,
                 };
@@ -136,15 +139,21 @@ fn nested_numbers(array: &ArrayRef, sizes: &[usize], dtype: DType) -> Option<Buf
     are_whole.then(|| nested_numbers(lists.values(), sizes, dtype))?
 }
 
-/// Returns the lists of texts of a column as views into one buffer.
-fn texts(field: &Field, column: &ArrayRef) -> Result<Column, String> {
+/// Returns the lists of texts or images of a column as views into one buffer.
+fn items(field: &Field, column: &ArrayRef) -> Result<Column, String> {
     let other = || format!("column {:?} is damaged", field.name);
     let list = column.as_list_opt::<i32>().ok_or_else(other)?;
     let all = list.values();
-    let payload = payload(FieldType::String, all).ok_or_else(other)?;
-    let of = Field::required(&field.name, FieldType::String);
-    let text = |at: i32| match value(&of, all, &payload, usize::try_from(at).map_err(|_| other())?)? {
+    let ty = if field.ty == FieldType::Images { FieldType::Image } else { FieldType::String };
+    let payload = payload(ty, all).ok_or_else(other)?;
+    let of = Field::required(&field.name, ty);
+    let item = |at: i32| value(&of, all, &payload, usize::try_from(at).map_err(|_| other())?);
+    let text = |at: i32| match item(at)? {
         Value::Text(text) => Ok(text),
+        _ => Err(other()),
+    };
+    let file = |at: i32| match item(at)? {
+        Value::Bytes(file) => Ok(file),
         _ => Err(other()),
     };
     let of_row = |row| match list.is_null(row) {
@@ -152,7 +161,10 @@ fn texts(field: &Field, column: &ArrayRef) -> Result<Column, String> {
         false => {
             let ends = list.value_offsets().get(row..row + 2).unwrap_or_default();
             let &[begin, end] = ends else { return Err(other()) };
-            (begin..end).map(text).collect::<Result<_, _>>().map(Value::Texts)
+            match ty {
+                FieldType::Image => (begin..end).map(file).collect::<Result<_, _>>().map(Value::Files),
+                _ => (begin..end).map(text).collect::<Result<_, _>>().map(Value::Texts),
+            }
         }
     };
     (0..column.len()).map(of_row).collect::<Result<_, _>>().map(Column::Values)

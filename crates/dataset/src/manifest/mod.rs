@@ -4,6 +4,7 @@
 //! members that they do not know: a later version may add some. `docs/reference/format-manifest.md` describes every
 //! member; `fixtures/golden` pins the bytes of each version.
 
+mod binding;
 mod digest;
 mod raw_folder;
 mod unique;
@@ -20,6 +21,7 @@ use crate::format::Format;
 use crate::index::{IndexFile, LengthSummary, Segment, ShardTable, check_split_name};
 use crate::schema::{Kind, Schema};
 use crate::storage::{Access, Blob, Location, hex, resolve, stat};
+pub use binding::{Alignment, Binding, BoundField, BoundSplit, ContentDigest};
 use unique::check_unique_names;
 
 /// File name of the manifest in the output directory.
@@ -34,8 +36,8 @@ pub const TOKENIZER_NAME: &str = "tokenizer.json";
 /// Latest version of manifests. Readers reject higher versions.
 pub const MANIFEST_VERSION: u32 = 4;
 
-/// First version whose schema may name columns of the record index.
-const INDEX_COLUMNS_VERSION: u32 = 4;
+/// First version whose schema may name columns of the record index, or be one of [`Kind::Records`].
+const RECORDS_VERSION: u32 = 4;
 
 /// Oldest version that this build reads. Version 1 has no digest, no listing digest and no unit sizes.
 const OLDEST_VERSION: u32 = 1;
@@ -70,6 +72,9 @@ pub struct Manifest {
     pub tokenizer: Option<serde_json::Value>,
     /// Sources of the records.
     pub sources: Sources,
+    /// The dataset whose records the fields of this one belong to, if it is a companion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binding: Option<Binding>,
     /// Plan of the run; absent in version 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanInfo>,
@@ -284,7 +289,10 @@ impl Manifest {
     /// Returns the version to write for a dataset of `schema`: the oldest one that can express it, so that older builds read
     /// every dataset that they understand.
     pub fn version(schema: &Schema) -> u32 {
-        if schema.indexed.is_empty() { CLASS_COUNTS_VERSION } else { INDEX_COLUMNS_VERSION }
+        match schema.indexed.is_empty() && schema.kind != Kind::Records {
+            true => CLASS_COUNTS_VERSION,
+            false => RECORDS_VERSION,
+        }
     }
 
     /// Parses and checks the bytes of a manifest.
@@ -392,9 +400,9 @@ impl Manifest {
 
     fn check(&self) -> Result<()> {
         self.schema.clone().checked_as_read()?;
-        if self.manifest_version < INDEX_COLUMNS_VERSION && !self.schema.indexed.is_empty() {
+        if self.manifest_version < RECORDS_VERSION && Self::version(&self.schema) == RECORDS_VERSION {
             return Err(Error::corrupt(format!(
-                "a manifest of version {} names columns of the record index",
+                "a manifest of version {} cannot describe such records",
                 self.manifest_version
             )));
         }
@@ -498,6 +506,7 @@ mod tests {
             options: serde_json::json!({"seed": 0}),
             tokenizer: None,
             sources: Sources::default(),
+            binding: None,
             plan: Some(PlanInfo { units: 1, ..PlanInfo::default() }),
             counts: Counts::default(),
             reject_codes: BTreeMap::new(),
@@ -633,6 +642,13 @@ mod tests {
         manifest.manifest_version = 4;
         let json = manifest.seal().unwrap();
         assert_eq!(Manifest::parse(&json).unwrap(), manifest);
+        manifest.schema = Schema::records(vec![]).unwrap();
+        assert_eq!(Manifest::version(&manifest.schema), 4);
+        let json = manifest.seal().unwrap();
+        assert_eq!(Manifest::parse(&json).unwrap(), manifest);
+        manifest.manifest_version = 3;
+        let old = manifest.seal().unwrap();
+        assert_eq!(Manifest::parse(&old).unwrap_err().kind(), ErrorKind::Corrupt);
         manifest.manifest_version = MANIFEST_VERSION + 1;
         let newer = serde_json::to_vec(&manifest).unwrap();
         assert_eq!(Manifest::parse(&newer).unwrap_err().kind(), ErrorKind::Unsupported);

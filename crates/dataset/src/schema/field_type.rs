@@ -93,12 +93,14 @@ pub enum FieldType {
     Int32Pair,
     /// List of UTF-8 texts.
     Texts,
+    /// List of encoded images, such as the pages of a document or the frames of a clip.
+    Images,
     /// Numbers in the shape of an array.
     Array(ArrayType),
 }
 
 /// All types without parameters.
-const PLAIN: [FieldType; 21] = [
+const PLAIN: [FieldType; 22] = [
     FieldType::String,
     FieldType::Binary,
     FieldType::Json,
@@ -120,6 +122,7 @@ const PLAIN: [FieldType; 21] = [
     FieldType::BoxInts,
     FieldType::Int32Pair,
     FieldType::Texts,
+    FieldType::Images,
 ];
 
 /// Numbers of a box.
@@ -206,7 +209,7 @@ impl FieldType {
 
     /// Returns whether only Arrow and Parquet can store values.
     pub fn is_columnar(self) -> bool {
-        matches!(self, FieldType::Array(_) | FieldType::Texts)
+        matches!(self, FieldType::Array(_) | FieldType::Texts | FieldType::Images)
     }
 
     /// Returns whether values, or the items of values, are indices into [`Schema::class_names`](super::Schema).
@@ -278,6 +281,7 @@ impl FieldType {
             FieldType::BoxInts => "box_ints",
             FieldType::Int32Pair => "int32_pair",
             FieldType::Texts => "list<string>",
+            FieldType::Images => "list<image>",
             FieldType::Array(array) => return array.to_string().into(),
         };
         plain.into()

@@ -53,20 +53,29 @@ pub(crate) fn boxes() -> [Field; 3] {
     ]
 }
 
-/// Generates a schema of either kind.
+/// Generates a schema of any kind.
 pub(crate) fn any_schema() -> impl Strategy<Value = Schema> {
     let fields = vec((prop::sample::select(ALL_TYPES.to_vec()), any::<bool>()), 0..6);
-    (prop::sample::select(vec![Kind::Images, Kind::Text]), any::<bool>(), any::<bool>(), fields).prop_map(
-        |(kind, flag, more, fields)| {
+    (
+        prop::sample::select(vec![Kind::Images, Kind::Text, Kind::Records]),
+        any::<bool>(),
+        any::<bool>(),
+        fields,
+    )
+        .prop_map(|(kind, flag, more, fields)| {
             let masked = more;
             let field = |(i, (ty, nullable))| Field { name: format!("поле {i}"), ty, nullable };
             let mut extra: Vec<Field> = fields.into_iter().enumerate().map(field).collect();
+            if kind == Kind::Records {
+                extra.push(Field::required("score", FieldType::Float32));
+            }
             if kind == Kind::Images && more {
                 extra.extend(boxes());
             }
             let mut schema = match kind {
                 Kind::Images => Schema::images(flag.then(classes), extra).unwrap(),
                 Kind::Text => Schema::text(if flag { IdWidth::U16 } else { IdWidth::U32 }, extra).unwrap(),
+                Kind::Records => Schema::records(extra).unwrap(),
             };
             if kind == Kind::Text && masked {
                 schema = schema.with_assistant_masks().unwrap();
@@ -76,8 +85,7 @@ pub(crate) fn any_schema() -> impl Strategy<Value = Schema> {
                 schema.class_names = classes();
             }
             schema
-        },
-    )
+        })
 }
 
 /// Generates a value for `field`.
@@ -116,6 +124,7 @@ pub(crate) fn any_value(field: &Field) -> BoxedStrategy<Value> {
             let text = "\\PC{0,9}".prop_map(|text| Text::from(text.as_str()));
             vec(text, 0..5).prop_map(Value::Texts).boxed()
         }
+        FieldType::Images => vec(bytes(), 0..5).prop_map(Value::Files).boxed(),
         FieldType::Int32Pair => any::<[u8; 8]>().prop_map(|pair| Value::Bytes(pair.to_vec().into())).boxed(),
     };
     if field.nullable { prop_oneof![1 => Just(Value::Null), 3 => present].boxed() } else { present }

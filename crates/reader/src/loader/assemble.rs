@@ -9,6 +9,7 @@ use dsconvert_dataset::packing::Row;
 use dsconvert_dataset::sample::{Ids, Int32Pair, Value, pair};
 use dsconvert_dataset::schema::CROP_TOP_LEFT;
 
+use super::added::mirrored;
 use super::augment::View;
 use super::batch::{Batch, BatchId, BlankRow};
 use super::fields::{BatchField, BatchFields, TokenLayout};
@@ -110,6 +111,7 @@ impl Assembler {
                 records: &batch.records,
                 ids,
                 masks: &masks,
+                stored: &records,
                 options: &self.options.text,
                 pool: &self.pool,
             };
@@ -128,7 +130,8 @@ impl Assembler {
     ) -> Result<Batch> {
         let pieces = rows.iter().flat_map(|row| &row.pieces);
         let ordinals: Vec<u64> = pieces.map(|piece| piece.document).collect();
-        let records = self.read_if(self.fields.reads_masks(), &ordinals)?;
+        let is_needed = self.fields.reads_masks() || self.fields.reads_per_token();
+        let records = self.read_if(is_needed, &ordinals)?;
         let masks = self.masks_of(&records)?;
         self.with_ids(&ordinals, &records, |ids| {
             let text = TokenRows {
@@ -140,6 +143,7 @@ impl Assembler {
                 records: &ordinals,
                 ids,
                 masks: &masks,
+                stored: &records,
                 options: &self.options.text,
                 pool: &self.pool,
             };
@@ -257,6 +261,10 @@ impl Assembler {
             epochs,
             pool: &self.pool,
         };
+        let is_mirrored = |row: usize, record: &Record| {
+            let mut random = images(0).random(row, record);
+            View::of(&self.options.image, 1, 1, &mut random).mirrored
+        };
         // Images and masks first, because other columns depend on which rows are blank.
         let mut decoded = VecDeque::new();
         let mut blank: Vec<BlankRow> = Vec::new();
@@ -281,12 +289,12 @@ impl Assembler {
                 },
                 BatchField::Label(index) => stored::labels(&self.pool, records, rows, index, &blank),
                 BatchField::PerBox(index, ty) => images(index).boxes(ty, &blank)?,
+                BatchField::PerToken { index, array, aligned } => text.per_token(index, array, aligned)?,
+                BatchField::Mirrored { index, twin, ty } => {
+                    let chosen = mirrored(records, index, twin, &is_mirrored);
+                    stored::column(&self.pool, &chosen, rows, index, ty)?
+                }
                 BatchField::CropTopLeft { corner, resized, target } => {
-                    let images = images(corner);
-                    let is_mirrored = |row: usize, record: &Record| {
-                        let mut random = images.random(row, record);
-                        View::of(&self.options.image, 1, 1, &mut random).mirrored
-                    };
                     let of = |record: &Record, index: usize| match record.values().get(index) {
                         Some(Value::Bytes(bytes)) => pair(bytes).unwrap_or_default(),
                         _ => Int32Pair::default(),

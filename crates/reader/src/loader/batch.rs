@@ -23,6 +23,8 @@ pub enum Column {
     Bytes(Vec<Option<Bytes>>),
     /// Lists of texts.
     TextLists(Vec<Option<Vec<Text>>>),
+    /// Lists of images, which are not decoded.
+    FileLists(Vec<Option<Vec<Bytes>>>),
     /// Lists of ids other than `input_ids`.
     Ids(Vec<Option<Ids>>),
     /// Boxes (an array of `[n, 4]` per row), or what each box has (`[n]`).

@@ -1,10 +1,13 @@
 //! The columns of a batch: the requested names, or the defaults of the kind.
 
 use dsconvert_dataset::error::{Error, Result};
+use dsconvert_dataset::manifest::Alignment;
 use dsconvert_dataset::schema::{
-    ASSISTANT_MASKS, CROP_TOP_LEFT, CU_SEQLENS, FieldType, IMAGE, INPUT_IDS, LABEL, RESIZED_SIZE, TARGET_SIZE,
+    ASSISTANT_MASKS, ArrayType, CROP_TOP_LEFT, CU_SEQLENS, FieldType, IMAGE, INPUT_IDS, Kind, LABEL,
+    RESIZED_SIZE, TARGET_SIZE,
 };
 
+use super::added;
 use super::options::{LabelsFor, LoaderOptions, PackedLayout, StoredPacking};
 use crate::RecordSource;
 use crate::batch::{Batching, Last};
@@ -65,6 +68,18 @@ pub(super) enum BatchField {
         resized: usize,
         target: usize,
     },
+    /// A field of a companion with one number per token.
+    PerToken {
+        index: usize,
+        array: ArrayType,
+        aligned: Alignment,
+    },
+    /// A field of a companion, or `twin` where the image is mirrored.
+    Mirrored {
+        index: usize,
+        twin: usize,
+        ty: FieldType,
+    },
     /// A field as it is stored, with its index.
     Stored(usize, FieldType),
     /// Whether the field of the previous column, with its index, is not null.
@@ -111,7 +126,8 @@ impl BatchFields {
             Batching::Records(_) => TokenLayout::Padded,
         };
         if shape == TokenLayout::Packed && !schema.holds_token_ids() {
-            return Err(Error::usage("images cannot be packed").help("use a batch size"));
+            let what = format!("{} cannot be packed", schema.kind.name());
+            return Err(Error::usage(what).help("use a batch size"));
         }
         let payload = schema.payload_field();
         let pieces = stored_pieces(source, options, payload)?;
@@ -136,7 +152,11 @@ impl BatchFields {
         for name in names {
             fields.add(source, options, &name)?;
         }
-        if source.properties().has_masks && fields.masks.is_none() && fields.has_labels() {
+        added::check_images(&fields, schema, &source.properties().added, options)?;
+        if source.properties().has_masks
+            && fields.masks.is_none()
+            && (fields.has_labels() || fields.has_targets())
+        {
             let what =
                 format!("the records mark the tokens to train on, and {ASSISTANT_MASKS:?} is not selected");
             return Err(Error::usage(what)
@@ -148,7 +168,8 @@ impl BatchFields {
     /// Returns the default columns.
     fn defaults(&self, source: &dyn RecordSource, options: &LoaderOptions) -> Vec<String> {
         let mut names = match self.shape {
-            _ if !source.schema().holds_token_ids() => vec![IMAGE, LABEL],
+            _ if source.schema().holds_images() => vec![IMAGE, LABEL],
+            _ if !source.schema().holds_token_ids() => Vec::new(),
             _ if is_flash(source, options) => {
                 [&[INPUT_IDS, LABELS, POSITION_IDS], &CU_SEQ_LENS[..], &MAX_LENGTH].concat()
             }
@@ -176,6 +197,9 @@ impl BatchFields {
             names.push(SOURCE);
         }
         let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        if source.schema().kind == Kind::Records {
+            names.splice(..0, source.schema().fields.iter().map(|field| field.name.clone()));
+        }
         if source.schema().holds_images() {
             let further = source.schema().fields.iter().filter(|f| f.ty.is_image_file() && f.name != IMAGE);
             let after_image = usize::from(names.first().is_some_and(|name| name == IMAGE));
@@ -195,6 +219,7 @@ impl BatchFields {
             BatchField::Image(index) | BatchField::Mask(index) => Some(index),
             BatchField::Stored(index, ty) => ty.fixed_shape().map(|_| index),
             BatchField::CropTopLeft { corner, .. } => Some(corner),
+            BatchField::Mirrored { index, ty, .. } => ty.fixed_shape().map(|_| index),
             _ => None,
         };
         if let Some(index) = as_numbers
@@ -240,6 +265,9 @@ impl BatchFields {
                     "{name:?} needs the field {INPUT_IDS:?}, which is not selected"
                 )));
             }
+            return Ok(field);
+        }
+        if let Some(field) = added::following(schema, &source.properties().added, options, name)? {
             return Ok(field);
         }
         let index = schema.index_of(name).ok_or_else(|| {
@@ -291,6 +319,8 @@ impl BatchFields {
                     | BatchField::Label(_)
                     | BatchField::PerBox(..)
                     | BatchField::CropTopLeft { .. }
+                    | BatchField::PerToken { .. }
+                    | BatchField::Mirrored { .. }
                     | BatchField::Stored(..)
                     | BatchField::StoredValid(_)
             )
@@ -303,10 +333,23 @@ impl BatchFields {
         self.columns.iter().any(|(_, field)| matches!(field, BatchField::Labels | BatchField::LossMask))
     }
 
+    /// Returns whether batches have numbers that move with the labels.
+    fn has_targets(&self) -> bool {
+        let is_target = |(_, field): &(String, BatchField)| {
+            matches!(field, BatchField::PerToken { aligned: Alignment::Target, .. })
+        };
+        self.columns.iter().any(is_target)
+    }
+
+    /// Returns whether batches have numbers per token, which are in records.
+    pub(super) fn reads_per_token(&self) -> bool {
+        self.columns.iter().any(|(_, field)| matches!(field, BatchField::PerToken { .. }))
+    }
+
     /// Returns whether it is needed which tokens are to be trained on.
     pub(super) fn reads_masks(&self) -> bool {
         let is_mask = |(_, field): &(String, BatchField)| *field == BatchField::AssistantMasks;
-        self.masks.is_some() && (self.has_labels() || self.columns.iter().any(is_mask))
+        self.masks.is_some() && (self.has_labels() || self.has_targets() || self.columns.iter().any(is_mask))
     }
 
     /// Returns whether token ids are needed. Lengths, and columns that follow from them, are known from the plan.

@@ -28,6 +28,7 @@
 //!
 //! `docs/reference/loader.md` is the reference.
 
+mod added;
 mod array;
 mod assemble;
 mod augment;

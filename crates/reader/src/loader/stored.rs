@@ -60,6 +60,7 @@ pub(super) fn column(
         FieldType::Float64 => numbers!(f64, Value::Float(x) => x),
         FieldType::String | FieldType::Json => list!(Texts, Text),
         FieldType::Texts => list!(TextLists, Texts),
+        FieldType::Images => list!(FileLists, Files),
         FieldType::Binary | FieldType::Image | FieldType::Mask | FieldType::Flags => list!(Bytes, Bytes),
         FieldType::IdsU16 | FieldType::IdsU32 => list!(Ids, Ids),
         FieldType::Int32Pair => pairs(pool, records, rows, field_index, |_, _, pair| pair).map_err(wrong),
@@ -96,6 +97,8 @@ macro_rules! with_element {
         }
     };
 }
+
+pub(super) use with_element;
 
 /// Copies the numbers of a record.
 fn array(numbers: Numbers<&Bytes>) -> Array {

@@ -15,6 +15,7 @@ use super::fields::{BatchField, TokenLayout};
 use super::options::{LabelsFor, PackedLayout, PadSide, TextBatchOptions};
 use super::pool::Pool;
 use super::stored::per_row;
+use crate::Record;
 
 /// A type of token ids in a batch.
 pub(super) trait TokenId: Element + From<u16> {
@@ -98,7 +99,7 @@ fn check_mask(mask: &[u8], record: u64, tokens: usize) -> Result<()> {
 
 /// Which tokens of a piece are labels, and of which positions.
 #[derive(Debug, Clone, Copy)]
-struct LabelRule {
+pub(super) struct LabelRule {
     labels_for: LabelsFor,
     /// Whether the first token of a piece has no label, when labels are the tokens themselves.
     masks_first: bool,
@@ -119,7 +120,7 @@ impl LabelRule {
 
     /// Writes what belongs to the labels of the positions of `piece` with `copy`, and `ignored` where there is no label:
     /// also where `mask`, that of the record, is 0.
-    fn write<T: Element>(
+    pub(super) fn write<T: Element>(
         self,
         piece: StoredPiece,
         mask: Option<&[u8]>,
@@ -249,6 +250,8 @@ pub(super) struct TokenRows<'a> {
     pub(super) ids: &'a [Ids<&'a [u8]>],
     /// Which tokens of each record are to be trained on; empty if all of them are, or no column needs it.
     pub(super) masks: &'a [&'a [u8]],
+    /// The records, if columns need more of them.
+    pub(super) stored: &'a [Record],
     pub(super) options: &'a TextBatchOptions,
     pub(super) pool: &'a Arc<Pool>,
 }
@@ -256,13 +259,7 @@ pub(super) struct TokenRows<'a> {
 impl TokenRows<'_> {
     pub(super) fn column<T: TokenId>(&self, field: BatchField) -> Result<Column> {
         let is_megatron = self.options.labels_for == Some(LabelsFor::Megatron);
-        // In padded rows, nothing may precede the first token. Elsewhere, a model that shifts labels itself would predict it
-        // from the previous record or from padding. A masked dataset has a label only where it can be predicted.
-        let masks_first = self.layout != TokenLayout::Padded
-            || self.is_packed
-            || self.options.pad_side == PadSide::Left
-            || !self.masks.is_empty();
-        let rule = LabelRule { labels_for: self.options.labels_in(self.is_packed), masks_first };
+        let rule = self.label_rule();
         match field {
             BatchField::Lengths => {
                 let lengths = self.pieces.rows().map(|row| tokens(row) as i64);
@@ -304,6 +301,17 @@ impl TokenRows<'_> {
                 Ok(())
             }),
         }
+    }
+
+    /// Returns which tokens are labels.
+    pub(super) fn label_rule(&self) -> LabelRule {
+        // In padded rows, nothing may precede the first token. Elsewhere, a model that shifts labels itself would predict it
+        // from the previous record or from padding. A masked dataset has a label only where it can be predicted.
+        let masks_first = self.layout != TokenLayout::Padded
+            || self.is_packed
+            || self.options.pad_side == PadSide::Left
+            || !self.masks.is_empty();
+        LabelRule { labels_for: self.options.labels_in(self.is_packed), masks_first }
     }
 
     /// Returns the number of rows, including those without a record.
@@ -371,7 +379,7 @@ impl TokenRows<'_> {
     }
 
     /// Returns the mask of the record of `piece`, if only some tokens are to be trained on.
-    fn mask(&self, piece: StoredPiece) -> Option<&[u8]> {
+    pub(super) fn mask(&self, piece: StoredPiece) -> Option<&[u8]> {
         self.masks.get(piece.record).copied()
     }
 
@@ -391,7 +399,7 @@ impl TokenRows<'_> {
 
     /// Returns an array of rows × width or, if the records are one after another, of all tokens. `write` fills the positions
     /// of a piece, `pad` the padding of a row.
-    fn filled<T: Element>(
+    pub(super) fn filled<T: Element>(
         &self,
         pad: impl Fn(&mut [T]),
         write: impl Fn(StoredPiece, &mut [T]) -> Result<()>,
@@ -511,7 +519,7 @@ fn lens(row: &[StoredPiece], width: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Returns a function that fills with `value`.
-fn fill<T: Copy>(value: T) -> impl Fn(&mut [T]) {
+pub(super) fn fill<T: Copy>(value: T) -> impl Fn(&mut [T]) {
     move |out| out.fill(value)
 }
 

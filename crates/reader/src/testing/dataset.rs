@@ -22,10 +22,16 @@ pub(super) fn schema(kind: Kind) -> Result<Schema> {
     match kind {
         Kind::Images => Schema::images(Some(vec!["cat".to_owned(), "dog".to_owned()]), extra),
         Kind::Text => Schema::text(IdWidth::U16, extra),
+        Kind::Records => {
+            let number = Field::required("number", FieldType::UInt32);
+            Schema::records(
+                [number, Field::nullable("blob", FieldType::Binary)].into_iter().chain(extra).collect(),
+            )
+        }
     }
 }
 
-/// Returns record `i` of [`write`]: `i * 7 % 13` tokens, or an "image" of a few bytes that no decoder reads.
+/// Returns record `i` of [`write`]: `i * 7 % 13` tokens, an "image" of a few bytes that no decoder reads, or such bytes.
 pub(super) fn record(kind: Kind, i: u64) -> Record {
     let length = i * 7 % 13;
     let mut values = vec![Value::Text(format!("item-{i}").as_str().into())];
@@ -40,8 +46,15 @@ pub(super) fn record(kind: Kind, i: u64) -> Record {
             let ids = Ids::pack(IdWidth::U16, &ids).map_or(Value::Null, Value::Ids);
             values.extend([ids, Value::UInt(length)]);
         }
+        Kind::Records => {
+            let blob: Vec<u8> = (0..length * 5).map(|k| (k * 31 + i) as u8).collect();
+            let blob = if i.is_multiple_of(5) { Value::Null } else { Value::Bytes(blob.into()) };
+            values.extend([Value::UInt(length), blob]);
+        }
     }
-    values.push(Value::Text(format!("source/{}.txt", i / 2).as_str().into()));
+    if kind != Kind::Records {
+        values.push(Value::Text(format!("source/{}.txt", i / 2).as_str().into()));
+    }
     values.push(if i.is_multiple_of(3) { Value::Null } else { Value::Text("ÿ and more".into()) });
     values.push(Value::Float(i as f64 / 8.0));
     Record { values }
@@ -158,6 +171,7 @@ pub(super) fn write_records(
         options: Default::default(),
         tokenizer: None,
         sources: Sources::default(),
+        binding: None,
         plan: Some(PlanInfo { units: units as u32, ..PlanInfo::default() }),
         counts: all,
         reject_codes: BTreeMap::from([("empty".to_owned(), 1)]),

@@ -17,6 +17,7 @@ use crate::{Dataset, OpenOptions, Record, Split};
 /// Returns the ordinals of `count` records sorted by length. The first of them is record `first` of the dataset.
 fn by_length(kind: Kind, first: u64, count: u64) -> Vec<u64> {
     let length = |i: &u64| match &record(kind, first + i).values[1..4] {
+        _ if kind == Kind::Records => record(kind, first + i).canonical_size(),
         [_, sample::Value::UInt(width), sample::Value::UInt(height)] => width * height,
         [sample::Value::Ids(ids), ..] => ids.len() as u64,
         other => panic!("{other:?}"),

@@ -186,7 +186,7 @@ fn counts_that_do_not_add_up_are_found() {
 #[test]
 fn wrong_numbers_of_records_per_class_are_found() {
     for (format, kind) in all() {
-        if kind == Kind::Text {
+        if kind != Kind::Images {
             continue;
         }
         let dir = copy(&pristine(format, kind));

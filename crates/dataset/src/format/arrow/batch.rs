@@ -47,8 +47,9 @@ enum Values {
     Slices { offsets: Range, data: Range, item_bytes: u64 },
     /// Arrays.
     Arrays(Arrays),
-    /// Lists of texts: 64-bit offsets of the lists, which count texts, and 32-bit offsets of the texts, which count bytes.
-    Texts { lists: Range, count: u64, texts: Range, data: Range },
+    /// Lists of texts or files: 64-bit offsets of the lists, which count items, and 32-bit offsets of the items, which count
+    /// bytes.
+    Items { lists: Range, count: u64, items: Range, data: Range },
 }
 
 /// Buffers with arrays.
@@ -131,7 +132,7 @@ impl Values {
             Values::Bits(range) | Values::Fixed(range, _) => *range,
             Values::Slices { data, .. }
             | Values::Arrays(Arrays { data, .. })
-            | Values::Texts { data, .. } => *data,
+            | Values::Items { data, .. } => *data,
         }
     }
 }
@@ -185,7 +186,18 @@ impl Parts {
                 let count = self.peek_length()?;
                 // Texts are never null.
                 self.valid(count)?.is_none().then_some(())?;
-                Values::Texts { lists, count, texts: self.offsets(count)?, data: self.buffer(0)? }
+                Values::Items { lists, count, items: self.offsets(count)?, data: self.buffer(0)? }
+            }
+            FieldType::Images => {
+                let lists = self.offsets_of(rows, 8)?;
+                let count = self.peek_length()?;
+                // Neither images nor their bytes are null.
+                self.valid(count)?.is_none().then_some(())?;
+                self.valid(count)?.is_none().then_some(())?;
+                let (items, data) = (self.offsets(count)?, self.buffer(0)?);
+                self.valid(count)?;
+                self.slices(count)?;
+                Values::Items { lists, count, items, data }
             }
             // The remaining types are lists.
             list => {
@@ -324,10 +336,14 @@ impl<B: AsRef<[u8]>, R: Fn(u64, u64) -> Result<B>> Body<'_, R> {
                     _ => Value::Float(f64::from_le_bytes(bytes)),
                 }
             }
-            (&Values::Texts { lists, count, texts, data }, _) => {
+            (&Values::Items { lists, count, items, data }, FieldType::Images) => {
+                let (begin, end) = self.ends(lists, row, count)?;
+                Value::Files((begin..end).map(|at| self.slice(items, data, 1, at)).collect::<Result<_>>()?)
+            }
+            (&Values::Items { lists, count, items, data }, _) => {
                 let (begin, end) = self.ends(lists, row, count)?;
                 let text = |at| {
-                    let bytes = self.slice(texts, data, 1, at)?;
+                    let bytes = self.slice(items, data, 1, at)?;
                     Text::new(bytes).map_err(|_| self.corrupt(data.at, "the text is not UTF-8"))
                 };
                 Value::Texts((begin..end).map(text).collect::<Result<_>>()?)

@@ -11,7 +11,8 @@ pub struct Record {
     /// All fields that are not built in, in schema order.
     #[prost(message, repeated, tag = "5")]
     pub extra: ::prost::alloc::vec::Vec<Field>,
-    /// Content of the record. Always set, with the same case in all records of a dataset.
+    /// Content of the record, with the same case in all records of a dataset. Datasets of other records than images and text
+    /// set none.
     #[prost(oneof = "record::Payload", tags = "2, 3")]
     pub payload: ::core::option::Option<record::Payload>,
 }

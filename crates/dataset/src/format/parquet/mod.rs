@@ -282,6 +282,9 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
         let leaf = match field.ty {
             FieldType::Image | FieldType::Mask => vec![field.name.clone(), IMAGE_BYTES.to_owned()],
             FieldType::Texts => element_of(std::slice::from_ref(&field.name)),
+            FieldType::Images => {
+                [element_of(std::slice::from_ref(&field.name)), vec![IMAGE_BYTES.to_owned()]].concat()
+            }
             ty => match ty.list_items() {
                 Some(ListItems { columns: Some(_), .. }) => {
                     element_of(&element_of(std::slice::from_ref(&field.name)))
@@ -294,12 +297,12 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
         // Values that never repeat gain nothing from a dictionary, and values that are never compared gain nothing from
         // statistics.
         let payload = Payload::holds(field.ty);
-        if payload || field.ty.is_per_box() {
+        if payload || field.ty.is_per_box() || field.ty == FieldType::Images {
             properties = properties.set_column_statistics_enabled(leaf.clone(), EnabledStatistics::None);
         }
         // The size of a page limits the number of items of its lists only without a dictionary.
         let is_pair = field.ty == FieldType::Int32Pair;
-        let is_texts = field.ty == FieldType::Texts;
+        let is_texts = matches!(field.ty, FieldType::Texts | FieldType::Images);
         if payload
             || is_pair
             || is_texts
@@ -314,7 +317,7 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
         if field.ty.is_token_list() || is_pair {
             properties = properties.set_column_encoding(leaf.clone(), Encoding::BYTE_STREAM_SPLIT);
         }
-        if field.ty.is_image_file() {
+        if field.ty.is_image_file() || field.ty == FieldType::Images {
             properties = properties.set_column_compression(leaf, Compression::UNCOMPRESSED);
         }
     }

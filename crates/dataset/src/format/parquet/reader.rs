@@ -64,15 +64,18 @@ struct DecodedColumns {
 impl DecodedColumns {
     /// Selects the columns at these indices of the schema of `file`, in ascending order. `schema` has only their fields.
     fn new(schema: Arc<Schema>, columns: &[usize], file: &SchemaDescriptor) -> Self {
-        let (mut arrays, mut lists) = (Vec::new(), Vec::new());
+        let (mut mask, mut arrays, mut lists) = (Vec::new(), Vec::new(), Vec::new());
         for (&column, field) in columns.iter().zip(&schema.fields) {
             let leaves = (0..file.num_columns()).filter(|&leaf| file.get_column_root_idx(leaf) == column);
+            // The paths of images in lists are all null: one page has those of all rows, which would be read for each.
+            let leaves = leaves.take(if field.ty == FieldType::Images { 1 } else { usize::MAX });
+            mask.extend(leaves.clone());
             match field.ty.is_token_list() {
                 true => lists.extend(leaves.map(|leaf| (field.ty, leaf))),
                 false => arrays.extend(leaves),
             }
         }
-        let mask = ProjectionMask::roots(file, columns.iter().copied());
+        let mask = ProjectionMask::leaves(file, mask);
         Self { columns: columns.into(), mask, arrays: ProjectionMask::leaves(file, arrays), lists, schema }
     }
 }

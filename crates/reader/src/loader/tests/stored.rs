@@ -1,5 +1,8 @@
 //! Tests of stored fields in batches.
 
+use dsconvert_dataset::sample;
+use dsconvert_dataset::schema::{Field, FieldType, Schema};
+
 use super::*;
 use crate::batch::Last;
 
@@ -53,6 +56,81 @@ fn images_can_stay_encoded_and_labels_may_be_missing() {
         }
     }
     assert_eq!(missing, 3);
+}
+
+#[test]
+fn batches_of_records_have_all_their_fields() {
+    for format in Format::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        testing::write(dir.path(), format, Kind::Records, &[&[20, 13]]).unwrap();
+        let split = Dataset::open(dir.path()).unwrap().split("train").unwrap();
+        let batching = BatchOptions { last: Last::Pad, ..BatchOptions::new(BatchSize::BatchSize(7)) };
+        let mut loader =
+            Loader::new(split.clone(), LoaderOptions { threads: 2, ..LoaderOptions::new(batching) }).unwrap();
+        let mut seen = 0;
+        for batch in all(&mut loader) {
+            let names: Vec<&str> = batch.columns().map(|(name, _)| name).collect();
+            assert_eq!(names, ["key", "number", "blob", "note", "score", "score.valid", "valid"]);
+            let numbers = batch.array("number").unwrap().as_slice::<i64>().unwrap();
+            let Some(Column::Bytes(blobs)) = batch.get("blob") else { panic!("{batch:?}") };
+            for (row, &ordinal) in batch.records().iter().enumerate() {
+                let record = split.get(ordinal).unwrap();
+                assert_eq!(
+                    (Some(numbers[row]), blobs[row].as_ref()),
+                    (record.integer("number"), record.bytes("blob"))
+                );
+                assert_eq!(split.length(ordinal).unwrap(), record.into_inner().canonical_size());
+            }
+            seen += batch.records().len();
+        }
+        assert_eq!(seen, 33);
+        let packed = LoaderOptions::new(crate::batch::PackOptions::new(8, 1));
+        let refused = Loader::new(split, packed).unwrap_err();
+        assert!(refused.to_string().contains("records cannot be packed"), "{refused}");
+    }
+}
+
+#[test]
+fn batches_of_arrays_are_stacked_if_their_shape_is_fixed() {
+    let ty = |text: &str| FieldType::Array(text.parse().unwrap());
+    let fields = vec![
+        Field::required("mel", ty("array<float16>[2,3]")),
+        Field::nullable("frames", ty("array<int16>[?,2]")),
+        Field::required("tags", FieldType::Texts),
+    ];
+    let schema = Schema::records(fields).unwrap();
+    let record = |i: u64| {
+        let array = |shape: &[u32]| {
+            let numbers = shape.iter().product::<u32>();
+            let bytes = (0..numbers as u16).flat_map(|at| (at + i as u16).to_le_bytes()).collect::<Vec<u8>>();
+            sample::Value::Array(sample::ArrayValue::new(shape, bytes.into()))
+        };
+        let frames = if i % 4 == 3 { sample::Value::Null } else { array(&[(i % 4) as u32, 2]) };
+        let tags = sample::Value::Texts((0..i % 3).map(|at| format!("tag {at}").as_str().into()).collect());
+        sample::Record {
+            values: vec![sample::Value::Text(format!("k{i}").as_str().into()), array(&[2, 3]), frames, tags],
+        }
+    };
+    for format in [Format::Arrow, Format::Parquet] {
+        let dir = tempfile::tempdir().unwrap();
+        testing::write_records(dir.path(), format, schema.clone(), &[&[9]], record).unwrap();
+        let split = Dataset::open(dir.path()).unwrap().split("train").unwrap();
+        for batch in all(&mut Loader::new(split, batches_of(4)).unwrap()) {
+            let mel = batch.array("mel").unwrap();
+            assert_eq!(mel.shape(), [batch.rows(), 2, 3]);
+            let Some(Column::Arrays(frames)) = batch.get("frames") else { panic!("{batch:?}") };
+            assert!(matches!(batch.get("tags"), Some(Column::TextLists(_))));
+            for (row, &ordinal) in batch.records().iter().enumerate() {
+                assert_eq!(
+                    frames[row].as_ref().map(|frames| frames.shape().to_vec()),
+                    match ordinal % 4 {
+                        3 => None,
+                        rows => Some(vec![rows as usize, 2]),
+                    }
+                );
+            }
+        }
+    }
 }
 
 #[test]

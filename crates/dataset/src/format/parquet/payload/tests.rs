@@ -144,6 +144,7 @@ fn records(schema: &Schema, count: usize, shape: ValueShape) -> Vec<Record> {
             | FieldType::BoxInts
             | FieldType::Int32Pair
             | FieldType::Texts
+            | FieldType::Images
             | FieldType::Array(_) => Value::Null,
         }
     };
