@@ -228,6 +228,19 @@ impl TextRecipe {
         }
         self.shape().check()?;
         self.chat.check()?;
+        if self.chat.are_preferences() {
+            for (name, is_given) in [
+                ("pack", self.pack.is_some()),
+                ("overflow", self.overflow.is_some_and(|overflow| overflow != Overflow::Reject)),
+            ] {
+                if is_given {
+                    return Err(Error::usage(format!(
+                        "`{name}` does not apply to preference data: a completion is never cut, nor joined with another"
+                    ))
+                    .help("leave it out; a side longer than `max_length` is rejected"));
+                }
+            }
+        }
         if self.chat.has_masks() {
             let text_only = [
                 ("text_field", self.text_field != DEFAULT_TEXT_FIELD),

@@ -43,6 +43,7 @@ mod open_files;
 mod option_names;
 mod output_directory;
 mod parts;
+mod preferences;
 mod remote_each_request;
 mod remote_output;
 mod remote_races;

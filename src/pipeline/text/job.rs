@@ -66,10 +66,13 @@ impl Conversion for TextConversion {
         if options.recipe.pack.is_some() {
             extra.extend(PACK_FIELDS.map(|name| Field::required(name, FieldType::IdsU32)));
         }
-        let mut schema = Schema::text(id_width(&options.tokenizer), extra)?;
-        if options.recipe.chat.has_masks() {
-            schema = schema.with_assistant_masks()?;
-        }
+        let (chat, width) = (&options.recipe.chat, id_width(&options.tokenizer));
+        let schema = match chat.has_masks() {
+            _ if chat.chosen_field.is_some() => Schema::pairs(width, extra)?,
+            _ if chat.label_field.is_some() => Schema::unpaired(width, extra)?,
+            true => Schema::text(width, extra)?.with_assistant_masks()?,
+            false => Schema::text(width, extra)?,
+        };
         check_schema(output.format, &Arc::new(schema.clone()))?;
         let mut read_stdin = match (&options.input, &found.details[..]) {
             (TextInput::Stdin, [detail]) => Some(stdin(detail.kind, options.recipe.encoding)?),

@@ -18,6 +18,7 @@ mod options;
 mod pack;
 mod plan;
 mod predict;
+mod preference;
 mod roles;
 mod sources;
 #[cfg(test)]
