@@ -33,6 +33,7 @@ mod assemble;
 mod augment;
 mod batch;
 mod boxes;
+mod completions;
 mod element;
 mod engine;
 mod fields;
@@ -53,6 +54,7 @@ use std::time::{Duration, Instant};
 
 pub use array::Array;
 pub use batch::{Batch, BatchId, BlankRow, Column};
+pub use completions::PairOrder;
 pub use element::{BHalf, Element, Half};
 pub use fields::{ATTENTION_MASK, LENGTHS, POSITION_IDS, SOURCE, VALID};
 pub use handoff::{Claim, Handoff};
@@ -146,6 +148,7 @@ impl Loader {
     pub fn new(source: impl Into<Arc<dyn RecordSource>>, options: LoaderOptions) -> Result<Self> {
         let source = source.into();
         options.check()?;
+        let (source, options) = completions::for_batches(source, options)?;
         let options = options.for_source(&source)?;
         let counts = LoaderCounts::new(&source, &options)?;
         Ok(Self {
