@@ -239,6 +239,7 @@ mod tests {
         ("special_in_content", "text,assistant=error"),
         ("special_in_text", "parse"),
         ("split", "train=0.5,test=0.5"),
+        ("split_by", "author"),
         ("template_arg", "a=1,b=\"x,y\""),
         ("template_name", "rag"),
         ("text_field", "body"),

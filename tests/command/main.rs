@@ -59,6 +59,7 @@ mod run_report;
 mod sidecars;
 mod simulate;
 mod source_names;
+mod split_by;
 mod standard_output;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 mod support;

@@ -14,6 +14,7 @@ use super::duplicates::{DocumentPosition, Duplicates};
 use super::feed::TextTask;
 use super::preference::Preference;
 use super::sources::source::TextItem;
+use super::split_group;
 use crate::error::Result;
 use crate::panics::caught;
 use crate::pipeline::job::{Converting, EngineUse, ItemSplit, excluded};
@@ -111,7 +112,7 @@ impl DocumentConverter<'_> {
         let position = DocumentPosition { section: self.section, mark: item.mark };
         self.member.start_item(position.mark.unwrap_or(0));
         let origin = position.origin_in(&self.file);
-        let document = match item.document {
+        let mut document = match item.document {
             Ok(document) => document,
             Err(reject) => {
                 out.list.push(ItemOutcome::Rejected { split: self.split.of(&origin), origin, reject });
@@ -133,7 +134,14 @@ impl DocumentConverter<'_> {
         let named = key.as_deref().unwrap_or(&origin);
         let preferences = self.conversion.chats.as_ref().and_then(Chats::preferences);
         let preference = preferences.map(|_| Preference::read(&document.text));
-        let group = preference.as_ref().and_then(|read| Some(read.as_ref().ok()?.group()));
+        let fields = &self.conversion.fields;
+        let group = match split_group::take(recipe, fields, &mut document.kept, preference.as_ref()) {
+            Ok(group) => group,
+            Err(reject) => {
+                out.list.push(ItemOutcome::Rejected { split: self.split.of(&origin), origin, reject });
+                return Converting::Done;
+            }
+        };
         let split = self.split.of(group.as_deref().unwrap_or(named));
         if let Some(kept) = self.duplicates.of(position) {
             let of = kept.to_owned();

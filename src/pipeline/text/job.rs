@@ -13,7 +13,7 @@ use super::feed::{SectionFeed, TextTask};
 use super::options::{TextInput, TextOptions};
 use super::pack::PackDocuments;
 use super::sources::stdin;
-use super::{field_check, plan};
+use super::{field_check, plan, split_group};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::check_schema;
 use crate::pipeline::exclude::OpenedExclusion;
@@ -62,7 +62,9 @@ impl Conversion for TextConversion {
         if output.split.is_some() {
             warnings.clear();
         }
-        let mut extra = found.fields.clone();
+        split_group::check(&options.recipe, &found.fields)?;
+        let kept = options.recipe.keep_fields.len();
+        let mut extra = found.fields.get(..kept).unwrap_or_default().to_vec();
         if options.recipe.pack.is_some() {
             extra.extend(PACK_FIELDS.map(|name| Field::required(name, FieldType::IdsU32)));
         }
@@ -114,7 +116,7 @@ impl Conversion for TextConversion {
         let summary = PlanSummary {
             items: documents.then_some(found.listing.files.len() as u64),
             split_files,
-            fields: conversion.fields.iter().map(|field| field.name.clone()).collect(),
+            fields: conversion.fields.iter().take(kept).map(|field| field.name.clone()).collect(),
             dedup,
             exclude: exclude.summary(),
             warnings,

@@ -21,6 +21,7 @@ mod predict;
 mod preference;
 mod roles;
 mod sources;
+mod split_group;
 #[cfg(test)]
 mod tests;
 mod unread;
