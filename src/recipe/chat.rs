@@ -10,6 +10,7 @@ use dsconvert_chat::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::preference::Seam;
 use crate::error::{Error, Result};
 use crate::options::{
     Defined, Definition, Input, OptionValue, as_text, is_default, option_values, options, word_values,
@@ -50,7 +51,7 @@ options! {
 
             /// Field with a prompt, which is not trained: a text or a list of messages
             [serde(skip_serializing_if = "is_default")]
-            prompt_field: Option<String> = None, "NAME", requires = Some("completion_field");
+            prompt_field: Option<String> = None, "NAME";
 
             /// Field with the completion of the prompt, which is trained: a text or a list of messages
             ///
@@ -58,6 +59,25 @@ options! {
             /// unless they end with it.
             [serde(skip_serializing_if = "is_default")]
             completion_field: Option<String> = None, "NAME", requires = Some("prompt_field");
+
+            /// Field with the preferred completion of a prompt: a list of messages, or a text with --prompt-field
+            ///
+            /// Records are preference pairs, as DPO takes them. Without --prompt-field, the prompt is what both lists of messages start
+            /// with.
+            [serde(skip_serializing_if = "is_default")]
+            chosen_field: Option<String> = None, "NAME", requires = Some("rejected_field");
+
+            /// Field with the completion that is not preferred
+            [serde(skip_serializing_if = "is_default")]
+            rejected_field: Option<String> = None, "NAME", requires = Some("chosen_field");
+
+            /// Field that says whether the completion is good: records are completions with a label, as KTO takes them
+            [serde(skip_serializing_if = "is_default")]
+            label_field: Option<String> = None, "NAME", requires = Some("completion_field");
+
+            /// Handling of preference pairs whose sides have different ids before their completions
+            [serde(with = "as_text", skip_serializing_if = "is_default")]
+            seam: Seam = Seam::default(), "HOW";
 
             /// Token before a pair of texts; it is not trained
             [serde(with = "as_text", skip_serializing_if = "is_default")]
@@ -277,7 +297,15 @@ impl fmt::Display for SpecialInContent {
 impl ChatRecipe {
     /// Returns whether records have a mask of the tokens to train on: items are chats or pairs.
     pub fn has_masks(&self) -> bool {
-        self.messages_field.is_some() || self.prompt_field.is_some() || self.alpaca.is_some()
+        self.messages_field.is_some()
+            || self.prompt_field.is_some()
+            || self.chosen_field.is_some()
+            || self.alpaca.is_some()
+    }
+
+    /// Returns whether records are prompts with completions to compare or with a label.
+    pub(crate) fn are_preferences(&self) -> bool {
+        self.chosen_field.is_some() || self.label_field.is_some()
     }
 
     /// Returns whether every item is a chat, which needs a template.
@@ -287,7 +315,7 @@ impl ChatRecipe {
 
     /// Returns whether items may be pairs of texts.
     pub(crate) fn may_be_pairs(&self) -> bool {
-        self.prompt_field.is_some() || self.alpaca == Some(Alpaca::Pair)
+        self.prompt_field.is_some() || self.chosen_field.is_some() || self.alpaca == Some(Alpaca::Pair)
     }
 
     /// Returns the fields whose values make up a chat or a pair; `None` if items are texts.
@@ -301,6 +329,7 @@ impl ChatRecipe {
             is_nested,
         };
         let mut members = match (&self.messages_field, &self.prompt_field, &self.completion_field) {
+            _ if self.are_preferences() => self.preference_members(),
             (Some(messages), ..) => vec![member("messages", messages, "messages_field", true, true)],
             (None, Some(prompt), Some(completion)) => vec![
                 member("prompt", prompt, "prompt_field", true, false),
@@ -368,7 +397,8 @@ impl ChatRecipe {
                 "leave out one of them; prompt and completion may be lists of messages",
             );
         }
-        if self.prompt_field.is_some() != self.completion_field.is_some() {
+        self.check_preferences()?;
+        if self.chosen_field.is_none() && self.prompt_field.is_some() != self.completion_field.is_some() {
             return refuse(
                 "`prompt_field` and `completion_field` belong together".to_owned(),
                 "name both, or neither",
@@ -382,7 +412,8 @@ impl ChatRecipe {
             if let Some(name) = given.filter(|name| *name == "tools_field").or(template).or(given) {
                 return refuse(
                     format!("`{name}` applies only to chats and pairs"),
-                    "name their fields with `messages_field`, or with `prompt_field` and `completion_field`",
+                    "name their fields with `messages_field`, with `prompt_field` and `completion_field`, or with `chosen_field` and \
+                     `rejected_field`",
                 );
             }
         }

@@ -8,6 +8,7 @@
 mod chat;
 mod companion;
 mod images;
+mod preference;
 mod text;
 
 use serde::Serialize;
@@ -19,6 +20,7 @@ pub(crate) use self::chat::{DEFAULT_TEMPLATE, TOOL_TEMPLATE};
 pub use self::companion::{Companion, PathPattern};
 pub(crate) use self::images::{ANNOTATIONS, is_reserved};
 pub use self::images::{AutoList, Dedup, ImageFields, ImagesRecipe, ListItem, ListedImage, Sidecars};
+pub use self::preference::Seam;
 pub use self::text::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, InvalidUtf8, LengthRange, MAX_PACK_TOKENS, Overflow,
     TextDedup, TextRecipe, TextShape,
@@ -226,6 +228,10 @@ mod tests {
         ("packing", "concat"),
         ("pad", "40x40:#808080"),
         ("prompt_field", "question"),
+        ("chosen_field", "better"),
+        ("rejected_field", "worse"),
+        ("label_field", "good"),
+        ("seam", "error"),
         ("resize", "exact:30x40"),
         ("restart_interval", "4"),
         ("seed", "7"),
@@ -236,6 +242,7 @@ mod tests {
         ("special_in_content", "text,assistant=error"),
         ("special_in_text", "parse"),
         ("split", "train=0.5,test=0.5"),
+        ("split_by", "author"),
         ("template_arg", "a=1,b=\"x,y\""),
         ("template_name", "rag"),
         ("text_field", "body"),

@@ -81,6 +81,12 @@ options! {
             [serde(skip_serializing_if = "is_default")]
             keep_fields: Vec<Keep> = Vec::new(), "FIELDS";
 
+            /// Field or column whose value decides the split: records with the same value are in one split [default: the key]
+            ///
+            /// Preference pairs with the same prompt are in one split without it.
+            [serde(skip_serializing_if = "is_default")]
+            split_by: Option<String> = None, "NAME", requires = Some("split");
+
             /// Reject documents with more bytes than this
             [] max_document_bytes: u64 as Size<0> = DEFAULT_MAX_DOCUMENT_BYTES, "SIZE";
 
@@ -200,6 +206,19 @@ impl TextRecipe {
         self.chat.fields().unwrap_or_else(|| TextFields::Text(self.text_field.clone()))
     }
 
+    /// Returns the fields to read beside the text: the kept ones and, if it is not one of them, the one that decides the split.
+    pub(crate) fn read_fields(&self) -> Vec<Keep> {
+        let group = self.split_by.iter().filter(|_| self.reads_group());
+        let group = group.map(|name| Keep { name: name.clone(), ty: None });
+        self.keep_fields.iter().cloned().chain(group).collect()
+    }
+
+    /// Returns whether the field that decides the split is read only for that.
+    pub(crate) fn reads_group(&self) -> bool {
+        let is_kept = |name: &String| self.keep_fields.iter().any(|keep| keep.name == *name);
+        self.split_by.as_ref().is_some_and(|name| !is_kept(name))
+    }
+
     /// Returns whether invalid UTF-8 becomes U+FFFD.
     pub(crate) fn replaces_invalid_utf8(&self) -> bool {
         self.invalid_utf8 == InvalidUtf8::Replace
@@ -226,8 +245,25 @@ impl TextRecipe {
                     .help(format!("add `{other}`, or leave out `{option}`")));
             }
         }
+        if self.split_by.is_some() && self.output.split.is_none() {
+            return Err(Error::usage("`split_by` applies only with `split`")
+                .help("add `split`, such as train=0.9,validation=0.1, or leave out `split_by`"));
+        }
         self.shape().check()?;
         self.chat.check()?;
+        if self.chat.are_preferences() {
+            for (name, is_given) in [
+                ("pack", self.pack.is_some()),
+                ("overflow", self.overflow.is_some_and(|overflow| overflow != Overflow::Reject)),
+            ] {
+                if is_given {
+                    return Err(Error::usage(format!(
+                        "`{name}` does not apply to preference data: a completion is never cut, nor joined with another"
+                    ))
+                    .help("leave it out; a side longer than `max_length` is rejected"));
+                }
+            }
+        }
         if self.chat.has_masks() {
             let text_only = [
                 ("text_field", self.text_field != DEFAULT_TEXT_FIELD),

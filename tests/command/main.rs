@@ -43,6 +43,7 @@ mod open_files;
 mod option_names;
 mod output_directory;
 mod parts;
+mod preferences;
 mod records;
 mod remote_each_request;
 mod remote_output;
@@ -59,6 +60,7 @@ mod run_report;
 mod sidecars;
 mod simulate;
 mod source_names;
+mod split_by;
 mod standard_output;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 mod support;

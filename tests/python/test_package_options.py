@@ -27,6 +27,7 @@ STARTS = {
     r"it needs (?!a token budget)(.+)": r"With `\1`: ",
     r"it needs a token budget, .*": r"With a token budget: ",
     r"the records are not packed": r"Text that was packed by `dsconvert text --pack` only. ",
+    r"the records are not preference pairs": r"Preference pairs only. ",
     r"the dataset holds images": r"Text only",
     r"the dataset holds text": r"Images only. ",
 }

@@ -27,8 +27,12 @@ const fn condition(reason: &'static str, holds: fn(&Given<'_>) -> bool) -> Condi
 
 pub(crate) const LOADER: Condition =
     condition("it is an option of Loader only", |given| given.source.is_some());
-pub(crate) const TEXT: Condition =
-    condition("the dataset holds images", |given| given.schema().is_none_or(Schema::holds_token_ids));
+pub(crate) const TEXT: Condition = condition("the dataset holds images", |given| {
+    given.schema().is_none_or(|schema| schema.holds_token_ids() || schema.holds_completions())
+});
+pub(crate) const PAIRS: Condition = condition("the records are not preference pairs", |given| {
+    given.schema().is_none_or(|schema| schema.completions().len() > 1)
+});
 pub(crate) const IMAGES: Condition =
     condition("the dataset holds text", |given| given.schema().is_none_or(Schema::holds_images));
 pub(crate) const STORED_PACKED: Condition = condition("the records are not packed", |given| {

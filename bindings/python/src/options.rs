@@ -13,7 +13,7 @@ use dsconvert::reader::batch::{
 };
 use dsconvert::reader::loader::{
     Channels, Crop, IdType, ImageBatchOptions, ImageLayout, LabelsFor, LoaderOptions, MAX_THREADS,
-    PackedLayout, PadSide, StoredPacking, TextBatchOptions, Undecodable,
+    PackedLayout, PadSide, PairOrder, StoredPacking, TextBatchOptions, Undecodable,
 };
 use dsconvert::reader::{
     Exhausted, MixtureEpoch, MixtureOptions, MixtureUnit, OnChange, RecordSource, Weights,
@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::given::{
     ASSEMBLED, BLOCKS, BUDGET, BY_LENGTH, DECODED, GEOMETRIC, Given, IMAGES, LABELED, LOADER, MIRRORED,
-    NOT_FLASH, NOT_PLANES, OptionInfo, PACKED, PADDED, PICTURES, RANDOM_CROP, STORED_PACKED, TEXT, TOKENS,
-    UNPACKED, WINDOWS,
+    NOT_FLASH, NOT_PLANES, OptionInfo, PACKED, PADDED, PAIRS, PICTURES, RANDOM_CROP, STORED_PACKED, TEXT,
+    TOKENS, UNPACKED, WINDOWS,
 };
 
 /// Defines the struct with the values of all options, the function that reads it, and the table for Python, from lines
@@ -98,6 +98,7 @@ define_options! {
     pad_to_multiple_of: u64 = batches().pad_to_multiple_of, [TEXT, UNPACKED, PADDED, NOT_FLASH];
     labels_for: Option<LabelsFor> = None, [LOADER, TEXT, LABELED, ASSEMBLED];
     stored_packing: StoredPacking = StoredPacking::default(), [LOADER, TEXT, STORED_PACKED];
+    pairs: PairOrder = PairOrder::default(), [LOADER, TEXT, PAIRS, ASSEMBLED];
     id_dtype: IdType = IdType::default(), [LOADER, TEXT, TOKENS, ASSEMBLED];
 }
 
@@ -329,6 +330,7 @@ impl Options {
             labels_for: self.labels_for,
             packed: self.packed,
             stored_packing: self.stored_packing,
+            pairs: self.pairs,
         }
     }
 }

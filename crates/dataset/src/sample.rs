@@ -40,7 +40,7 @@ pub use boxes::{Int32Pair, PixelBox, box_numbers, boxes, pack_box_numbers, pack_
 pub use ids::{Ids, PackedIds};
 pub use numbers::Numbers;
 
-use crate::schema::{MAX_INDEX_COLUMNS, Schema, TRAINED};
+use crate::schema::{MAX_INDEX_COLUMNS, Schema, TRAINED, preference};
 
 /// One value of a record. Its bytes are shared ([`Bytes`]) or, for short-lived access, borrowed (`&[u8]`).
 #[derive(Debug, Clone, PartialEq)]
@@ -230,6 +230,9 @@ pub fn length_of<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result
     };
     check_aligned(schema, values)?;
     check_per_box(schema, values)?;
+    if schema.holds_completions() {
+        return preference::length_of(schema, values);
+    }
     let fields = schema.layout().length_fields;
     if fields.is_empty() {
         return Ok(canonical_size_of(values));
@@ -352,6 +355,12 @@ pub enum RejectCode {
     NothingToTrain,
     /// A chat that is not a list of messages, or that the template rejects.
     InvalidChat,
+    /// A pair whose completions are the same.
+    SameCompletions,
+    /// A completion without text.
+    EmptyCompletion,
+    /// A pair whose sides have different ids before their completions, with `--seam error`.
+    SeamDiffers,
     /// A chat whose row has a system message, and whose list of messages starts with another one.
     TwoSystems,
     /// An animated image, with `--animated reject`.
@@ -393,6 +402,9 @@ impl RejectCode {
             RejectCode::TextParts => "text-parts",
             RejectCode::NothingToTrain => "nothing-to-train",
             RejectCode::InvalidChat => "invalid-chat",
+            RejectCode::SameCompletions => "same-completions",
+            RejectCode::EmptyCompletion => "empty-completion",
+            RejectCode::SeamDiffers => "seam-differs",
             RejectCode::TwoSystems => "two-systems",
             RejectCode::Animated => "animated",
             RejectCode::MissingFile => "missing-file",
@@ -541,6 +553,9 @@ mod tests {
             RejectCode::TextParts,
             RejectCode::NothingToTrain,
             RejectCode::InvalidChat,
+            RejectCode::SameCompletions,
+            RejectCode::EmptyCompletion,
+            RejectCode::SeamDiffers,
             RejectCode::TwoSystems,
             RejectCode::DecoderPanicked,
             RejectCode::FunctionFailed,

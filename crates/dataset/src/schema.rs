@@ -5,6 +5,7 @@
 mod array_type;
 mod dtype;
 mod field_type;
+pub mod preference;
 
 use serde::{Deserialize, Serialize};
 
@@ -259,12 +260,12 @@ impl Schema {
 
     /// Returns what follows from the kind of the dataset.
     pub fn layout(&self) -> &'static RecordLayout {
-        self.kind.layout()
+        if self.holds_completions() { &preference::LAYOUT } else { self.kind.layout() }
     }
 
     /// Returns whether records are lists of token ids, which can be cut, padded and packed.
     pub fn holds_token_ids(&self) -> bool {
-        self.layout().length_unit == LengthUnit::Tokens
+        self.layout().payload == INPUT_IDS
     }
 
     /// Returns whether records are images.

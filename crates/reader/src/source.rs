@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::sample::{Ids, Value};
+use dsconvert_dataset::schema::preference::LONGEST;
 use dsconvert_dataset::schema::{HEIGHT, Schema, TRAINED, WIDTH};
 
 use crate::batch::{Batching, ImageShape, Lengths, Runs, StepPlan};
@@ -293,6 +294,11 @@ impl Lengths for Split {
         Ok(entry.column(&self.manifest().schema, TRAINED).map_or(entry.length, u64::from))
     }
 
+    fn longest_side_of(&self, record: u64) -> Result<u64> {
+        let entry = self.entry(record)?;
+        Ok(entry.column(&self.manifest().schema, LONGEST).map_or(entry.length, u64::from))
+    }
+
     fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {
         let schema = &self.manifest().schema;
         let entry = self.entry(record)?;
@@ -340,6 +346,10 @@ impl Lengths for Arc<dyn RecordSource> {
 
     fn trained_of(&self, record: u64) -> Result<u64> {
         self.lengths().trained_of(record)
+    }
+
+    fn longest_side_of(&self, record: u64) -> Result<u64> {
+        self.lengths().longest_side_of(record)
     }
 
     fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {

@@ -9,7 +9,7 @@ use crate::pipeline::{UNREAD_FIELD, UNREAD_MESSAGE_KEY};
 use crate::printable::printable;
 
 /// Notes, what they count, and the rest of the line.
-const NOTES: [(&str, &str, &str); 11] = [
+const NOTES: [(&str, &str, &str); 12] = [
     ("tools-not-rendered", "chat", "with tools that the template does not write"),
     ("not-rendered", "chat", "from which the template leaves out a message or a call (--not-rendered allow)"),
     (
@@ -28,6 +28,7 @@ const NOTES: [(&str, &str, &str); 11] = [
     ("adjacent-assistant", "chat", "with adjacent messages of the assistant"),
     ("bos_in_pair", "pair", "starting with the string of the BOS token, which is not repeated"),
     ("system_beside_pair", "pair", "of texts with a system message, which is not read"),
+    ("seam_moved", "pair", "whose sides have different ids before their completions, which start there"),
     ("tools_beside_pair", "pair", "of texts with tools, which are not read"),
 ];
 
@@ -47,7 +48,8 @@ pub(super) fn add_chats(lines: &mut Lines, manifest: &Manifest) {
         }
     }
     let special = manifest.notes.get("special_tokens_in_text");
-    if let Some(count) = special.filter(|_| manifest.schema.masks_field().is_some()) {
+    let schema = &manifest.schema;
+    if let Some(count) = special.filter(|_| schema.masks_field().is_some() || schema.holds_completions()) {
         lines.add(format!(
             "  {} with strings of special tokens, which are text: --special-in-content parse makes them tokens",
             plural(*count, "item")

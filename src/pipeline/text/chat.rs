@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use super::alpaca::AlpacaRow;
 use crate::error::{Error, Result};
 use crate::pipeline::job::EngineUse;
-use crate::recipe::{Alpaca, ChatRecipe, DEFAULT_TEMPLATE, PairBos, TOOL_TEMPLATE};
+use crate::recipe::{Alpaca, ChatRecipe, DEFAULT_TEMPLATE, PairBos, Seam, TOOL_TEMPLATE};
 use crate::sample::{Ids, Reject, RejectCode, Tokens};
 use crate::transform::text::{
     EncodeStats, MarkedIds, Scratch, SpecialInText, Tokenizer, Verified, id_width, rejected,
@@ -109,6 +109,11 @@ impl Chats {
         Ok(Some(Self { recipe: recipe.clone(), renderers, unusable, start, end }))
     }
 
+    /// Returns what happens to pairs whose sides differ before their completions, if items are preference data.
+    pub(super) fn preferences(&self) -> Option<Seam> {
+        self.recipe.are_preferences().then_some(self.recipe.seam)
+    }
+
     /// Renders the JSON of a chat or pair.
     ///
     /// # Errors
@@ -123,7 +128,7 @@ impl Chats {
             }
             None => {}
         }
-        if self.recipe.prompt_field.is_some() {
+        if self.recipe.prompt_field.is_some() || self.recipe.are_preferences() {
             let members: PairMembers<'_> = members(chat)?;
             if let (Some(prompt), Some(completion)) = (text_of(members.prompt), text_of(members.completion)) {
                 let mut rendered = self.pair(&prompt, &completion)?;
@@ -329,7 +334,7 @@ fn renderers(recipe: &ChatRecipe, tokenizer: &Tokenizer) -> Result<BTreeMap<Stri
 }
 
 /// Reads members of the JSON of an item.
-fn members<'a, T: Deserialize<'a>>(chat: &'a str) -> Result<T, Reject> {
+pub(super) fn members<'a, T: Deserialize<'a>>(chat: &'a str) -> Result<T, Reject> {
     serde_json::from_str(chat)
         .map_err(|e| Reject::new(RejectCode::InvalidChat, format!("the chat is not valid JSON: {e}")))
 }

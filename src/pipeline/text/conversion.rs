@@ -31,7 +31,7 @@ pub struct TextConversion {
     pub(super) sections: Vec<FileSection>,
     /// Fields of the text.
     pub(super) text: TextFields,
-    /// Kept fields.
+    /// Fields to read beside the text: the kept ones, and perhaps one that decides the split.
     pub(super) fields: Vec<Field>,
     /// Requested fields of a line of JSON.
     pub(super) wanted: WantedFields,

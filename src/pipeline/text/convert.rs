@@ -1,5 +1,7 @@
 //! Conversion of documents to records: normalization, token ids, lengths.
 
+mod completions;
+
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,16 +9,19 @@ use std::sync::Arc;
 use dsconvert_writer::outcome::{ConvertedRecord, ItemOutcome, MemberCount, Outcomes};
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 
-use super::chat::Rendered;
+use super::chat::{Chats, Rendered};
 use super::conversion::{TextConversion, TextJob};
 use super::duplicates::{DocumentPosition, Duplicates};
 use super::feed::TextTask;
+use super::preference::Preference;
 use super::sources::source::TextItem;
+use super::split_group;
 use crate::error::Result;
 use crate::panics::caught;
 use crate::pipeline::job::{Converting, EngineUse, ItemSplit, excluded};
 use crate::recipe::Overflow;
 use crate::sample::{PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
+use crate::source::items::text::fields::SourceDocument;
 use crate::source::list::source_file::SourceFile;
 use crate::testing::item_panic_point;
 use crate::transform::text::{
@@ -107,7 +112,7 @@ impl DocumentConverter<'_> {
         let position = DocumentPosition { section: self.section, mark: item.mark };
         self.member.start_item(position.mark.unwrap_or(0));
         let origin = position.origin_in(&self.file);
-        let document = match item.document {
+        let mut document = match item.document {
             Ok(document) => document,
             Err(reject) => {
                 out.list.push(ItemOutcome::Rejected { split: self.split.of(&origin), origin, reject });
@@ -127,7 +132,17 @@ impl DocumentConverter<'_> {
         }
         let key = document.key;
         let named = key.as_deref().unwrap_or(&origin);
-        let split = self.split.of(named);
+        let preferences = self.conversion.chats.as_ref().and_then(Chats::preferences);
+        let preference = preferences.map(|_| Preference::read(&document.text));
+        let fields = &self.conversion.fields;
+        let group = match split_group::take(recipe, fields, &mut document.kept, preference.as_ref()) {
+            Ok(group) => group,
+            Err(reject) => {
+                out.list.push(ItemOutcome::Rejected { split: self.split.of(&origin), origin, reject });
+                return Converting::Done;
+            }
+        };
+        let split = self.split.of(group.as_deref().unwrap_or(named));
         if let Some(kept) = self.duplicates.of(position) {
             let of = kept.to_owned();
             out.list.push(ItemOutcome::Duplicate { split, origin, of });
@@ -137,6 +152,10 @@ impl DocumentConverter<'_> {
             let outcome = excluded(&origin, split, out);
             out.list.push(outcome);
             return Converting::Done;
+        }
+        if let Some(preference) = preference {
+            let document = SourceDocument { key, ..document };
+            return self.preference(preference, document, origin, split, out);
         }
         let encoded = self.contained(|converter| {
             item_panic_point(&origin);
@@ -323,10 +342,7 @@ impl DocumentConverter<'_> {
             return Ok(());
         }
         match overflow {
-            Overflow::Reject => Err(Reject::new(
-                RejectCode::TooLong,
-                format!("the document has {} tokens, more than `max_length {limit}`", tokens.len()),
-            )),
+            Overflow::Reject => Err(too_long("the document has", tokens.len(), limit)),
             Overflow::Truncate => {
                 let first = truncated(&tokens, limit)?;
                 if self.exclude_ids(identity, &first, out) {
@@ -390,6 +406,12 @@ impl DocumentConverter<'_> {
         converted.check_size()?;
         Ok(ItemOutcome::Converted(converted))
     }
+}
+
+/// Rejects a document, or a side of a pair, with more tokens than the limit.
+fn too_long(what: &str, tokens: usize, limit: usize) -> Reject {
+    let message = format!("{what} {tokens} tokens, more than `max_length {limit}`");
+    Reject::new(RejectCode::TooLong, message)
 }
 
 /// Rejects text if more than a hundredth of it is NUL: it is binary data, or UTF-16 without a mark.

@@ -102,7 +102,7 @@ pub(super) fn check(
     let examined = with_fields.len().min(FILES);
     // A table with a schema has all kept columns, or it would have been refused.
     let has_columns = details.iter().any(|detail| detail.columns.is_some());
-    let fields = options.recipe.text_fields();
+    let (fields, read) = (options.recipe.text_fields(), options.recipe.read_fields());
     let mut search = FieldSearch {
         text: fields
             .names()
@@ -111,9 +111,7 @@ pub(super) fn check(
             .map(|(name, option, _)| (RequestedField::new(name), option))
             .collect(),
         key: options.recipe.key_field.as_deref().map(RequestedField::new),
-        kept: options
-            .recipe
-            .keep_fields
+        kept: read
             .iter()
             .map(|k| RequestedField { seen: has_columns, ..RequestedField::new(&k.name) })
             .collect(),
@@ -273,9 +271,12 @@ impl<'a> FieldSearch<'a> {
             return Err(if let Some(path) = first { error.at_path(path) } else { error });
         }
         for (requested, keep) in
-            self.kept.iter().zip(&options.recipe.keep_fields).filter(|(requested, _)| !requested.seen)
+            self.kept.iter().zip(&options.recipe.read_fields()).filter(|(requested, _)| !requested.seen)
         {
             match keep.ty {
+                _ if options.recipe.split_by.as_ref() == Some(&keep.name) => {
+                    return refuse("split_by", requested.name, None);
+                }
                 Some(_) if !self.complete => {
                     warnings.push(field_not_seen(requested.name, &examined, &self.names));
                 }

@@ -18,7 +18,7 @@ use super::feed::{SectionFeed, TextTask};
 use super::options::{TextInput, TextOptions};
 use super::pack::PackDocuments;
 use super::sources::stdin;
-use super::{field_check, plan};
+use super::{field_check, plan, split_group};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::check_schema;
 use crate::pipeline::exclude::OpenedExclusion;
@@ -63,14 +63,19 @@ impl Conversion for TextConversion {
         if output.split.is_some() {
             warnings.clear();
         }
-        let mut extra = found.fields.clone();
+        split_group::check(&options.recipe, &found.fields)?;
+        let kept = options.recipe.keep_fields.len();
+        let mut extra = found.fields.get(..kept).unwrap_or_default().to_vec();
         if options.recipe.pack.is_some() {
             extra.extend(PACK_FIELDS.map(|name| Field::required(name, FieldType::IdsU32)));
         }
-        let mut schema = Schema::text(id_width(&options.tokenizer), extra)?;
-        if options.recipe.chat.has_masks() {
-            schema = schema.with_assistant_masks()?;
-        }
+        let (chat, width) = (&options.recipe.chat, id_width(&options.tokenizer));
+        let schema = match chat.has_masks() {
+            _ if chat.chosen_field.is_some() => Schema::pairs(width, extra)?,
+            _ if chat.label_field.is_some() => Schema::unpaired(width, extra)?,
+            true => Schema::text(width, extra)?.with_assistant_masks()?,
+            false => Schema::text(width, extra)?,
+        };
         check_schema(output.format, &Arc::new(schema.clone()))?;
         let mut read_stdin = match (&options.input, &found.details[..]) {
             (TextInput::Stdin, [detail]) => Some(stdin(detail.kind, options.recipe.encoding)?),
@@ -112,7 +117,7 @@ impl Conversion for TextConversion {
         let summary = PlanSummary {
             items: documents.then_some(found.listing.files.len() as u64),
             split_files,
-            fields: conversion.fields.iter().map(|field| field.name.clone()).collect(),
+            fields: conversion.fields.iter().take(kept).map(|field| field.name.clone()).collect(),
             dedup,
             exclude: exclude.summary(),
             warnings,

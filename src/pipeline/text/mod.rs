@@ -18,8 +18,10 @@ mod options;
 mod pack;
 mod plan;
 mod predict;
+mod preference;
 mod roles;
 mod sources;
+mod split_group;
 #[cfg(test)]
 mod tests;
 mod unread;

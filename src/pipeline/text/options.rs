@@ -51,6 +51,12 @@ impl TextOptions {
         self.recipe.check()?;
         self.recipe.chat.check_template()?;
         self.recipe.tokenization = self.tokenizer.options().clone();
+        if self.recipe.chat.are_preferences() && self.recipe.dedup.is_some() && !self.exclude.is_empty() {
+            return Err(Error::usage(
+                "`exclude` with `dedup` compares single lists of ids, not preference data",
+            )
+            .help("leave out `dedup`: items are then excluded by their keys"));
+        }
         if self.recipe.chat.may_be_pairs() {
             // Files beside the tokenizer may name these tokens, and only the tokenizer.json is stored.
             let TokenizerOptions { bos_token, eos_token, .. } = &mut self.recipe.tokenization;

@@ -69,7 +69,7 @@ pub(super) struct PlannedText {
     pub(super) warnings: Vec<Warning>,
     /// The files of the splits, if the card of a repository lists them.
     pub(super) config: ConfigFiles,
-    /// Kept fields.
+    /// Fields to read beside the text ([`TextRecipe::read_fields`](crate::recipe::TextRecipe::read_fields)).
     pub(super) fields: Vec<Field>,
     /// In record order.
     pub(super) sections: Vec<FileSection>,
@@ -82,7 +82,7 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
     let ListedText { sources, listing, defects, warnings, config } = list_sources(options)?;
     let files = &listing.files;
     check_origins(files, &sources)?;
-    let mut types: Vec<Option<FieldType>> = options.recipe.keep_fields.iter().map(|k| k.ty).collect();
+    let mut types: Vec<Option<FieldType>> = options.recipe.read_fields().iter().map(|k| k.ty).collect();
     let shuffle = options.recipe.output.shuffle;
     let section_bytes = if shuffle { unit_bytes.min(SHUFFLE_SECTION_BYTES) } else { unit_bytes };
     let mut examiner = FileExaminer { options, section_bytes, types: &mut types, sections: Vec::new() };
@@ -115,8 +115,8 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
             (xxh3_64_with_seed(name.as_bytes(), seed), name)
         });
     }
-    let kept = options.recipe.keep_fields.iter().zip(types);
-    let fields = kept.map(|(k, ty)| Field::nullable(&k.name, ty.unwrap_or(FieldType::String))).collect();
+    let read = options.recipe.read_fields().into_iter().zip(types);
+    let fields = read.map(|(k, ty)| Field::nullable(&k.name, ty.unwrap_or(FieldType::String))).collect();
     let units = group(&sections, unit_bytes);
     Ok(PlannedText { units, sources, listing, details, warnings, config, fields, sections })
 }
@@ -291,7 +291,8 @@ impl FileExaminer<'_> {
 
     /// Compares the types of kept columns with those of the fields, and records those that were not yet known.
     fn check_types(&mut self, types: Vec<FieldType>) -> Result<()> {
-        for ((known, found), keep) in self.types.iter_mut().zip(types).zip(&self.options.recipe.keep_fields) {
+        for ((known, found), keep) in self.types.iter_mut().zip(types).zip(self.options.recipe.read_fields())
+        {
             let known = *known.get_or_insert(found);
             check_type(&keep.name, found, known)?;
         }

@@ -42,7 +42,8 @@ pub(super) fn warning<'a>(recipe: &TextRecipe, names: impl Iterator<Item = &'a S
     }
     let fields = recipe.text_fields();
     let read = fields.names().into_iter().map(|(name, ..)| name);
-    let read = read.chain(recipe.key_field.as_deref()).chain(recipe.keep_fields.iter().map(|k| &*k.name));
+    let read = read.chain(recipe.key_field.as_deref()).chain(recipe.split_by.as_deref());
+    let read = read.chain(recipe.keep_fields.iter().map(|k| &*k.name));
     let read: Vec<MemberPath> = read.map(MemberPath::new).collect();
     let names: Vec<&String> = names.filter(|name| !read.iter().any(|path| path.needs(name))).collect();
     let known = KNOWN.iter().filter(|(name, _)| names.iter().any(|there| there == name));

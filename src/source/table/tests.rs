@@ -38,6 +38,7 @@ fn wanted() -> WantedColumns {
         text: TextFields::Text("text".to_owned()),
         key: Some("n".to_owned()),
         keep: keep.to_vec(),
+        split_by: None,
     }
 }
 

@@ -129,6 +129,8 @@ class Loader(Epochs):
             fine-tuning. Default: `"next_token"` in packed rows, else and with `packed="flash"` `"huggingface"`.
         stored_packing: Text that was packed by `dsconvert text --pack` only. `"keep"` returns the stored rows, `"ignore"`
             treats each row as one document. Default: `"keep"`.
+        pairs: Preference pairs only. Order of the rows, two of each pair: `"stacked"`: all chosen ones, then all rejected ones;
+            `"alternating"`: in turn. Default: `"stacked"`.
         id_dtype: Text only. Type of ids, labels and masks: `"int64"` or `"int32"`. Default: `"int64"`.
 
     Raises:
@@ -195,6 +197,7 @@ class Loader(Epochs):
         pad_to_multiple_of: int = 1,
         labels_for: Literal["huggingface", "next_token", "megatron"] | None = None,
         stored_packing: Literal["keep", "ignore"] = "keep",
+        pairs: Literal["stacked", "alternating"] = "stacked",
         id_dtype: Literal["int64", "int32"] = "int64",
     ) -> None:
         super().__init__(ranks.layout(rank, world_size, replication), micro_batches)

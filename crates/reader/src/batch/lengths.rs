@@ -48,6 +48,16 @@ pub trait Lengths {
         self.length_of(record)
     }
 
+    /// Returns the number of tokens of the longer side of the preference pair with the ordinal `record`, from the index; of other
+    /// records, their length.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Lengths::record_at`].
+    fn longest_side_of(&self, record: u64) -> Result<u64> {
+        self.length_of(record)
+    }
+
     /// Returns the width and height of the record with the ordinal `record`, from the index. `None` if the records are no
     /// images.
     ///
@@ -117,6 +127,10 @@ impl<L: Lengths + ?Sized> Lengths for &L {
 
     fn trained_of(&self, record: u64) -> Result<u64> {
         (**self).trained_of(record)
+    }
+
+    fn longest_side_of(&self, record: u64) -> Result<u64> {
+        (**self).longest_side_of(record)
     }
 
     fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {

@@ -12,6 +12,7 @@ use dsconvert_dataset::schema::CROP_TOP_LEFT;
 use super::added::mirrored;
 use super::augment::View;
 use super::batch::{Batch, BatchId, BlankRow};
+use super::completions::Sides;
 use super::fields::{BatchField, BatchFields, TokenLayout};
 use super::image::{DecodeScratch, ImageRows};
 use super::options::{IdType, LoaderOptions};
@@ -98,6 +99,9 @@ impl Assembler {
     ) -> Result<Batch> {
         #[cfg(test)]
         assert_ne!(Some(id.step), self.panic_at_step, "deliberate test failure");
+        if self.sides() > 0 && !self.fields.columns.is_empty() {
+            return self.completions(id, batch, epochs, scratch, stop);
+        }
         let records = self.read_if(self.fields.reads_records(), &batch.records)?;
         let masks = self.masks_of(&records)?;
         self.with_ids(&batch.records, &records, |ids| {
@@ -117,6 +121,54 @@ impl Assembler {
             };
             self.rows(id, &text, batch.shape, (&records, epochs), scratch, stop)
         })
+    }
+
+    /// Returns the number of rows of a record of preference data; 0 of other records.
+    pub(super) fn sides(&self) -> usize {
+        self.source.schema().completions().len()
+    }
+
+    /// Makes a batch of preference data, of one row per side.
+    fn completions(
+        &self,
+        id: BatchId,
+        batch: &MicroBatch,
+        epochs: &[u64],
+        scratch: &mut DecodeScratch,
+        stop: &AtomicBool,
+    ) -> Result<Batch> {
+        let records = self.read_if(true, &batch.records)?;
+        let sides = Sides::of(self.source.schema(), &records, self.options.text.pairs)?;
+        let ids: Vec<Ids<&[u8]>> = sides.ids.iter().map(Ids::lend).collect();
+        let masks: Vec<&[u8]> = sides.masks.iter().map(Vec::as_slice).collect();
+        let width = batch.width / self.sides().max(1) as u64;
+        let text = TokenRows {
+            pieces: Pieces::whole_records(&sides.lengths(), |row| ids.get(row).map(Ids::len))?,
+            filler_rows: 0,
+            width: usize::try_from(width).unwrap_or(usize::MAX),
+            layout: self.fields.shape,
+            is_packed: false,
+            records: &sides.records,
+            ids: &ids,
+            masks: &masks,
+            options: &self.options.text,
+            pool: &self.pool,
+        };
+        self.rows(id, &text, None, (&records, epochs), scratch, stop)
+    }
+
+    /// Returns the number of tokens of micro-batches of preference data that the loss is computed on.
+    fn trained_in_completions(&self, batches: &[MicroBatch]) -> Result<u64> {
+        let labels_for = self.options.text.labels_in(false);
+        let mut count = 0;
+        for batch in batches {
+            let records = self.read_if(true, &batch.records)?;
+            let sides = Sides::of(self.source.schema(), &records, self.options.text.pairs)?;
+            let masks: Vec<&[u8]> = sides.masks.iter().map(Vec::as_slice).collect();
+            let pieces = Pieces::whole_records(&sides.lengths(), |row| sides.ids.get(row).map(Ids::len))?;
+            count += trained(labels_for, &pieces, &masks);
+        }
+        Ok(count)
     }
 
     /// Makes a batch of packed rows.
@@ -190,6 +242,9 @@ impl Assembler {
         if !self.fields.has_labels() || (self.fields.pieces.is_some() && !self.fields.reads_masks()) {
             return Ok(None);
         }
+        if self.sides() > 0 {
+            return self.trained_in_completions(batches).map(Some);
+        }
         let labels_for = self.options.text.labels_in(self.fields.pieces.is_some());
         let mut count = 0;
         for batch in batches {
@@ -246,7 +301,8 @@ impl Assembler {
         scratch: &mut DecodeScratch,
         stop: &AtomicBool,
     ) -> Result<Batch> {
-        let rows = text.rows();
+        // A record of preference data has several rows, but its stored fields one value.
+        let rows = text.rows() / self.sides().max(1);
         text.check()?;
         let images = |field_index| ImageRows {
             source: &*self.source,
@@ -331,7 +387,7 @@ impl Assembler {
         }
         Ok(Batch {
             id,
-            rows,
+            rows: text.rows(),
             filler_rows: text.filler_rows,
             blank_rows: blank,
             records: text.records.to_vec(),

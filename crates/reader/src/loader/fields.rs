@@ -23,6 +23,8 @@ const LABELS: &str = "labels";
 pub const LENGTHS: &str = "lengths";
 /// Name of the array with the position of each token id in its document.
 pub const POSITION_IDS: &str = "position_ids";
+/// Name of the entry that marks the tokens to train on of the completions of preference data.
+const COMPLETION_MASK: &str = "completion_mask";
 /// Entries of batches for FlashAttention, by their names in transformers.
 const CU_SEQ_LENS: [&str; 2] = ["cu_seq_lens_q", "cu_seq_lens_k"];
 const MAX_LENGTH: [&str; 2] = ["max_length_q", "max_length_k"];
@@ -54,6 +56,8 @@ pub(super) enum BatchField {
     LossMask,
     /// Which tokens are to be trained on.
     AssistantMasks,
+    /// The same, of preference data, in the type of token ids.
+    CompletionMask,
     Lengths,
     PositionIds,
     CuSeqlens,
@@ -168,6 +172,9 @@ impl BatchFields {
     /// Returns the default columns.
     fn defaults(&self, source: &dyn RecordSource, options: &LoaderOptions) -> Vec<String> {
         let mut names = match self.shape {
+            _ if source.schema().holds_completions() => {
+                vec![INPUT_IDS, ATTENTION_MASK, COMPLETION_MASK, LABELS, LENGTHS, LABEL]
+            }
             _ if source.schema().holds_images() => vec![IMAGE, LABEL],
             _ if !source.schema().holds_token_ids() => Vec::new(),
             _ if is_flash(source, options) => {
@@ -234,6 +241,14 @@ impl BatchFields {
         let schema = source.schema();
         let generated = match (self.shape, name) {
             (_, VALID) => Some(BatchField::Valid),
+            (_, name) if schema.holds_completions() => match name {
+                INPUT_IDS => Some(BatchField::InputIds),
+                ATTENTION_MASK => Some(BatchField::AttentionMask),
+                COMPLETION_MASK => Some(BatchField::CompletionMask),
+                LABELS => Some(BatchField::Labels),
+                LENGTHS => Some(BatchField::Lengths),
+                _ => None,
+            },
             (_, SOURCE) if !source.properties().part_ends.is_empty() => Some(BatchField::Source),
             _ if !schema.holds_token_ids() => None,
             (_, ASSISTANT_MASKS) if self.masks.is_some() => Some(BatchField::AssistantMasks),

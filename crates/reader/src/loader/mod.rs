@@ -34,6 +34,7 @@ mod assemble;
 mod augment;
 mod batch;
 mod boxes;
+mod completions;
 mod element;
 mod engine;
 mod fields;
@@ -54,6 +55,7 @@ use std::time::{Duration, Instant};
 
 pub use array::Array;
 pub use batch::{Batch, BatchId, BlankRow, Column};
+pub use completions::PairOrder;
 pub use element::{BHalf, Element, Half};
 pub use fields::{ATTENTION_MASK, LENGTHS, POSITION_IDS, SOURCE, VALID};
 pub use handoff::{Claim, Handoff};
@@ -147,6 +149,7 @@ impl Loader {
     pub fn new(source: impl Into<Arc<dyn RecordSource>>, options: LoaderOptions) -> Result<Self> {
         let source = source.into();
         options.check()?;
+        let (source, options) = completions::for_batches(source, options)?;
         let options = options.for_source(&source)?;
         let counts = LoaderCounts::new(&source, &options)?;
         Ok(Self {

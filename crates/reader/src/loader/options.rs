@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+use super::completions::PairOrder;
 use crate::RecordSource;
 use crate::batch::{Batching, Last, Layout, Lengths, Oversize};
 use crate::range::check_in_range;
@@ -73,7 +74,9 @@ impl LoaderOptions {
             && batches.oversize == Oversize::Truncate
             && !source.can_be_cut()
         {
-            return Err(Error::usage("`oversize \"truncate\"` does not apply: images cannot be cut")
+            let what =
+                if source.schema().holds_images() { "images cannot be cut" } else { "only texts can be cut" };
+            return Err(Error::usage(format!("`oversize \"truncate\"` does not apply: {what}"))
                 .help("use another oversize policy"));
         }
         let (Some(length), StoredPacking::Keep) =
@@ -378,6 +381,8 @@ pub struct TextBatchOptions {
     pub packed: PackedLayout,
     /// What happens to rows that were packed when the dataset was made.
     pub stored_packing: StoredPacking,
+    /// The order of the rows of preference pairs.
+    pub pairs: PairOrder,
 }
 
 impl TextBatchOptions {

@@ -11,6 +11,7 @@ use dsconvert_dataset::packing::Row;
 
 use super::assemble::Assembler;
 use super::batch::BatchId;
+use super::completions;
 use super::options::{LabelsFor, LoaderOptions, PackedLayout};
 use super::state::LoaderState;
 use crate::RecordSource;
@@ -267,9 +268,13 @@ impl LoaderCounts {
 
     fn totals_of_records(&self, batches: &[MicroBatch]) -> Result<LoaderTotals> {
         let sum = |of: fn(&MicroBatch) -> u64| batches.iter().map(of).fold(0u64, u64::saturating_add);
-        let tokens = sum(MicroBatch::tokens);
+        let sides = self.assembler.sides() as u64;
+        let tokens = match sides {
+            0 => sum(MicroBatch::tokens),
+            _ => completions::tokens(&**self.assembler.source(), batches)?,
+        };
         Ok(LoaderTotals {
-            rows: sum(|batch| batch.records.len() as u64),
+            rows: sum(|batch| batch.records.len() as u64).saturating_mul(sides.max(1)),
             tokens,
             padded_tokens: if self.pads() { sum(MicroBatch::padded_tokens) } else { tokens },
             labels: None,

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "decode")]
 mod boxes;
+mod completions;
 mod engine;
 mod failures;
 mod finisher;

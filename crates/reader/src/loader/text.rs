@@ -296,6 +296,11 @@ impl TokenRows<'_> {
                 out.iter_mut().zip(flags).for_each(|(slot, flag)| *slot = flag.cast_signed());
                 Ok(())
             }),
+            BatchField::CompletionMask => self.filled(fill(T::default()), |piece, out| {
+                let flags = self.mask(piece).and_then(|mask| mask.get(piece.start..)).unwrap_or_default();
+                out.iter_mut().zip(flags).for_each(|(slot, flag)| *slot = T::from_i64((*flag).into()));
+                Ok(())
+            }),
             _ => self.filled(fill(T::from_u32(self.options.pad_id)), |piece, out| {
                 copy_ids(self.ids_of::<T>(piece)?, piece.start..piece.end, out);
                 Ok(())

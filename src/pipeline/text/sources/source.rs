@@ -245,7 +245,8 @@ pub(super) fn wanted_columns(recipe: &TextRecipe) -> WantedColumns {
     WantedColumns {
         text: recipe.text_fields(),
         key: recipe.key_field.clone(),
-        keep: recipe.keep_fields.clone(),
+        keep: recipe.read_fields(),
+        split_by: recipe.split_by.clone(),
     }
 }
 

@@ -25,6 +25,8 @@ pub struct WantedColumns {
     pub key: Option<String>,
     /// Columns that become fields.
     pub keep: Vec<Keep>,
+    /// The one of them that decides the split, for messages.
+    pub split_by: Option<String>,
 }
 
 /// Positions of the columns.
@@ -85,7 +87,8 @@ impl WantedColumns {
         }
         let (mut kept, mut types) = (Vec::new(), Vec::new());
         for keep in &self.keep {
-            let at = names.required(&keep.name, "keep_fields")?;
+            let is_group = self.split_by.as_ref() == Some(&keep.name);
+            let at = names.required(&keep.name, if is_group { "split_by" } else { "keep_fields" })?;
             kept.push(at);
             // A declared type is compared with those of all files.
             types.push(kept_type(&keep.name, ty(at), None)?);

@@ -152,6 +152,7 @@ fn text_rows(path: &Path) -> Option<usize> {
         text: TextFields::Text("text".to_owned()),
         key: Some("file_name".to_owned()),
         keep: keep.to_vec(),
+        split_by: None,
     };
     let (columns, _) = wanted.columns(file.schema()).ok()?;
     let mut groups = Groups::new(file, columns.alone().0, 0..1, 1 << 20);

@@ -1,0 +1,90 @@
+//! `--split-by`: records with the same value of a field are in one split.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value as Json, json};
+
+use crate::chats::write_lines;
+use crate::support::*;
+
+/// The splits of the records by the author in their text, which is `AUTHOR TEXT`.
+fn splits_of_authors(out: &std::path::Path) -> BTreeMap<String, Vec<String>> {
+    let dataset = dsconvert::reader::Dataset::open(out).unwrap();
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for name in ["train", "test"] {
+        for record in dataset.split(name).unwrap().iter() {
+            let text: String =
+                record.unwrap().input_ids().unwrap().iter().map(|id| id as u8 as char).collect();
+            let author = text.split(' ').next().unwrap().to_owned();
+            let splits = found.entry(author).or_default();
+            if splits.last().map(String::as_str) != Some(name) {
+                splits.push(name.to_owned());
+            }
+        }
+    }
+    found
+}
+
+fn rows() -> Vec<Json> {
+    (0..60).map(|n| json!({"text": format!("a{} text {n}", n % 12), "author": n % 12, "id": n})).collect()
+}
+
+#[test]
+fn records_of_a_group_are_in_one_split() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = write_lines(&dir.path().join("texts.jsonl"), &rows());
+    let out = dir.path().join("out");
+    let options = "--tokenizer bytes --split train=0.5,test=0.5 --overwrite";
+    let table = dir.path().join("texts.csv");
+    let lines = (0..60).map(|n| format!("a{} text {n},{}\n", n % 12, n % 12)).collect::<String>();
+    std::fs::write(&table, format!("text,author\n{lines}")).unwrap();
+    let mut fingerprints = Vec::new();
+    for (source, more) in [
+        (&source, "--split-by author"),
+        (&source, "--split-by author --keep-fields id,author"),
+        (&source, "--split-by author --key-field id"),
+        (&table, "--split-by author"),
+    ] {
+        convert("text", source, &out, &format!("{options} {more}")).exits(0);
+        let found = splits_of_authors(&out);
+        assert!(found.len() == 12 && found.values().all(|splits| splits.len() == 1), "{more}: {found:?}");
+        let splits: Vec<&String> = found.values().flatten().collect();
+        assert!(splits.contains(&&"train".to_owned()) && splits.contains(&&"test".to_owned()));
+        fingerprints.push(found);
+        let kept = more.contains("--keep-fields");
+        let names = manifest(&out)["schema"]["fields"].to_string();
+        assert_eq!(names.contains("author"), kept, "only kept fields are stored");
+    }
+    // Neither keys nor the kind of file matter.
+    assert!(fingerprints.windows(2).all(|pair| pair[0] == pair[1]));
+    convert("text", &source, &out, options).exits(0);
+    assert!(splits_of_authors(&out).values().any(|splits| splits.len() == 2));
+    let like = dir.path().join("like");
+    convert("text", &source, &out, &format!("{options} --split-by author")).exits(0);
+    convert("text", &source, &like, &format!("--like {}", out.display())).exits(0);
+    assert_eq!(manifest(&like)["fingerprint"], manifest(&out)["fingerprint"]);
+}
+
+#[test]
+fn a_group_is_named_and_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut all = rows();
+    all[7]["author"] = Json::Null;
+    all[8]["author"] = json!(["a", "b"]);
+    let source = write_lines(&dir.path().join("texts.jsonl"), &all);
+    let (out, options) = (dir.path().join("out"), "--tokenizer bytes --overwrite");
+    convert("text", &source, &out, &format!("{options} --split train=0.5,test=0.5 --split-by author"))
+        .exits(0);
+    let codes: Vec<String> = rejects(&out).into_iter().map(|(_, code)| code).collect();
+    assert_eq!(codes, ["missing-field", "invalid-value"]);
+    let ran =
+        convert("text", &source, &out, &format!("{options} --split train=0.5,test=0.5 --split-by writer"))
+            .exits(2);
+    assert!(
+        ran.stderr.contains("no row has the field \"writer\"") && ran.stderr.contains("--split-by"),
+        "{}",
+        ran.stderr
+    );
+    let ran = convert("text", &source, &out, &format!("{options} --split-by author")).exits(2);
+    assert!(ran.stderr.contains("--split"), "{}", ran.stderr);
+}
