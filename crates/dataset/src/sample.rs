@@ -305,6 +305,8 @@ pub enum RejectCode {
     UnsafePath,
     /// The annotations of an image contradict it, or each other.
     AnnotationMismatch,
+    /// A label that is neither -100 nor the id of its token.
+    LabelMismatch,
     /// The code that decodes or encodes the item panicked on its bytes.
     DecoderPanicked,
 }
@@ -337,6 +339,7 @@ impl RejectCode {
             RejectCode::MissingFile => "missing-file",
             RejectCode::UnsafePath => "unsafe-path",
             RejectCode::AnnotationMismatch => "annotation-mismatch",
+            RejectCode::LabelMismatch => "label-mismatch",
             RejectCode::DecoderPanicked => "decoder-panicked",
         }
     }
