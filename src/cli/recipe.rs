@@ -67,12 +67,13 @@ impl<R: Recipe> clap::Args for Given<R> {
         let defaults = R::default();
         R::definitions().iter().fold(command, |command, option| {
             let command = match option.extra.requires {
-                Some(other) => {
+                // Several options may require the same one.
+                Some(other) if command.get_groups().all(|group| *group.get_id() != either(other)) => {
                     // The dataset of --like may have the other option.
                     let group = ArgGroup::new(either(other)).args([other, LIKE]).multiple(true);
                     command.group(group)
                 }
-                None => command,
+                _ => command,
             };
             command.arg(arg(option, option.get(&defaults)))
         })
@@ -231,7 +232,9 @@ pub(super) fn command_line(dir: &Path, manifest: &Manifest) -> Result<String> {
                 // The dataset itself has the template.
                 words.extend(["--chat-template".to_owned(), shell_word(dir)]);
             }
-            words.extend([flag.to_owned(), value]);
+            if !recipe.ids.without_tokenizer {
+                words.extend([flag.to_owned(), value]);
+            }
             add_options(&recipe, &mut words);
             (input, exclude)
         }

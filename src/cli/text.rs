@@ -44,7 +44,7 @@ pub(super) struct Args {
 
     /// Tokenizer: a tokenizer.json, SentencePiece .model or .tiktoken file, or a folder that contains one; a model in the local
     /// Hugging Face cache (org/model); a tiktoken encoding in its cache (cl100k_base); or `bytes`, UTF-8 bytes as ids
-    #[arg(short, long, value_name = "NAME", required_unless_present = LIKE, help_heading = "Tokens")]
+    #[arg(short, long, value_name = "NAME", required_unless_present_any = [LIKE, "ids_field"], help_heading = "Tokens")]
     tokenizer: Option<String>,
 
     /// Chat template for --messages-field: a Jinja file, a tokenizer_config.json, a folder with one of them, a model in the local
@@ -93,8 +93,15 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
         note_list(&printable_path(like.path));
     }
     let LoadedTokenizer { tokenizer, path } = match (tokenizer, &like) {
-        (Some(name), _) => load(&name, recipe.tokenization.clone())?,
+        (Some(name), _) => {
+            recipe.ids.without_tokenizer = false;
+            load(&name, recipe.tokenization.clone())?
+        }
         (None, Some(like)) => load_stored(like, recipe.tokenization.clone())?,
+        (None, None) if recipe.ids.is_given() => {
+            recipe.ids.without_tokenizer = true;
+            LoadedTokenizer::bytes(recipe.tokenization.clone())?
+        }
         (None, None) => return Err(Error::internal("neither --tokenizer nor --like is given")),
     };
     if recipe.chat.has_masks() || chat_template.is_some() {
@@ -200,12 +207,17 @@ pub(super) struct LoadedTokenizer {
     path: Option<PathBuf>,
 }
 
+impl LoadedTokenizer {
+    fn bytes(options: TokenizerOptions) -> Result<Self> {
+        Ok(Self { tokenizer: Tokenizer::bytes(options).map_err(usage_error)?, path: None })
+    }
+}
+
 /// Loads the tokenizer given as `--tokenizer`.
 pub(super) fn load(name: &str, options: TokenizerOptions) -> Result<LoadedTokenizer> {
     let given = Path::new(name);
     if name == "bytes" && stat(given)?.is_none() {
-        let tokenizer = Tokenizer::bytes(options).map_err(usage_error)?;
-        return Ok(LoadedTokenizer { tokenizer, path: None });
+        return LoadedTokenizer::bytes(options);
     }
     check_local("tokenizer", given)?;
     let file = tokenizer_files::find(name)?;

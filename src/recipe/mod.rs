@@ -7,6 +7,7 @@
 
 mod chat;
 mod companion;
+mod ids;
 mod images;
 mod preference;
 mod text;
@@ -18,6 +19,7 @@ use serde_json::{Map, Value};
 pub use self::chat::{Alpaca, ChatRecipe, ChatTemplateSource, PairBos, SpecialInContent, TemplateArgs};
 pub(crate) use self::chat::{DEFAULT_TEMPLATE, TOOL_TEMPLATE};
 pub use self::companion::{Companion, PathPattern};
+pub use self::ids::{Eod, IdsRecipe};
 pub(crate) use self::images::{ANNOTATIONS, is_reserved};
 pub use self::images::{AutoList, Dedup, ImageFields, ImagesRecipe, ListItem, ListedImage, Sidecars};
 pub use self::preference::Seam;
@@ -196,7 +198,14 @@ mod tests {
         ("follow_symlinks", "true"),
         ("format", "arrow"),
         ("history_thinking", "keep"),
+        ("eod", "strip:</s>"),
         ("icc", "drop"),
+        ("ids_field", "input_ids"),
+        ("keep_packs", "true"),
+        ("labels_field", "labels"),
+        ("mask_field", "completion_mask,assistant_masks"),
+        ("trim_padding", "true"),
+        ("vocab_size", "50304"),
         ("image_fields", "image=rgb.png,seg=seg.png:mask"),
         ("input_format", "jsonl.gz"),
         ("invalid_utf8", "replace"),

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde_json::{Map, Value};
 
 use super::chat::ChatRecipe;
+use super::ids::IdsRecipe;
 use super::{EXCLUDE, Recipe, RecordedInput};
 use crate::error::{Error, Result};
 use crate::options::{
@@ -134,6 +135,8 @@ options! {
         groups {
             /// How chats and pairs are read and rendered.
             [serde(skip_serializing_if = "is_default")] chat: ChatRecipe;
+            /// How token ids that exist already are read.
+            [serde(skip_serializing_if = "is_default")] ids: IdsRecipe;
             /// How text becomes ids.
             tokenization: TokenizerOptions;
             /// How the records are stored.
@@ -190,10 +193,11 @@ const STDIN: &str = "stdin";
 impl TextRecipe {
     /// Returns how the ids of a document become records.
     pub fn shape(&self) -> TextShape {
-        let is_chat = self.chat.has_masks();
+        let is_chat = self.has_masks();
         // A chat is cut only where that is asked for.
         let overflow = if is_chat { Overflow::Reject } else { Overflow::default() };
-        let row = self.pack.filter(|_| is_chat && self.packing != Some(Packing::Concat));
+        let row =
+            self.pack.filter(|_| is_chat && self.packing != Some(Packing::Concat) && !self.ids.keep_packs);
         TextShape {
             filter_length: self.filter_length,
             max_length: self.max_length.or(row).map(|max| (max, self.overflow.unwrap_or(overflow))),
@@ -201,9 +205,15 @@ impl TextRecipe {
         }
     }
 
-    /// Returns the fields that make up the text of a document, or the chat or pair in its place.
+    /// Returns whether records have a mask of the tokens to train on.
+    pub fn has_masks(&self) -> bool {
+        self.chat.has_masks() || self.ids.has_masks()
+    }
+
+    /// Returns the fields that make up the text of a document, or the chat, pair or ids in its place.
     pub fn text_fields(&self) -> TextFields {
-        self.chat.fields().unwrap_or_else(|| TextFields::Text(self.text_field.clone()))
+        let ids = || self.ids.fields().map(TextFields::Ids);
+        self.chat.fields().or_else(ids).unwrap_or_else(|| TextFields::Text(self.text_field.clone()))
     }
 
     /// Returns the fields to read beside the text: the kept ones and, if it is not one of them, the one that decides the split.
@@ -229,8 +239,48 @@ impl TextRecipe {
     pub(crate) fn complete(mut self) -> Self {
         let shape = self.shape();
         self.overflow = shape.max_length.map(|(_, overflow)| overflow);
-        self.packing = shape.pack.map(|(_, packing)| packing);
+        self.packing = shape.pack.map(|(_, packing)| packing).filter(|_| !self.ids.keep_packs);
         self
+    }
+
+    /// Refuses options that contradict token ids, which are stored as they are.
+    fn check_ids(&self) -> Result<()> {
+        let tokenization = &self.tokenization;
+        for (name, is_given) in [
+            ("messages_field", self.chat.messages_field.is_some()),
+            ("prompt_field", self.chat.prompt_field.is_some()),
+            ("alpaca", self.chat.alpaca.is_some()),
+            ("text_field", self.text_field != DEFAULT_TEXT_FIELD),
+            ("normalize", self.normalize != Normalize::default()),
+            ("documents", self.documents != Documents::default()),
+            ("encoding", self.encoding.is_some()),
+            ("allow_nul", self.allow_nul),
+            ("invalid_utf8", self.invalid_utf8 != InvalidUtf8::default()),
+            ("special_in_text", tokenization.special_in_text != SpecialInText::default()),
+            ("add_special_tokens", tokenization.add_special_tokens),
+            ("add_bos", tokenization.add_bos),
+            ("add_eos", tokenization.add_eos),
+        ] {
+            if is_given {
+                return Err(Error::usage(format!("`{name}` applies only to texts, not to token ids"))
+                    .help("leave it out: `ids_field` stores ids as they are, and adds none"));
+            }
+        }
+        if self.ids.keep_packs && self.pack.is_none() {
+            return Err(Error::usage("`keep_packs` applies only with `pack`")
+                .help("give the number of tokens of a full row with `pack`"));
+        }
+        for (name, is_given) in [
+            ("max_length", self.max_length.is_some()),
+            ("filter_length", self.filter_length.is_some()),
+            ("packing", self.packing.is_some()),
+        ] {
+            if self.ids.keep_packs && is_given {
+                return Err(Error::usage(format!("`keep_packs` excludes `{name}`: rows stay as they are"))
+                    .help("leave out one of them"));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses options that contradict each other.
@@ -263,6 +313,10 @@ impl TextRecipe {
                     .help("leave it out; a side longer than `max_length` is rejected"));
                 }
             }
+        }
+        self.ids.check()?;
+        if self.ids.is_given() {
+            self.check_ids()?;
         }
         if self.chat.has_masks() {
             let text_only = [

@@ -74,8 +74,8 @@ const BETON: ForeignFormat = ForeignFormat {
 };
 const MEGATRON: ForeignFormat = ForeignFormat {
     name: "an indexed dataset of Megatron-LM (.bin and .idx): token ids, not text",
-    remedy: "convert the text that it was made from, with the same tokenizer; `dsconvert export DATASET --to megatron` \
-             writes such files again",
+    remedy: "name the .idx file, and add `ids_field ids` to store its ids as they are; \
+             `dsconvert export DATASET --to megatron` writes such files again",
 };
 const LLMC: ForeignFormat = ForeignFormat {
     name: "a file of token ids of llm.c, not text",

@@ -265,7 +265,7 @@ impl Schema {
 
     /// Returns whether records are lists of token ids, which can be cut, padded and packed.
     pub fn holds_token_ids(&self) -> bool {
-        self.layout().payload == INPUT_IDS
+        self.layout().payload == Some(INPUT_IDS)
     }
 
     /// Returns whether records are images.

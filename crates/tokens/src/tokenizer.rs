@@ -105,6 +105,18 @@ impl Tokenizer {
         tokens.into_values().map(|token| token.content.clone()).collect()
     }
 
+    /// Returns the id of the token with this string; `None` if there is none, or if it is not known.
+    pub fn token_to_id(&self, token: &str) -> Option<u32> {
+        let is_named = |special: &&SpecialToken| special.token == token;
+        match &self.reference {
+            ReferenceEngine::Reference(reference) => reference.parts().token_to_id(token),
+            ReferenceEngine::Bytes(_) | ReferenceEngine::SentencePiece(_) => {
+                let SpecialToken { id, .. } = self.info.bos.iter().chain(&self.info.eos).find(is_named)?;
+                Some(*id)
+            }
+        }
+    }
+
     /// Creates the buffers and the word cache for one thread. Reuse them for all texts.
     pub fn scratch(&self) -> Scratch {
         Scratch::new(self.serial)

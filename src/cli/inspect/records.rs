@@ -92,10 +92,13 @@ fn of_shard(args: &Args, access: Access, out: &mut Out) -> Result<()> {
 
 /// Returns the vocabulary for decoding the ids of the dataset.
 fn vocabulary(args: &Args, dataset: &Dataset) -> Result<Vocabulary> {
-    if dataset.manifest().tokenizer.is_none() {
-        return Err(
-            Error::usage("--text decodes token ids, and this dataset has none").at_path(dataset.path())
-        );
+    let manifest = dataset.manifest();
+    if manifest.tokenizer.is_none() {
+        let why = match manifest.schema.holds_token_ids() {
+            true => "--text needs a tokenizer, and these ids were converted without one",
+            false => "--text decodes token ids, and this dataset has none",
+        };
+        return Err(Error::usage(why).at_path(dataset.path()));
     }
     let given = args.report.tokenizer()?;
     Vocabulary::of(dataset, given.as_deref())?.map_err(|why| {

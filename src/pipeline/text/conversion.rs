@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::chat::Chats;
+use super::ids::TokenIds;
 use super::options::TextInput;
 use super::plan::{FileSection, TextFile};
 use super::sources::source::ItemContext;
@@ -37,6 +38,8 @@ pub struct TextConversion {
     pub(super) wanted: WantedFields,
     /// If items are chats or pairs.
     pub(super) chats: Option<Chats>,
+    /// If items are token ids.
+    pub(super) ids: Option<TokenIds>,
     /// Standard input, if it is the source and not yet read.
     pub(super) stdin: Mutex<Option<Stream>>,
 }
@@ -53,8 +56,9 @@ impl TextConversion {
         let text = recipe.text_fields();
         let wanted = WantedFields::new(&text, recipe.key_field.as_deref(), &fields);
         let chats = Chats::new(&recipe.chat, &tokenizer)?;
+        let ids = TokenIds::new(&recipe, &tokenizer)?;
         let stdin = Mutex::default();
-        Ok(Self { input, recipe, tokenizer, details, sections, text, fields, wanted, chats, stdin })
+        Ok(Self { input, recipe, tokenizer, details, sections, text, fields, wanted, chats, ids, stdin })
     }
 
     /// Returns whether the whole file is one document.

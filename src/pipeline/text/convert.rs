@@ -20,8 +20,10 @@ use crate::error::Result;
 use crate::panics::caught;
 use crate::pipeline::job::{Converting, EngineUse, ItemSplit, excluded};
 use crate::recipe::Overflow;
-use crate::sample::{PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
+use crate::sample::{Ids, PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
+use crate::schema::IdWidth;
 use crate::source::items::text::fields::SourceDocument;
+use crate::source::items::text::token_row::TokenRow;
 use crate::source::list::source_file::SourceFile;
 use crate::testing::item_panic_point;
 use crate::transform::text::{
@@ -157,6 +159,10 @@ impl DocumentConverter<'_> {
             let document = SourceDocument { key, ..document };
             return self.preference(preference, document, origin, split, out);
         }
+        if let Some(ids) = &document.ids {
+            self.convert_ids(ids, split, origin, key, document.kept, out);
+            return Converting::Done;
+        }
         let encoded = self.contained(|converter| {
             item_panic_point(&origin);
             let text = match &converter.conversion.chats {
@@ -203,7 +209,7 @@ impl DocumentConverter<'_> {
             origin,
             key_may_repeat: recipe.key_field.is_some() || recipe.shape().has_pieces(),
         };
-        match self.add_records(&identity, tokens, document.kept, out) {
+        match self.add_records(&identity, None, tokens, document.kept, out) {
             Err(reject) => {
                 out.list.truncate(from);
                 let origin = identity.origin.as_str().to_owned();
@@ -312,10 +318,114 @@ impl DocumentConverter<'_> {
         if verified.is_right { Converting::Done } else { Converting::RedoUnit }
     }
 
-    /// Adds the records of a document, given its tokens.
+    /// Converts a row of token ids: adds the records of its documents, or a record of the whole row.
+    fn convert_ids(
+        &mut self,
+        row: &TokenRow,
+        split: u16,
+        origin: String,
+        key: Option<String>,
+        kept: Vec<Value>,
+        out: &mut Outcomes,
+    ) {
+        let from = out.list.len();
+        let text = Text::from(origin.as_str());
+        let key = key.map_or_else(|| text.clone(), Text::from);
+        let identity = Identity { split, key, origin: text, key_may_repeat: true };
+        match self.contained(|converter| {
+            item_panic_point(&origin);
+            converter.add_row(&identity, row, kept, out)
+        }) {
+            Ok(converted) => self.member.converted += u64::from(converted),
+            Err(reject) => {
+                out.list.truncate(from);
+                out.list.push(ItemOutcome::Rejected { split, origin, reject });
+            }
+        }
+    }
+
+    /// Adds the records of a row of token ids. Returns whether there are any.
+    fn add_row(
+        &self,
+        identity: &Identity,
+        row: &TokenRow,
+        kept: Vec<Value>,
+        out: &mut Outcomes,
+    ) -> Result<bool, Reject> {
+        let Some(ids) = &self.conversion.ids else {
+            return Err(Reject::new(RejectCode::Unsupported, "the conversion is not one of token ids"));
+        };
+        let tokens = ids.tokens(row)?;
+        let documents = ids.documents(row)?;
+        if let Some(row_tokens) = ids.row_tokens {
+            let record = self.kept_row(identity, &tokens, &documents, row_tokens)?;
+            let is_excluded = self.exclude_ids(identity, &record.tokens, out);
+            if !is_excluded {
+                let record = record.converted(identity.split, identity.key_may_repeat);
+                record.check_size()?;
+                out.list.push(ItemOutcome::Converted(record));
+            }
+            return Ok(!is_excluded);
+        }
+        let from = out.list.len();
+        // The outcome of the row if none of its documents becomes a record.
+        let mut left_out = None;
+        let is_whole = documents == [0..tokens.len()];
+        for range in documents {
+            let start = (row.ends.len() > 1).then_some(range.start);
+            let document = if is_whole { tokens.clone() } else { copy_range(&tokens, range)? };
+            let before = out.list.len();
+            self.add_records(identity, start, document, kept.clone(), out)?;
+            match out.list.get_mut(before) {
+                Some(ItemOutcome::Converted(first)) => first.continues = before > from,
+                _ => {
+                    left_out = out.list.pop();
+                    out.note("documents_left_out");
+                }
+            }
+        }
+        if out.list.len() > from {
+            return Ok(true);
+        }
+        out.list.extend(left_out);
+        Ok(false)
+    }
+
+    /// Returns the record of a row that stays as it is: its documents, one after the other, and their bounds.
+    fn kept_row(
+        &self,
+        identity: &Identity,
+        tokens: &Tokens,
+        documents: &[Range<usize>],
+        row_tokens: u32,
+    ) -> Result<TextRecord, Reject> {
+        let unsupported =
+            || Reject::new(RejectCode::Unsupported, "the bounds of the row do not fit in a record");
+        let pieces: Vec<_> = documents.iter().map(|range| (tokens, range.clone())).collect();
+        let tokens = Tokens::join(&pieces).ok_or_else(unsupported)?;
+        if tokens.len() as u64 > u64::from(row_tokens) {
+            let message = format!("the row has {} tokens, more than `pack {row_tokens}`", tokens.len());
+            return Err(Reject::new(RejectCode::TooLong, message));
+        }
+        let mut bounds = vec![0];
+        bounds.extend(documents.iter().scan(0, |end, range| {
+            *end += range.len() as u32;
+            Some(*end)
+        }));
+        let numbers = |all: &[u32]| Ids::pack(IdWidth::U32, all).map(Value::Ids).ok_or_else(unsupported);
+        Ok(TextRecord {
+            key: identity.key.clone(),
+            tokens,
+            origin: identity.origin.clone(),
+            extra_values: vec![numbers(&bounds)?, numbers(&vec![0; documents.len()])?],
+        })
+    }
+
+    /// Adds the records of a document, given its tokens. `base` is its first token in its item, of several documents.
     fn add_records(
         &self,
         identity: &Identity,
+        base: Option<usize>,
         tokens: Tokens,
         kept: Vec<Value>,
         out: &mut Outcomes,
@@ -337,7 +447,7 @@ impl DocumentConverter<'_> {
             if self.exclude_ids(identity, &tokens, out) {
                 return Ok(());
             }
-            let record = self.record(identity, None, tokens, kept, false)?;
+            let record = self.record(identity, base, tokens, kept, false)?;
             out.list.push(record);
             return Ok(());
         }
@@ -349,7 +459,7 @@ impl DocumentConverter<'_> {
                     return Ok(());
                 }
                 out.note("truncated");
-                let record = self.record(identity, None, first, kept, false)?;
+                let record = self.record(identity, base, first, kept, false)?;
                 out.list.push(record);
                 Ok(())
             }
@@ -362,7 +472,8 @@ impl DocumentConverter<'_> {
                     let end = (start + limit).min(tokens.len());
                     let (continues, kept) = (start > 0, kept.clone());
                     let piece = copy_range(&tokens, start..end)?;
-                    let record = self.record(identity, Some(start), piece, kept, continues)?;
+                    let named = Some(base.unwrap_or(0) + start);
+                    let record = self.record(identity, named, piece, kept, continues)?;
                     out.list.push(record);
                     if end == tokens.len() {
                         return Ok(());

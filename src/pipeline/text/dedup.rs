@@ -130,6 +130,14 @@ fn hashed(
     document: &SourceDocument<'_>,
     position: DocumentPosition,
 ) -> Option<[u8; TEXT_BYTES]> {
+    let mut row = [0; TEXT_BYTES];
+    row[HASH_BYTES..].copy_from_slice(&encode_position(position));
+    if let Some(ids) = &document.ids {
+        let mut hash = Sha256::new();
+        ids.for_each_bytes(|bytes| hash.update(bytes));
+        row[..HASH_BYTES].copy_from_slice(&hash.finalize());
+        return Some(row);
+    }
     let text = match recipe.chat.has_masks() {
         true => Cow::Owned(canonical(&document.text)),
         // Documents that will be rejected are not duplicates of anything.
@@ -138,8 +146,6 @@ fn hashed(
     if text.is_empty() {
         return None;
     }
-    let mut row = [0; TEXT_BYTES];
     row[..HASH_BYTES].copy_from_slice(&Sha256::digest(text.as_bytes()));
-    row[HASH_BYTES..].copy_from_slice(&encode_position(position));
     Some(row)
 }

@@ -176,7 +176,7 @@ impl TextJob {
         opened: Option<OpenedFile>,
     ) -> Result<Box<dyn SectionReader + '_>> {
         let TextConversion { recipe, details, .. } = &self.conversion;
-        let TextFile { kind, defect, columns } = &details[section.file];
+        let TextFile { kind, defect, columns, beside } = &details[section.file];
         if let Some(reject) = defect.clone() {
             return Ok(SingleBlock::new(TaskBlock::damage(None, reject, section.source_bytes)));
         }
@@ -194,6 +194,7 @@ impl TextJob {
             extent: section.extent.clone(),
             source_bytes: section.source_bytes,
             columns: columns.as_ref(),
+            beside: beside.clone(),
             opened,
             stdin,
             context: self.item_context(),

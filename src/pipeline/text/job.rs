@@ -15,10 +15,11 @@ use super::convert::TextScratch;
 use super::dedup;
 use super::duplicates::DuplicatesFile;
 use super::feed::{SectionFeed, TextTask};
+use super::ids::TokenIds;
 use super::options::{TextInput, TextOptions};
 use super::pack::PackDocuments;
 use super::sources::stdin;
-use super::{field_check, plan, split_group};
+use super::{field_check, label_check, plan, split_group};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::check_schema;
 use crate::pipeline::exclude::OpenedExclusion;
@@ -35,6 +36,7 @@ use crate::source::names::layout::FolderLayout;
 use crate::source::names::split_levels::SplitNames;
 use crate::source::names::splits::Splits;
 use crate::transform::text::{Tokenizer, id_width, usage_error};
+use crate::warning::Warning;
 
 /// Default of `--unit-bytes`: a minute for the slowest tokenizer on one core.
 const UNIT_BYTES: u64 = 256 << 20;
@@ -69,8 +71,10 @@ impl Conversion for TextConversion {
         if options.recipe.pack.is_some() {
             extra.extend(PACK_FIELDS.map(|name| Field::required(name, FieldType::IdsU32)));
         }
-        let (chat, width) = (&options.recipe.chat, id_width(&options.tokenizer));
-        let schema = match chat.has_masks() {
+        let ids = TokenIds::new(&options.recipe, &options.tokenizer)?;
+        let width = ids.map_or_else(|| id_width(&options.tokenizer), |ids| ids.width);
+        let chat = &options.recipe.chat;
+        let schema = match options.recipe.has_masks() {
             _ if chat.chosen_field.is_some() => Schema::pairs(width, extra)?,
             _ if chat.label_field.is_some() => Schema::unpaired(width, extra)?,
             true => Schema::text(width, extra)?.with_assistant_masks()?,
@@ -90,6 +94,7 @@ impl Conversion for TextConversion {
             &found.details,
             read_stdin.as_mut(),
         )?);
+        warnings.extend(ids_unchecked(&options.recipe));
         let info = serde_json::to_value(options.tokenizer.info())
             .map_err(|e| Error::not_serialized("the description of the tokenizer", e))?;
         let header = JobHeader {
@@ -101,7 +106,7 @@ impl Conversion for TextConversion {
             skipped: found.listing.skipped,
             unit_bytes,
             unit_pieces: plan::UNIT_SECTIONS as u64,
-            tokenizer: Some(info),
+            tokenizer: (!options.recipe.ids.without_tokenizer).then_some(info),
             splits,
             exclude: exclude.stored(),
             ..JobHeader::new(schema)
@@ -123,7 +128,9 @@ impl Conversion for TextConversion {
             warnings,
             ..PlanSummary::default()
         };
-        Ok(Job::new(header, found.listing.files, found.units, named_splits, summary, conversion))
+        let job = Job::new(header, found.listing.files, found.units, named_splits, summary, conversion);
+        label_check::check(&job)?;
+        Ok(job)
     }
 
     fn write(&self, file: &mut JobWriter) -> Result<()> {
@@ -141,7 +148,7 @@ impl Conversion for TextConversion {
     }
 
     fn tokenizer_json(&self) -> Option<&[u8]> {
-        self.tokenizer.json()
+        self.tokenizer.json().filter(|_| !self.recipe.ids.without_tokenizer)
     }
 
     fn files_of(&self, unit: Range<usize>) -> BTreeSet<usize> {
@@ -189,7 +196,8 @@ impl Conversion for TextConversion {
     }
 
     fn stages(job: &TextJob, work: &Path) -> Stages {
-        let pack = job.conversion.recipe.shape().pack;
+        let TextRecipe { ids, .. } = &job.conversion.recipe;
+        let pack = job.conversion.recipe.shape().pack.filter(|_| !ids.keep_packs);
         let has_masks = job.header.schema.masks_field().is_some();
         output_stages(&job.header.output, work).and(pack.map(|pack| PackDocuments::new(pack, has_masks)))
     }
@@ -197,3 +205,13 @@ impl Conversion for TextConversion {
 
 /// Fields of the rows of `--pack`, which mark the boundaries of their documents.
 const PACK_FIELDS: [&str; 2] = [CU_SEQLENS, PIECE_STARTS];
+
+/// Returns the warning about ids that nothing bounds.
+fn ids_unchecked(recipe: &TextRecipe) -> Option<Warning> {
+    let is_bounded = !recipe.ids.without_tokenizer || recipe.ids.vocab_size.is_some();
+    let message =
+        "without a tokenizer, no id is too large, and nothing tells whether the ids are those of a model";
+    (!is_bounded).then(|| {
+        Warning::new("ids-unchecked", message).remedy("vocab_size", "N", "rejects ids that are not below N")
+    })
+}

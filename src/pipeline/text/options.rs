@@ -102,8 +102,13 @@ impl TextOptions {
         let info = self.tokenizer.info();
         let reference =
             serde_json::to_value(&info.reference).map_err(|e| Error::not_serialized("the options", e))?;
-        let mut facts =
-            vec![("tokenizer", json!(info.sha256.as_deref().unwrap_or("bytes"))), ("reference", reference)];
+        let mut facts = match self.recipe.ids.without_tokenizer {
+            true => vec![("tokenizer", json!("none"))],
+            false => {
+                let name = info.sha256.as_deref().unwrap_or("bytes");
+                vec![("tokenizer", json!(name)), ("reference", reference)]
+            }
+        };
         match self.input {
             TextInput::Walk => {}
             // The list itself is in the plan, file by file.

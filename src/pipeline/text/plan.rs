@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::options::{TextInput, TextOptions};
-use super::sources::source::{Division, ExaminedFile, Extent, FileColumns, FilePlan};
+use super::sources::source::{Division, ExaminedFile, Extent, FileBeside, FileColumns, FilePlan};
 use super::sources::{check_type, source_of};
 use crate::error::{Error, Result};
 use crate::foreign;
@@ -45,6 +45,9 @@ pub(super) struct TextFile {
     pub(super) defect: Option<Reject>,
     /// For Parquet and Arrow files: the positions of the columns.
     pub(super) columns: Option<TextColumns>,
+    /// The file beside it that is read with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) beside: Option<FileBeside>,
 }
 
 /// A section of a file: all of it, or adjacent lines or row groups.
@@ -99,6 +102,14 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
         return Err(Error::usage(what)
             .help("leave out `documents`: jsonl has one document per line, and a table one per row"));
     }
+    if options.recipe.ids.is_given()
+        && let Some(file) = details.iter().find(|file| !source_of(file.kind.format).may_hold_ids())
+    {
+        let what = format!("token ids are not read from {} files", file.kind);
+        return Err(Error::usage(what).of_option("ids_field").help(
+            "they are read from jsonl, json, parquet and arrow; name only such files, or leave out `ids_field`",
+        ));
+    }
     let has_encoding = |file: &TextFile| source_of(file.kind.format).has_encoding();
     if options.recipe.encoding.is_some() && !details.is_empty() && !details.iter().any(has_encoding) {
         let what =
@@ -135,7 +146,8 @@ struct ListedText {
 }
 
 fn list_sources(options: &TextOptions) -> Result<ListedText> {
-    let is_text = |name: &str| FileKind::of_name(name).is_some();
+    let has_ids = options.recipe.ids.is_given();
+    let is_text = |name: &str| FileKind::of_name(name).is_some_and(|kind| has_ids || !kind.format.is_ids());
     let is_zip = |name: &str| ArchiveKind::of_name(name) == Some(ArchiveKind::Zip);
     let wanted = |name: &str| is_text(name) || is_zip(name);
     match &options.input {
@@ -166,8 +178,8 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
             let matches = globs::expand(&braces::expand(&options.sources)?, &named)?;
             let is_known = |path: &Path| {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                options.recipe.input_format.is_none()
-                    && (FileKind::of_named(&name).is_some() || is_zip(&name))
+                let kind = FileKind::of_named(&name).filter(|kind| has_ids || !kind.format.is_ids());
+                options.recipe.input_format.is_none() && (kind.is_some() || is_zip(&name))
             };
             let paths = matches.sources.iter().map(|source| &*source.path);
             foreign::refuse(paths.filter(|path| !is_known(path)), |_| false)?;
@@ -238,7 +250,7 @@ impl FileExaminer<'_> {
             defect = Some(Reject::new(RejectCode::UnknownType, "the name has no known text extension"));
         }
         let kind = kind.unwrap_or(FileKind { format: TextFormat::Text, compression: None });
-        let mut detail = TextFile { kind, defect, columns: None };
+        let mut detail = TextFile { kind, defect, columns: None, beside: None };
         if detail.defect.is_none() && self.options.input != TextInput::Stdin {
             let planned = file.planned(sources, self.options.recipe.follow_symlinks);
             let examined = ExaminedFile {
@@ -249,7 +261,8 @@ impl FileExaminer<'_> {
                 section_bytes: self.section_bytes,
             };
             match source_of(kind.format).plan(&examined) {
-                Ok(FilePlan { columns, division }) => {
+                Ok(FilePlan { columns, division, beside }) => {
+                    detail.beside = beside;
                     if let Some(FileColumns { columns, types }) = columns {
                         self.check_types(types)?;
                         detail.columns = Some(columns);

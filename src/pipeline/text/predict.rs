@@ -173,13 +173,10 @@ impl TextJob {
     ) -> Result<Vec<SampleTask<TextTask>>> {
         let started = Instant::now();
         let TextFile { kind, columns, .. } = &self.conversion.details[section.file];
-        let sizes = match columns {
-            Some(columns) => match source_of(kind.format).weigh(&self.planned(file), columns, group) {
-                Ok(sizes) => sizes,
-                Err(Broken::Failed(error)) => return Err(error),
-                Err(Broken::Damaged(_)) => None,
-            },
-            None => None,
+        let sizes = match source_of(kind.format).weigh(&self.planned(file), columns.as_ref(), group) {
+            Ok(sizes) => sizes,
+            Err(Broken::Failed(error)) => return Err(error),
+            Err(Broken::Damaged(_)) => None,
         };
         let (rows, bytes) = sizes.unwrap_or((0, section.weight));
         let mut reader =

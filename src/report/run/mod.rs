@@ -260,7 +260,9 @@ pub fn bytes_per_token(manifest: &Manifest, text_bytes: u64, tokens: u64) -> Opt
     let overflow = manifest.options.get("overflow").and_then(|value| value.as_str());
     let has_overlap = notes("split") > 0 && overflow != Some("split");
     let is_whole = notes("truncated") == 0 && !has_overlap;
-    (is_whole && tokens > 0).then(|| text_bytes as f64 / tokens as f64)
+    // Token ids that exist already have no text.
+    let has_text = manifest.options.pointer("/ids/ids_field").is_none();
+    (is_whole && has_text && tokens > 0).then(|| text_bytes as f64 / tokens as f64)
 }
 
 /// Units of a plan that a part has to convert.

@@ -66,6 +66,16 @@ impl PlannedFile {
         Ok(Self::of(path, &meta))
     }
 
+    /// Returns the current state of the file or object at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is none, or it is not a regular file.
+    pub fn now_or_object(path: &Path) -> Result<Self> {
+        let Some(url) = ObjectUrl::parse(path)? else { return Self::now(path) };
+        Self::of_url(&url)?.ok_or_else(|| Error::usage("there is no such object").at_path(path))
+    }
+
     fn of(path: &Path, meta: &Metadata) -> Self {
         let modified_ns = modified_ns(meta);
         Self { path: path.to_owned(), bytes: meta.len(), modified_ns, etag: None, follow_symlinks: true }

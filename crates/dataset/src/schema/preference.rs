@@ -3,7 +3,7 @@
 //! They are text datasets whose records have several lists of ids in place of `input_ids`.
 
 use super::{
-    ArrayType, Field, FieldType, IdWidth, Kind, LABEL, LENGTH, LengthUnit, ORIGIN, RecordLayout, Schema,
+    ArrayType, Field, FieldType, IdWidth, KEY, Kind, LABEL, LENGTH, LengthUnit, ORIGIN, RecordLayout, Schema,
 };
 use crate::error::Result;
 use crate::sample::Value;
@@ -32,7 +32,8 @@ const UNPAIRED: &[(&str, &str)] = &[(COMPLETION_IDS, COMPLETION_MASKS)];
 /// What follows from such a schema.
 pub(super) const LAYOUT: RecordLayout = RecordLayout {
     items: "pairs",
-    payload: PROMPT_IDS,
+    built_in: &[KEY, PROMPT_IDS, LENGTH, ORIGIN],
+    payload: Some(PROMPT_IDS),
     length_unit: LengthUnit::Tokens,
     length_fields: &[LENGTH],
     index_columns: &[],

@@ -151,6 +151,7 @@ impl Assembler {
             records: &sides.records,
             ids: &ids,
             masks: &masks,
+            stored: &[],
             options: &self.options.text,
             pool: &self.pool,
         };

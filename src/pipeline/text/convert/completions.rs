@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use dsconvert_writer::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{DocumentConverter, Prepared, UNREAD_FIELD, UNREAD_MESSAGE_KEY, too_long};
 use crate::pipeline::job::{Converting, EngineUse};
-use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
 use crate::pipeline::text::preference::{CompletionIds, Preference};
 use crate::sample::{Record, Reject, Text, Value};
 use crate::source::items::text::fields::SourceDocument;

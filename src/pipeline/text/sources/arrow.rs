@@ -1,9 +1,7 @@
 //! Arrow files and streams, which are read from their start.
 
 use super::batches::{BatchSection, BatchSource, check_type};
-use super::source::{
-    Division, ExaminedFile, FilePlan, SectionFile, SectionReader, TextSource, wanted_columns,
-};
+use super::source::{ExaminedFile, FilePlan, SectionFile, SectionReader, TextSource, wanted_columns};
 use crate::error::Result;
 use crate::source::io::broken::Broken;
 use crate::source::io::encoding::TextEncoding;
@@ -18,7 +16,7 @@ impl TextSource for ArrowFile {
     fn plan(&self, file: &ExaminedFile<'_>) -> Result<FilePlan, Broken> {
         let stream = file.file.stream_start(file.sources, file.recipe.follow_symlinks, None)?;
         let columns = file.columns(Batches::open(stream)?.schema())?;
-        Ok(FilePlan { columns: Some(columns), division: Division::Whole })
+        Ok(FilePlan { columns: Some(columns), ..FilePlan::default() })
     }
 
     fn open<'a>(&'static self, mut section: SectionFile<'a>) -> Result<Box<dyn SectionReader + 'a>, Broken> {
@@ -30,6 +28,10 @@ impl TextSource for ArrowFile {
         let (roots, columns) = columns.alone();
         batches.select(roots);
         Ok(Box::new(BatchSection::new(batches, columns)))
+    }
+
+    fn may_hold_ids(&self) -> bool {
+        true
     }
 
     fn decoded(&self, stream: Stream, _: Option<TextEncoding>) -> Stream {

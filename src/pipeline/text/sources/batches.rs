@@ -125,12 +125,13 @@ impl SourceTask for BatchTask {
         let document = row.and_then(|row| {
             hash.update(&(row.text.len() as u64).to_le_bytes());
             hash.update(row.text.as_bytes());
+            row.ids.iter().for_each(|ids| ids.for_each_bytes(|bytes| hash.update(bytes)));
             hash.update(row.key.as_deref().unwrap_or_default().as_bytes());
             // A text of several fields is always a copy.
             if matches!((context.text, &row.text), (TextFields::Text(_), Cow::Owned(_))) {
                 out.note("invalid_utf8_replaced");
             }
-            context.check_length(row.text.len())?;
+            context.check_length(row.text.len() + row.ids.as_ref().map_or(0, |ids| ids.bytes()))?;
             let kept = Record { values: row.kept };
             hash.update(&kept.crc32c().to_le_bytes());
             Ok(SourceDocument { kept: kept.values, ..row })

@@ -25,11 +25,15 @@ pub(super) struct JsonFile {
 impl TextSource for JsonFile {
     fn plan(&self, _: &ExaminedFile<'_>) -> Result<FilePlan, Broken> {
         let division = if self.is_array { Division::Whole } else { Division::AtLineEnds };
-        Ok(FilePlan { columns: None, division })
+        Ok(FilePlan { division, ..FilePlan::default() })
     }
 
     fn open<'a>(&'static self, section: SectionFile<'a>) -> Result<Box<dyn SectionReader + 'a>, Broken> {
         pieces::open(self, section, Rule::Lines, self)
+    }
+
+    fn may_hold_ids(&self) -> bool {
+        true
     }
 
     fn decoded(&self, stream: Stream, given: Option<TextEncoding>) -> Stream {

@@ -4,6 +4,7 @@ mod arrow;
 mod batches;
 mod delimited;
 mod json_lines;
+mod megatron;
 mod parquet;
 mod pieces;
 mod plain;
@@ -13,6 +14,7 @@ use self::arrow::ArrowFile;
 pub(super) use self::batches::check_type;
 use self::delimited::DelimitedFile;
 use self::json_lines::JsonFile;
+use self::megatron::MegatronIndex;
 use self::parquet::ParquetTable;
 use self::plain::PlainText;
 use self::source::TextSource;
@@ -32,6 +34,7 @@ pub(super) fn source_of(format: TextFormat) -> &'static dyn TextSource {
         TextFormat::Delimited(Dialect::Tsv) => &DelimitedFile(Dialect::Tsv),
         TextFormat::Parquet => &ParquetTable,
         TextFormat::Arrow => &ArrowFile,
+        TextFormat::Megatron => &MegatronIndex,
     }
 }
 

@@ -37,7 +37,7 @@ impl TextSource for ParquetTable {
                 (start, bytes) = (end, 0);
             }
         }
-        Ok(FilePlan { columns: Some(found), division: Division::Groups(ranges) })
+        Ok(FilePlan { columns: Some(found), division: Division::Groups(ranges), beside: None })
     }
 
     fn open<'a>(&'static self, section: SectionFile<'a>) -> Result<Box<dyn SectionReader + 'a>, Broken> {
@@ -52,12 +52,17 @@ impl TextSource for ParquetTable {
         Ok(Box::new(BatchSection::new(rows, columns)))
     }
 
+    fn may_hold_ids(&self) -> bool {
+        true
+    }
+
     fn weigh(
         &self,
         file: &PlannedFile,
-        columns: &TextColumns,
+        columns: Option<&TextColumns>,
         group: usize,
     ) -> Result<Option<(u64, u64)>, Broken> {
+        let Some(columns) = columns else { return Ok(None) };
         Ok(ParquetFile::open(file)?.groups(&columns.alone().0).get(group).copied())
     }
 

@@ -32,7 +32,7 @@ impl TextSource for PlainText {
             Documents::Line => Division::AtLineEnds,
             _ => Division::Whole,
         };
-        Ok(FilePlan { columns: None, division })
+        Ok(FilePlan { division, ..FilePlan::default() })
     }
 
     fn open<'a>(&'static self, section: SectionFile<'a>) -> Result<Box<dyn SectionReader + 'a>, Broken> {
@@ -183,7 +183,7 @@ fn document<'a>(
 ) -> Result<SourceDocument<'a>, Reject> {
     let text = context.utf8(bytes, "the document", out)?;
     let kept = vec![Value::Null; context.fields.len()];
-    Ok(SourceDocument { key: None, text, kept, unread: Vec::new() })
+    Ok(SourceDocument { key: None, text, ids: None, kept, unread: Vec::new() })
 }
 
 /// Removes the blank lines at the start of a document.

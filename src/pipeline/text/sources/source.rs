@@ -255,6 +255,35 @@ pub(super) fn wanted_columns(recipe: &TextRecipe) -> WantedColumns {
 pub(in crate::pipeline::text) struct FilePlan {
     pub(in crate::pipeline::text) columns: Option<FileColumns>,
     pub(in crate::pipeline::text) division: Division,
+    /// A file beside it that is read with it.
+    pub(in crate::pipeline::text) beside: Option<FileBeside>,
+}
+
+/// A file beside another one, as it was when the run was planned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::pipeline::text) struct FileBeside {
+    bytes: u64,
+    modified_ns: i128,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    etag: Option<String>,
+}
+
+impl FileBeside {
+    pub(super) fn of(planned: PlannedFile) -> Self {
+        let PlannedFile { bytes, modified_ns, etag, .. } = planned;
+        Self { bytes, modified_ns, etag }
+    }
+
+    /// Returns the file beside `file`, with another extension.
+    pub(super) fn planned(&self, file: &PlannedFile, extension: &str) -> PlannedFile {
+        PlannedFile {
+            path: file.path.with_extension(extension),
+            bytes: self.bytes,
+            modified_ns: self.modified_ns,
+            etag: self.etag.clone(),
+            follow_symlinks: file.follow_symlinks,
+        }
+    }
 }
 
 /// The requested columns of a table.
@@ -294,6 +323,8 @@ pub(in crate::pipeline::text) struct SectionFile<'a> {
     pub(in crate::pipeline::text) source_bytes: u64,
     /// The columns that the plan has found.
     pub(in crate::pipeline::text) columns: Option<&'a TextColumns>,
+    /// The file beside it that is read with it.
+    pub(in crate::pipeline::text) beside: Option<FileBeside>,
     /// The file, if its bytes were requested in advance.
     pub(in crate::pipeline::text) opened: Option<OpenedFile>,
     /// Standard input, if it is the file.
@@ -341,7 +372,7 @@ pub(in crate::pipeline::text) trait TextSource: Sync {
     fn weigh(
         &self,
         file: &PlannedFile,
-        columns: &TextColumns,
+        columns: Option<&TextColumns>,
         group: usize,
     ) -> Result<Option<(u64, u64)>, Broken> {
         let _ = (file, columns, group);
@@ -367,6 +398,11 @@ pub(in crate::pipeline::text) trait TextSource: Sync {
     /// Returns whether each file is one document.
     fn is_document(&self, recipe: &TextRecipe) -> bool {
         let _ = recipe;
+        false
+    }
+
+    /// Returns whether rows may hold lists of token ids.
+    fn may_hold_ids(&self) -> bool {
         false
     }
 

@@ -1,6 +1,7 @@
 //! Lines of JSON: the requested members of an object, and whole objects.
 
 mod exact;
+mod id_lists;
 pub(crate) mod members;
 mod nan;
 
@@ -14,6 +15,7 @@ use self::members::{FoundValue, MemberPath, Members};
 pub(crate) use self::nan::parse;
 use self::nan::without_nan;
 use super::text::fields::{JsonMember, SourceDocument, TextFields, object};
+use super::text::token_row::IdFields;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
 use crate::source::table::typed_values::{from_exact_json, from_json, is_large_integer};
@@ -31,6 +33,7 @@ pub struct WantedFields {
 enum WantedText {
     Text(MemberPath),
     Json(Vec<JsonMember>, Vec<MemberPath>),
+    Ids(IdFields, Vec<MemberPath>),
 }
 
 impl WantedFields {
@@ -41,6 +44,10 @@ impl WantedFields {
             TextFields::Json(members) => {
                 let paths = members.iter().map(|member| MemberPath::new(&member.field)).collect();
                 WantedText::Json(members.clone(), paths)
+            }
+            TextFields::Ids(ids) => {
+                let paths = ids.fields().into_iter().map(|field| MemberPath::new(field.name)).collect();
+                WantedText::Ids(ids.clone(), paths)
             }
         };
         Self {
@@ -62,8 +69,8 @@ impl WantedFields {
         match self.find_in(line) {
             Err(reject) if reject.code == RejectCode::InvalidJson => match without_nan(line) {
                 Some(line) => {
-                    let SourceDocument { text, key, kept, unread } = self.find_in(&line)?;
-                    Ok(SourceDocument { text: Cow::Owned(text.into_owned()), key, kept, unread })
+                    let SourceDocument { text, ids, key, kept, unread } = self.find_in(&line)?;
+                    Ok(SourceDocument { text: Cow::Owned(text.into_owned()), ids, key, kept, unread })
                 }
                 None => Err(reject),
             },
@@ -85,8 +92,12 @@ impl WantedFields {
         };
         if let (WantedText::Json(wanted, paths), None, []) = (&self.text, &self.key, &self.kept[..]) {
             let (text, unread) = object_text(wanted, paths)?;
-            return Ok(SourceDocument { text, key: None, kept: Vec::new(), unread });
+            return Ok(SourceDocument { text, ids: None, key: None, kept: Vec::new(), unread });
         }
+        let ids = match &self.text {
+            WantedText::Ids(ids, paths) => Some(Box::new(id_lists::row(line, ids, paths)?)),
+            _ => None,
+        };
         let needs = |name: &str| self.needs(name);
         let mut members = Members::read(line, needs).map_err(|e| not_an_object(&e))?;
         members.restore_large_integers(line);
@@ -99,6 +110,7 @@ impl WantedFields {
         let kept = kept.collect::<Result<_, _>>()?;
         let (text, unread) = match &self.text {
             WantedText::Json(wanted, paths) => object_text(wanted, paths)?,
+            WantedText::Ids(..) => (Cow::Borrowed(""), Vec::new()),
             // A text that is a member of the line itself is moved out instead of copied.
             WantedText::Text(path) => match members.take_text(&path.whole) {
                 Some(text) => (text, Vec::new()),
@@ -108,7 +120,7 @@ impl WantedFields {
                 },
             },
         };
-        Ok(SourceDocument { text, key, kept, unread })
+        Ok(SourceDocument { text, ids, key, kept, unread })
     }
 
     /// Returns whether the member `name` of a line may be or contain a requested field.

@@ -7,14 +7,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::fields::{SourceDocument, TextFields, object, unread};
+use super::token_row::IdField;
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
 use crate::source::items::metadata::columns::Keep;
 use crate::source::table::columns::{ColumnNames, kept_type, position, read_columns};
+use crate::source::table::numbers::{can_be_numbers, list_length, numbers};
 use crate::source::table::{
     RowBatch, can_be_json, can_be_text, checked_cell, json, memory_bytes, text_or_bytes, utf8,
 };
+
+/// Bytes of a token id.
+const ID_BYTES: u64 = 4;
 
 /// Names of the requested columns.
 #[derive(Debug, Clone)]
@@ -73,6 +78,20 @@ impl WantedColumns {
                     };
                     if let Some(at) = at.filter(|&at| !can_be_json(ty(at))) {
                         return Err(wrong(&member.field, at, "strings, lists or structs", member.option));
+                    }
+                    found.push(at);
+                }
+                found
+            }
+            TextFields::Ids(ids) => {
+                let mut found = Vec::new();
+                for field in ids.fields() {
+                    let at = match field.is_named {
+                        true => Some(names.required(field.name, field.option)?),
+                        false => names.at(field.name)?,
+                    };
+                    if let Some(at) = at.filter(|&at| !can_be_numbers(ty(at), field.may_be_flags)) {
+                        return Err(wrong(field.name, at, "lists of integers", field.option));
                     }
                     found.push(at);
                 }
@@ -144,7 +163,17 @@ impl TextColumns {
             },
         };
         let column = |at: usize| self.text.get(at).copied().flatten();
+        let ids = match wanted {
+            TextFields::Ids(ids) => {
+                let list = |at: usize, field: IdField<'_>| {
+                    column(at).map_or(Ok(None), |column| numbers(batch.column(column), row, field.name))
+                };
+                Some(Box::new(ids.row(list)?))
+            }
+            _ => None,
+        };
         let text = match wanted {
+            TextFields::Ids(_) => Cow::Borrowed(""),
             TextFields::Text(field) => {
                 let bytes = column(0).and_then(|at| text_or_bytes(batch.column(at), row));
                 let bytes = bytes.ok_or_else(|| null(field))?;
@@ -162,7 +191,7 @@ impl TextColumns {
         let kept = self.kept.iter().zip(fields);
         let kept = kept.map(|(&at, field)| checked_cell(batch.column(at), row, field));
         let unread = self.unread.clone();
-        Ok(SourceDocument { kept: kept.collect::<Result<_, _>>()?, text, key, unread })
+        Ok(SourceDocument { kept: kept.collect::<Result<_, _>>()?, text, ids, key, unread })
     }
 
     /// Removes rows from the start of `rows` until they have `target_bytes` of text: at least one row, and at most
@@ -172,14 +201,18 @@ impl TextColumns {
         let batch = rows.batch();
         // The values of several columns may be nested, and count as their mean.
         let nested = || self.text.iter().flatten().map(|&at| memory_bytes(batch.column(at))).sum::<u64>();
+        let first = self.text.first().copied().flatten().map(|at| batch.column(at));
+        let ids = first.filter(|ids| can_be_numbers(ids.data_type(), false));
         let (text, mean) = match self.text[..] {
             [Some(at)] => (Some(batch.column(at)), 0),
+            _ if ids.is_some() => (None, 0),
             _ => (None, nested() / (rows.len() as u64).max(1)),
         };
         while count < rows.len().min(max_rows) && bytes < target_bytes {
-            let row = match text {
-                Some(text) => text_or_bytes(text, count).map_or(0, |text| text.len() as u64),
-                None => mean,
+            let row = match (text, ids) {
+                (Some(text), _) => text_or_bytes(text, count).map_or(0, |text| text.len() as u64),
+                (None, Some(ids)) => ID_BYTES * list_length(ids, count) as u64,
+                (None, None) => mean,
             };
             bytes = bytes.saturating_add(row);
             count += 1;

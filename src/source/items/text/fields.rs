@@ -4,13 +4,16 @@ use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
+use super::token_row::{IdFields, TokenRow};
 use crate::sample::{Reject, RejectCode, Value};
 
 /// A document of a source, before its text is processed.
 #[derive(Debug, PartialEq)]
 pub struct SourceDocument<'a> {
-    /// The text, copied only if it is not in the source as it is.
+    /// The text, copied only if it is not in the source as it is. Empty if there are ids.
     pub text: Cow<'a, str>,
+    /// The token ids in place of a text.
+    pub ids: Option<Box<TokenRow>>,
     /// The key, if requested.
     pub key: Option<String>,
     /// One value per kept field.
@@ -26,6 +29,8 @@ pub enum TextFields {
     Text(String),
     /// Fields whose values become the members of a JSON object, which is the text.
     Json(Vec<JsonMember>),
+    /// Fields with token ids in place of a text.
+    Ids(IdFields),
 }
 
 /// A member of a JSON object that is the text of a document.
@@ -52,6 +57,9 @@ impl TextFields {
             Self::Text(field) => vec![(field, "text_field", true)],
             Self::Json(members) => {
                 members.iter().map(|member| (&*member.field, member.option, member.is_named)).collect()
+            }
+            Self::Ids(ids) => {
+                ids.fields().into_iter().map(|field| (field.name, field.option, field.is_named)).collect()
             }
         }
     }

@@ -25,6 +25,8 @@ pub enum TextFormat {
     Parquet,
     /// An Arrow IPC file or stream.
     Arrow,
+    /// The index of an indexed dataset of Megatron, whose ids are in a file beside it.
+    Megatron,
 }
 
 /// Format and compression of a file.
@@ -59,7 +61,8 @@ impl FileKind {
         let extension = extension.to_ascii_lowercase();
         let named = FORMATS.iter().find(|named| named.extensions.contains(&&*extension))?;
         let format = named.format;
-        (compression.is_none() || !format.is_table()).then_some(Self { format, compression })
+        (compression.is_none() || !(format.is_table() || format.is_ids()))
+            .then_some(Self { format, compression })
     }
 }
 
@@ -71,7 +74,7 @@ struct NamedFormat {
 }
 
 /// The formats.
-const FORMATS: [NamedFormat; 7] = [
+const FORMATS: [NamedFormat; 8] = [
     NamedFormat { format: TextFormat::Text, word: "txt", extensions: &["txt"] },
     NamedFormat { format: TextFormat::JsonLines, word: "jsonl", extensions: &["jsonl", "ndjson"] },
     NamedFormat { format: TextFormat::Json, word: "json", extensions: &[] },
@@ -79,12 +82,18 @@ const FORMATS: [NamedFormat; 7] = [
     NamedFormat { format: TextFormat::Delimited(Dialect::Tsv), word: "tsv", extensions: &["tsv"] },
     NamedFormat { format: TextFormat::Parquet, word: "parquet", extensions: &["parquet"] },
     NamedFormat { format: TextFormat::Arrow, word: "arrow", extensions: &["arrow", "feather", "ipc"] },
+    NamedFormat { format: TextFormat::Megatron, word: "idx", extensions: &["idx"] },
 ];
 
 impl TextFormat {
     /// Returns whether its files are tables with typed columns, which have their own compression.
     pub fn is_table(self) -> bool {
         matches!(self, Self::Parquet | Self::Arrow)
+    }
+
+    /// Returns whether its files hold only token ids.
+    pub fn is_ids(self) -> bool {
+        matches!(self, Self::Megatron)
     }
 }
 

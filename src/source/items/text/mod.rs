@@ -10,3 +10,4 @@ pub mod fields;
 pub mod kind;
 pub mod rows;
 mod scan;
+pub mod token_row;

@@ -138,6 +138,8 @@ impl TableHeader {
         let kept = kept.collect::<Result<_, _>>()?;
         let column = |at: usize| self.text.get(at).copied().flatten();
         let text = match wanted.text {
+            // A plan refuses ids in such tables.
+            TextFields::Ids(_) => Cow::Borrowed(""),
             TextFields::Text(_) => column(0).map_or(Ok(Cow::Borrowed("")), value)?,
             TextFields::Json(members) => Cow::Owned(object(members, |at, _| {
                 let text = column(at).map(value).transpose()?;
@@ -146,7 +148,7 @@ impl TableHeader {
         };
         let is_filled = |at: &usize| row.text(*at, "", true).is_ok_and(|text| !text.is_empty());
         let unread = self.unread.iter().filter(|at| is_filled(at)).map(|&at| self.names[at].clone());
-        Ok(SourceDocument { kept, text, key, unread: unread.collect() })
+        Ok(SourceDocument { kept, text, ids: None, key, unread: unread.collect() })
     }
 }
 
