@@ -1,4 +1,4 @@
-//! Fields for the records of a dataset that exists, from a table: a companion ([`crate::reader::OpenOptions::add`]).
+//! Fields for the records of a dataset that exists, from a table: a companion ([`crate::reader::OpenOptions::add_companion`]).
 //!
 //! ```text
 //! table ─▶ rows in a temporary file, hashes of keys ─┐
@@ -268,7 +268,7 @@ fn bind(base: &Dataset, options: &AddOptions) -> Result<Binding> {
 ///
 /// Same as [`OpenOptions::open`].
 pub fn open_base(base: &std::path::Path, add: &[PathBuf]) -> Result<Dataset> {
-    add.iter().fold(OpenOptions::new(), OpenOptions::add).open(base)
+    add.iter().fold(OpenOptions::new(), OpenOptions::add_companion).open(base)
 }
 
 /// Ends work in progress if the process was asked to stop.

@@ -71,7 +71,7 @@ impl Dataset {
         let add = add.unwrap_or_default();
         // The keys of a dataset that was converted again are compared, which may take long.
         let may_wait = !add.is_empty() || matches!(ObjectUrl::parse(&path), Ok(Some(_)));
-        let options = add.into_iter().fold(options, reader::OpenOptions::add);
+        let options = add.into_iter().fold(options, reader::OpenOptions::add_companion);
         detached(py, may_wait, || options.open(path)).map(Self)
     }
 

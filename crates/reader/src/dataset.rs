@@ -96,7 +96,7 @@ impl Dataset {
         &self.state.schema
     }
 
-    /// Returns the datasets whose fields are added to the records ([`OpenOptions::add`]).
+    /// Returns the datasets whose fields are added to the records ([`OpenOptions::add_companion`]).
     pub fn companions(&self) -> &[Self] {
         &self.companions
     }

@@ -109,7 +109,7 @@ impl OpenOptions {
     /// Adds the fields of the companion at `path`, a directory or URL: a dataset with further fields for the records, in their
     /// order. It is opened with the same options.
     #[must_use]
-    pub fn add(mut self, path: impl Into<PathBuf>) -> Self {
+    pub fn add_companion(mut self, path: impl Into<PathBuf>) -> Self {
         self.companions.push(path.into());
         self
     }

@@ -34,13 +34,16 @@ struct PreferenceMembers<'a> {
     chat_template_kwargs: Option<&'a RawValue>,
 }
 
+/// The name of a completion, and its JSON.
+type Side = (&'static str, String);
+
 /// A prompt with its completions, before they are rendered.
 #[derive(Debug)]
 pub(super) struct Preference {
     /// The prompt as JSON: a text, or a list of messages.
     prompt: String,
     /// The name of each completion, and the row of prompt and completion as JSON.
-    pub(super) sides: Vec<(&'static str, String)>,
+    pub(super) sides: Vec<Side>,
     label: Option<bool>,
 }
 
@@ -100,7 +103,7 @@ impl Preference {
             .iter()
             .filter_map(|(name, value)| Some(format!(",\"{name}\":{}", value.as_ref()?.get())))
             .collect();
-        let side = |(name, completion): (&'static str, String)| {
+        let side = |(name, completion): Side| {
             (name, format!("{{\"prompt\":{prompt},\"completion\":{completion}{further}}}"))
         };
         let label = found.label.map(|label| label_of(label.get())).transpose()?;
@@ -158,10 +161,7 @@ impl Preference {
 }
 
 /// Returns the prompt and completions of two lists of messages that start with the same ones.
-fn without_prompt(
-    chosen: &RawValue,
-    rejected: &RawValue,
-) -> Result<(String, Vec<(&'static str, String)>), Reject> {
+fn without_prompt(chosen: &RawValue, rejected: &RawValue) -> Result<(String, Vec<Side>), Reject> {
     let [chosen_json, rejected_json] = [chosen, rejected].map(|json| nested(json.get()));
     let list = |name: &str, json| {
         messages(name, json)?.ok_or_else(|| {
@@ -360,7 +360,7 @@ mod tests {
                 "",
             ),
             (
-                format!(r#"{{"prompt": "p", "chosen": "a", "rejected": "\u0061"}}"#),
+                r#"{"prompt": "p", "chosen": "a", "rejected": "\u0061"}"#.to_owned(),
                 RejectCode::SameCompletions,
                 "",
             ),

@@ -80,7 +80,7 @@ fn both(kind: Kind, format: Format, read: &[&str]) -> (TempDir, std::path::PathB
 }
 
 fn open(base: &Path, added: &Path) -> dsconvert_dataset::error::Result<Dataset> {
-    OpenOptions::new().add(added).open(base)
+    OpenOptions::new().add_companion(added).open(base)
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn other_datasets_and_names_that_are_taken_are_refused() {
     let (dir, base, added) = both(Kind::Text, Format::Arrow, &[]);
     let error = open(&base, &base).unwrap_err();
     assert!(error.to_string().contains("this dataset is no companion"), "{error}");
-    let error = OpenOptions::new().add(&added).add(&added).open(&base).unwrap_err();
+    let error = OpenOptions::new().add_companion(&added).add_companion(&added).open(&base).unwrap_err();
     assert!(error.to_string().contains("field \"quality\" already"), "{error}");
     let taken = dir.path().join("taken");
     companion(&taken, "note", Format::Parquet, &binding(&base, &[]));
@@ -321,13 +321,13 @@ fn other_datasets_and_names_that_are_taken_are_refused() {
     });
     assert!(
         OpenOptions::new()
-            .add(&second)
+            .add_companion(&second)
             .open(&base)
             .unwrap_err()
             .to_string()
             .contains("from the field \"quality\"")
     );
-    let opened = OpenOptions::new().add(&added).add(&second).open(&base).unwrap();
+    let opened = OpenOptions::new().add_companion(&added).add_companion(&second).open(&base).unwrap();
     assert_eq!(opened.companions().len(), 2);
     let properties = RecordSource::properties(&opened.split("train").unwrap());
     assert_eq!(properties.added["second"].reads, ["quality"]);

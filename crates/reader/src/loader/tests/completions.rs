@@ -21,7 +21,7 @@ fn pairs(dir: &Path, format: Format) -> Split {
     let schema = Schema::pairs(IdWidth::U16, vec![Field::nullable("margin", FieldType::Float64)]).unwrap();
     let record = |i: u64| {
         let [prompt, chosen, rejected] = lengths(i);
-        let marks = (i % 5 == 0).then(|| (0..chosen).map(|at| u8::from(at != 0)).collect::<Vec<u8>>());
+        let marks = i.is_multiple_of(5).then(|| (0..chosen).map(|at| u8::from(at != 0)).collect::<Vec<u8>>());
         let masks = |marks: Vec<u8>| sample::Value::Array(ArrayValue::new([chosen as u32], marks.into()));
         let values = vec![
             sample::Value::Text(format!("pair-{i}").as_str().into()),
@@ -116,7 +116,7 @@ fn a_budget_counts_both_rows_with_padding() {
         let (mut tokens, mut most) = (0, 0);
         while let Some(batch) = loader.next_batch().unwrap() {
             let shape = batch.array("input_ids").unwrap().shape().to_vec();
-            assert!(shape[0] * shape[1] <= 96 && shape[1] as u64 % multiple == 0, "{shape:?}");
+            assert!(shape[0] * shape[1] <= 96 && (shape[1] as u64).is_multiple_of(multiple), "{shape:?}");
             assert!(multiple > 1 || shape[1] as u64 == batch.max_len());
             let totals = loader.totals().unwrap().unwrap();
             assert_eq!((totals.rows, totals.tokens), (shape[0] as u64, batch.tokens()));
