@@ -333,7 +333,7 @@ impl DocumentCursor {
                     "sequence {sequence} is at byte {offset}, but the one before ends at {end}"
                 ));
             }
-            self.end += length * index.id_bytes;
+            self.end = self.end.saturating_add(length * index.id_bytes);
             self.sequence += 1;
         }
         Ok(Some(start..self.end))

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::Result;
 
 /// All targets, in the order of the report.
-pub(crate) const NAMES: [&str; 19] = [
+pub(crate) const NAMES: [&str; 21] = [
     "image",
     "shard-parquet",
     "shard-arrow",
@@ -29,6 +29,8 @@ pub(crate) const NAMES: [&str; 19] = [
     "source-tar-folders",
     "source-zip",
     "source-text-zip",
+    "source-ids",
+    "source-megatron",
     "source-metadata",
     "source-annotations",
     "source-tfrecord",

@@ -34,6 +34,10 @@ impl Sources {
             "text" => (texts()?, &text),
             "text-zip" => (text_zips()?, &text),
             "table" => (documents()?, &text),
+            "ids" => {
+                (ids()?, &["text", "--ids-field", "ids", "--mask-field", "mask", "--labels-field", "labels"])
+            }
+            "megatron" => (megatron(&source)?, &["text", "--ids-field", "ids", "--eod", "strip:3"]),
             "tar" => (tars()?, &["images", "--resize", "shorter:8"]),
             "tar-folders" => (folder_tars()?, &["images", "--resize", "shorter:8"]),
             "zip" => (zips()?, &["images", "--resize", "shorter:8"]),
@@ -116,6 +120,36 @@ fn documents() -> Result<Vec<Input>> {
         Input { name: "a.arrow".to_owned(), bytes: tables::arrow_file("text", tables::text)? },
         Input { name: "b.arrow".to_owned(), bytes: tables::arrow_stream("text", tables::text)? },
     ])
+}
+
+/// Returns rows of token ids: whole ones, with bounds, and with padding.
+fn ids() -> Result<Vec<Input>> {
+    let row = |i: usize| {
+        let more = match i % 3 {
+            0 => "",
+            1 => r#", "seq_lengths": [1, 3], "position_ids": [0, 0, 1, 2]"#,
+            _ => r#", "attention_mask": [1, 1, 1, true]"#,
+        };
+        format!(r#"{{"ids": [{i}, 7, 8, 9], "mask": [1, 0, true, 1], "labels": [{i}, -100, 8, 9]{more}}}"#)
+    };
+    let rows: Vec<String> = (0..9).map(row).collect();
+    Ok(vec![
+        Input { name: "rows.jsonl".to_owned(), bytes: rows.join("\n").into_bytes() },
+        Input { name: "rows.json".to_owned(), bytes: format!("[{}]", rows.join(", ")).into_bytes() },
+    ])
+}
+
+/// Returns the index of a dataset of Megatron, and writes its ids into `source`.
+fn megatron(source: &Path) -> Result<Vec<Input>> {
+    let ids: Vec<u8> = (0..12u16).flat_map(u16::to_le_bytes).collect();
+    std::fs::write(source.join("data.bin"), ids)?;
+    let (lengths, offsets, bounds) = ([3i32, 4, 0, 5], [0i64, 6, 14, 14], [0i64, 1, 3, 4]);
+    let mut index = b"MMIDIDX\0\0\x01\0\0\0\0\0\0\0\x08".to_vec();
+    index.extend((lengths.len() as u64).to_le_bytes());
+    index.extend((bounds.len() as u64).to_le_bytes());
+    index.extend(lengths.iter().flat_map(|length| length.to_le_bytes()));
+    index.extend(offsets.iter().chain(&bounds).flat_map(|number| number.to_le_bytes()));
+    Ok(vec![Input { name: "data.idx".to_owned(), bytes: index }])
 }
 
 /// Returns files that TensorFlow has written: with boxes, and compressed.
