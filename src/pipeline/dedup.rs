@@ -9,13 +9,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use super::SORT_BYTES;
-use super::stop::Stop;
-use super::workers::Workers;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::source::io::planned::{PlannedFile, begins_as_any_image};
 use crate::storage::{NewFile, hash_file, lstat};
+use crate::writer::SORT_BYTES;
+use crate::writer::stop::Stop;
+use crate::writer::workers::Workers;
 
 /// Name of the file with the pairs of equal files, in the working directory.
 pub(super) const DUPLICATE_PAIRS_NAME: &str = "duplicates";

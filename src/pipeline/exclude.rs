@@ -13,11 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::SORT_BYTES;
 use super::dedup::{is_stored, store};
 use super::plan::{ExcludedSummary, differing_option};
-use super::stop::Stop;
-use super::workers::Workers;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::manifest::Manifest;
@@ -27,6 +24,9 @@ use crate::recipe::EXCLUDE;
 use crate::sample::Ids;
 use crate::schema::{HEIGHT, IMAGE, INPUT_IDS, KEY, Kind, ORIGIN, WIDTH};
 use crate::storage::{Access, Blob, NewFile, ObjectUrl};
+use crate::writer::SORT_BYTES;
+use crate::writer::stop::Stop;
+use crate::writer::workers::Workers;
 
 /// Name of the file with the sorted hashes, in the working directory.
 pub(super) const EXCLUDED_NAME: &str = "excluded";

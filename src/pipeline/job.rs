@@ -10,11 +10,7 @@ use serde_json::Value;
 use super::exclude::{EXCLUDED, ExcludedItems};
 use super::job_file::{JobHeader, JobReader, JobWriter};
 use super::memory::{MemoryPool, Shares};
-use super::outcome::{ItemOutcome, Outcomes};
 use super::plan::PlanSummary;
-use super::stage::Stages;
-use super::stop::Stop;
-use super::workers::Workers;
 use crate::error::Result;
 use crate::options::SplitSpec;
 use crate::source::io::opened::OpenedFile;
@@ -23,6 +19,10 @@ use crate::source::list::file_list::{FileList, not_in_list};
 use crate::source::list::source_file::SourceFile;
 use crate::source::names::splits::Splits;
 use crate::transform::image::BucketCounts;
+use crate::writer::outcome::{ItemOutcome, Outcomes};
+use crate::writer::stage::Stages;
+use crate::writer::stop::Stop;
+use crate::writer::workers::Workers;
 
 /// A planned conversion: its sources are listed and divided into units, but nothing is written yet. `C` is what only one
 /// kind of conversion has.

@@ -21,13 +21,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::exclude::Exclusion;
-use super::layout::PLAN_NAME;
-use super::output::OutputDir;
 use super::plan::Plan;
-use super::remote::Remote;
-use super::remote_units::PlanId;
-use super::stop::Stop;
-use super::units::PlannedUnits;
 use crate::build_id::BUILD_ID;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Sources, TOKENIZER_NAME};
@@ -39,6 +33,12 @@ use crate::source::io::planned::read_file;
 use crate::source::list::file_list::FileList;
 use crate::source::list::skipped::SkippedTypes;
 use crate::storage::{NewFile, ObjectUrl, create_dir, from_hex, hex, lstat};
+use crate::writer::layout::PLAN_NAME;
+use crate::writer::output::OutputDir;
+use crate::writer::remote::Remote;
+use crate::writer::remote_units::PlanId;
+use crate::writer::stop::Stop;
+use crate::writer::units::PlannedUnits;
 
 /// Name of the stored job in the working directory.
 pub(super) const JOB_NAME: &str = "job.jsonl";

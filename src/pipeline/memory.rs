@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use super::SORT_BYTES;
 use crate::options::{MIN_MEMORY_BYTES, RunOptions};
+use crate::writer::SORT_BYTES;
 
 /// Sorting happens before and after the conversion, when nothing else is reserved.
 const _: () = assert!(SORT_BYTES as u64 <= MIN_MEMORY_BYTES, "a sort may use the minimum value of `memory`");

@@ -31,16 +31,10 @@ mod status;
 mod stored_job;
 mod text;
 
-use dsconvert_writer::{
-    DatasetWriter, SORT_BYTES, commit, layout, outcome, output, remote, remote_units, repair, stage, stop,
-    unit, units, workers,
-};
-
 pub use estimate::{Estimate, MIN_SAMPLE};
 pub use images::{ImageConversion, ImageInput, ImagesJob, ImagesOptions, SidecarSummary};
 pub(crate) use job::Conversion;
 pub use job::Job;
-pub use layout::{Existing, ResumeCheck};
 pub use parts::{PartOutcome, merge, run_units};
 pub use plan::{ExcludedSummary, PlanSummary};
 pub(crate) use predict::Predicted;
@@ -49,10 +43,8 @@ pub use progress::{Activity, Event, EventLevel, Phase, Progress, Snapshot};
 pub use run::{RunOutcome, check_excluded, check_inputs, check_output};
 pub use selection::{Selection, ranges};
 pub use status::{Status, status};
-pub use stop::Stop;
 pub use text::{TextConversion, TextInput, TextJob, TextOptions};
 pub(crate) use text::{UNREAD_FIELD, UNREAD_MESSAGE_KEY};
-pub use units::{ConvertedUnits, Totals};
 
 pub use crate::recipe::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, Dedup, ImageFields, LengthRange, ListedImage,
@@ -60,3 +52,6 @@ pub use crate::recipe::{
 };
 pub use crate::source::names::layout::SplitBy;
 pub use crate::warning::{Remedy, Warning};
+pub use crate::writer::layout::{Existing, ResumeCheck};
+pub use crate::writer::stop::Stop;
+pub use crate::writer::units::{ConvertedUnits, Totals};

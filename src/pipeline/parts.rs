@@ -9,20 +9,15 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::DatasetWriter;
 use super::images::ImageConversion;
 use super::job_file::{self, OpenedJob};
-use super::output::{OutputDir, OutputState, adapt_help, may_be_overtaken};
 use super::progress::{Phase, Progress};
 use super::run::{RunOutcome, commit};
 use super::run_units::{RunContext, Units};
 use super::selection::{Selection, ranges_of};
 use super::source_checks;
-use super::stop::{Continuation, Stop, restart};
 use super::stored_job;
 use super::text::TextConversion;
-use super::units::{CheckLevel, UnitState};
-use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::Manifest;
 use crate::numbers::plural;
@@ -31,6 +26,11 @@ use crate::printable::{printable, printable_path, shell_word};
 use crate::schema::Kind;
 use crate::source::io::planned::is_source_change;
 use crate::storage::{ObjectUrl, lstat};
+use crate::writer::DatasetWriter;
+use crate::writer::output::{OutputDir, OutputState, adapt_help, may_be_overtaken};
+use crate::writer::stop::{Continuation, Stop, restart};
+use crate::writer::units::{CheckLevel, UnitState};
+use crate::writer::workers::Workers;
 
 /// Number of ranges of units listed in a message; further ones are counted.
 const SHOWN_RANGES: usize = 8;

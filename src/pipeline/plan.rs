@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::images::SidecarSummary;
-use super::layout::PLAN_NAME;
 use crate::error::{Error, Result};
 use crate::manifest::{listing_digest, listing_line};
 use crate::numbers::plural;
@@ -26,6 +25,7 @@ use crate::source::names::layout::SplitBy;
 use crate::storage::{NewFile, hex};
 use crate::transform::image::BucketCounts;
 use crate::warning::Warning;
+use crate::writer::layout::PLAN_NAME;
 
 /// A dataset whose items are left out, as a plan shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

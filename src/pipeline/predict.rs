@@ -22,16 +22,16 @@ use self::units::{packed_rows, shards};
 use super::estimate::{Estimate, MIN_SAMPLE};
 use super::job::{Conversion, Converting, Job};
 use super::memory::Shares;
-use super::outcome::{ItemOutcome, Outcomes};
 use super::progress::locked;
-use super::stop::Stop;
-use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format;
 use crate::numbers::plural;
 use crate::options::RunOptions;
 use crate::schema::Schema;
 use crate::storage::NewFile;
+use crate::writer::outcome::{ItemOutcome, Outcomes};
+use crate::writer::stop::Stop;
+use crate::writer::workers::Workers;
 
 /// Decorrelates the order of the sample from other uses of the hash.
 const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3032;

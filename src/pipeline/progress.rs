@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::units::{ConvertedUnits, UnitResult};
+use crate::writer::units::{ConvertedUnits, UnitResult};
 
 /// Maximum number of events that wait to be taken; further ones are counted and dropped.
 const MAX_WAITING: usize = 10_000;

@@ -4,21 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::commit::{Commit, CommitFailure, Committed, ManifestParts};
 use super::job::{Conversion, Job};
 use super::job_file::{self, JobHeader};
-use super::layout::{PLAN_NAME, WORK_NAME};
 use super::memory::Shares;
-use super::output::{self, CHOOSE_OR_REPLACE, OutputDir, OutputState, adapt_help, may_be_overtaken};
 use super::plan::{Plan, differing_option};
 use super::progress::{Phase, Progress};
-use super::repair::{Repair, damaged_files, refuse_damaged};
 use super::run_units::{RunContext, Units};
-use super::stop::{Continuation, Stop, restart};
 use super::stored_job;
-use super::units::{CheckLevel, Totals};
-use super::workers::Workers;
-use super::{DatasetWriter, skipped_advice, source_checks};
+use super::{skipped_advice, source_checks};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::Foreign;
 use crate::manifest::{CARD_NAME, MANIFEST_NAME, Manifest, PlanInfo, Sources};
@@ -30,6 +23,14 @@ use crate::source::list::file_list::FileList;
 use crate::source::list::skipped::SkippedTypes;
 use crate::storage::{ObjectUrl, lstat};
 use crate::testing::panic_point;
+use crate::writer::DatasetWriter;
+use crate::writer::commit::{Commit, CommitFailure, Committed, ManifestParts};
+use crate::writer::layout::{PLAN_NAME, WORK_NAME};
+use crate::writer::output::{self, CHOOSE_OR_REPLACE, OutputDir, OutputState, adapt_help, may_be_overtaken};
+use crate::writer::repair::{Repair, damaged_files, refuse_damaged};
+use crate::writer::stop::{Continuation, Stop, restart};
+use crate::writer::units::{CheckLevel, Totals};
+use crate::writer::workers::Workers;
 
 impl<C: Conversion> Job<C> {
     /// Runs the conversion and commits the dataset.

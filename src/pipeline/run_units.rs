@@ -2,22 +2,22 @@
 
 use std::time::Instant;
 
-use super::DatasetWriter;
 use super::dedup::{DUPLICATE_PAIRS_HASH_NAME, DUPLICATE_PAIRS_NAME};
 use super::exclude::{EXCLUDED_HASH_NAME, EXCLUDED_NAME};
 use super::job::{Conversion, Job};
 use super::memory::Shares;
 use super::progress::{Phase, Progress};
-use super::remote_units::UPLOADS;
 use super::schedule::{FailedUnits, SchedulerContext, run};
-use super::stop::{Continuation, Stop};
-use super::unit::UnitSink;
-use super::units::{CheckLevel, UnitResult, UnitState};
-use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::numbers::plural;
 use crate::options::RunOptions;
 use crate::source::io::planned::is_source_change;
+use crate::writer::DatasetWriter;
+use crate::writer::remote_units::UPLOADS;
+use crate::writer::stop::{Continuation, Stop};
+use crate::writer::unit::UnitSink;
+use crate::writer::units::{CheckLevel, UnitResult, UnitState};
+use crate::writer::workers::Workers;
 
 /// The files that preparation stores, each with the file of its hash, which comes last: it shows that the other file is
 /// complete.

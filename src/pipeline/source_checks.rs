@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::job_file::JobHeader;
-use super::output::{OUTPUT, overlap, refuse_overlap};
 use crate::error::{Error, Result};
 use crate::options::{OutputOptions, SourceSpec};
 use crate::printable::printable_path;
@@ -18,6 +17,7 @@ use crate::source::list::named_files::ENCODED_NAMES;
 use crate::source::list::source_file::SourceFile;
 use crate::source::names::splits::Splits;
 use crate::storage::{ObjectUrl, folder_of, real_path};
+use crate::writer::output::{OUTPUT, overlap, refuse_overlap};
 
 /// Refuses two files with the same origin: files with the same path in sources with the same label, and files whose names
 /// become equal because one of them is not UTF-8 and is percent-encoded.

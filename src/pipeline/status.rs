@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use super::job_file::{self, OpenedJob};
-use super::output::OutputDir;
 use super::parts::planned_units;
-use super::stop::Stop;
-use super::units::{RESULT_NAME, UnitDirs, UnitResult, UnitState};
-use super::workers::in_order;
 use crate::error::{Error, Result};
 use crate::options::{Existing, ResumeCheck};
 use crate::storage::lstat;
+use crate::writer::output::OutputDir;
+use crate::writer::stop::Stop;
+use crate::writer::units::{RESULT_NAME, UnitDirs, UnitResult, UnitState};
+use crate::writer::workers::in_order;
 
 /// Progress of a planned conversion.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

@@ -7,12 +7,12 @@ use super::feed::ImageTask;
 use super::sources::source::SourceItem;
 use crate::error::{Error, Result};
 use crate::options::default_threads;
-use crate::pipeline::outcome::Outcomes;
-use crate::pipeline::stop::Stop;
-use crate::pipeline::workers::Workers;
 use crate::source::io::broken::Broken;
 use crate::source::list::source_file::SourceFile;
 use crate::transform::image::{self as transform, BucketCounts, ImageSizes, ImageType};
+use crate::writer::outcome::Outcomes;
+use crate::writer::stop::Stop;
+use crate::writer::workers::Workers;
 
 /// Bytes at the start of a JPEG in which its header usually ends. If it does not, the whole file is read.
 const START_BYTES: u64 = 128 << 10;

@@ -8,7 +8,6 @@ use super::sources::source::{ImageItem, ItemContext, SourceItem, SourceTask};
 use crate::panics::contained;
 use crate::pipeline::job::excluded;
 use crate::pipeline::memory::{MemoryPool, Shares};
-use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
 use crate::sample::{Record, Reject, RejectCode, Value, pack_box_numbers, pack_boxes, pack_pair};
 use crate::schema::{FieldType, LABEL};
 use crate::source::list::boxes::ImageBoxes;
@@ -18,6 +17,7 @@ use crate::transform::image::{
     self as transform, BoxUnits, Converted, DEFAULT_KEPT_BYTES, Encode, FurtherImage, Geometry, Header,
     ImageScratch,
 };
+use crate::writer::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
 
 /// What a worker keeps from image to image.
 pub struct ImageWorker {

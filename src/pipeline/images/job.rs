@@ -24,13 +24,9 @@ use crate::pipeline::exclude::OpenedExclusion;
 use crate::pipeline::job::{Conversion, Converting, EngineUse, Feed, Job};
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter};
 use crate::pipeline::memory::{MemoryPool, Shares};
-use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::shuffle::output_stages;
 use crate::pipeline::source_checks::split_names;
-use crate::pipeline::stage::Stages;
-use crate::pipeline::stop::Stop;
-use crate::pipeline::workers::Workers;
 use crate::printable::printable_path;
 use crate::recipe::ImageFields;
 use crate::schema::{
@@ -46,6 +42,10 @@ use crate::source::list::source_file::SourceFile;
 use crate::source::list::{braces, globs};
 use crate::source::names::labels::class_ordinals;
 use crate::transform::image::{BucketCounts, ImageTransform, has_image_extension};
+use crate::writer::outcome::Outcomes;
+use crate::writer::stage::Stages;
+use crate::writer::stop::Stop;
+use crate::writer::workers::Workers;
 
 /// Maximum number of files per unit. With [`UNIT_BYTES`], a unit takes seconds for thumbnails and minutes for camera
 /// files.

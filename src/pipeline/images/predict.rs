@@ -20,8 +20,8 @@ use crate::pipeline::predict::{
     Predicted, Prediction, SampleRun, SampleSize, SampleTask, Stratum, StratumRun, StratumUnit, UnitPart,
     unit_parts,
 };
-use crate::pipeline::stop::Stop;
 use crate::source::list::source_file::SourceFile;
+use crate::writer::stop::Stop;
 
 /// Decorrelates the order of the sample from other uses of hashed origins.
 const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3031;

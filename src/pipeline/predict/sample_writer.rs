@@ -2,8 +2,8 @@
 
 use crate::error::Result;
 use crate::format::ShardWriter;
-use crate::pipeline::outcome::ConvertedRecord;
-use crate::pipeline::stage::{Finished, Stages};
+use crate::writer::outcome::ConvertedRecord;
+use crate::writer::stage::{Finished, Stages};
 
 /// Writer of a shard that is discarded.
 pub(super) struct SampleWriter {

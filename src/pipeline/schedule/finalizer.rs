@@ -7,11 +7,11 @@ use std::time::Instant;
 use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::pipeline::progress::{Activity, Event, EventLevel, Progress};
-use crate::pipeline::stop::Stop;
-use crate::pipeline::unit::{ClosedShard, ClosedUnit, unit_of_shard};
-use crate::pipeline::units::UnitShard;
 use crate::testing::panic_point;
 use crate::threads;
+use crate::writer::stop::Stop;
+use crate::writer::unit::{ClosedShard, ClosedUnit, unit_of_shard};
+use crate::writer::units::UnitShard;
 
 /// A closed shard or unit that is to be finalized. The shards of a unit come before the unit.
 pub(super) enum Closed {

@@ -39,11 +39,11 @@ use self::worker::Scheduler;
 use super::job::{Conversion, Job};
 use super::memory::Shares;
 use super::progress::{Activity, Progress};
-use super::stop::Stop;
-use super::unit::UnitSink;
-use super::workers::Workers;
 use crate::error::{Error, Result};
 use crate::panics::caught;
+use crate::writer::stop::Stop;
+use crate::writer::unit::UnitSink;
+use crate::writer::workers::Workers;
 
 /// Settings and resources shared by all workers.
 pub(super) struct SchedulerContext<'a, C: Conversion> {

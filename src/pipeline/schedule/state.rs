@@ -8,8 +8,8 @@ use super::finalizer::Closed;
 use crate::error::{Error, ErrorKind};
 use crate::pipeline::job::{EngineUse, Feed};
 use crate::pipeline::memory::{MemoryPool, Reservation};
-use crate::pipeline::outcome::Outcomes;
-use crate::pipeline::unit::UnitSink;
+use crate::writer::outcome::Outcomes;
+use crate::writer::unit::UnitSink;
 
 /// Maximum tasks per thread that a unit may have in progress or waiting to be written: other tasks proceed while one
 /// slow task runs. Memory has its own limit.

@@ -16,15 +16,15 @@ use crate::options::RunOptions;
 use crate::pipeline::job::{Converting, EngineUse, Feed};
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter};
 use crate::pipeline::memory::MemoryPool;
-use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::predict::testing::run_options;
-use crate::pipeline::stage::{Finished, NextStage, Stage, Stages};
-use crate::pipeline::unit::UnitSink;
 use crate::sample::{Ids, Record, Value};
 use crate::schema::{IdWidth, Schema};
 use crate::source::list::file_list::FileList;
 use crate::source::names::splits::Splits;
+use crate::writer::outcome::{ConvertedRecord, ItemOutcome, Outcomes};
+use crate::writer::stage::{Finished, NextStage, Stage, Stages};
+use crate::writer::unit::UnitSink;
 
 /// Number of tasks per unit.
 const TASKS: u64 = 100;

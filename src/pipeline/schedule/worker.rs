@@ -14,11 +14,11 @@ use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::pipeline::job::{Conversion, Converting, EngineUse, Feed};
 use crate::pipeline::memory::Reservation;
-use crate::pipeline::outcome::{ItemOutcome, Outcomes};
 use crate::pipeline::progress::{Activity, Event, EventLevel};
-use crate::pipeline::stage::Finished;
-use crate::pipeline::unit::UnitSink;
 use crate::testing::panic_point;
+use crate::writer::outcome::{ItemOutcome, Outcomes};
+use crate::writer::stage::Finished;
+use crate::writer::unit::UnitSink;
 
 thread_local! {
     /// Whether a worker is on the stack of this thread.

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use self::runs::{MergedRuns, Runs};
-use super::outcome::ConvertedRecord;
-use super::stage::{Finished, NextStage, Stage, Stages};
 use crate::error::Result;
 use crate::options::OutputOptions;
+use crate::writer::outcome::ConvertedRecord;
+use crate::writer::stage::{Finished, NextStage, Stage, Stages};
 
 /// Maximum number of records in a window.
 const WINDOW_RECORDS: usize = 65_536;

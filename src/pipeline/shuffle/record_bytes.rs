@@ -2,9 +2,9 @@
 
 use bytes::{Buf, BufMut, Bytes};
 
-use crate::pipeline::outcome::ConvertedRecord;
 use crate::sample::{ArrayValue, Ids, Record, Text, Value};
 use crate::schema::IdWidth;
+use crate::writer::outcome::ConvertedRecord;
 
 const NULL: u8 = 0;
 const BOOL: u8 = 1;

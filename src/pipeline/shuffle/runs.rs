@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use super::record_bytes::{decode, encode};
 use crate::error::{Error, ErrorKind, Result};
-use crate::pipeline::outcome::ConvertedRecord;
 use crate::storage::unlinked_file;
+use crate::writer::outcome::ConvertedRecord;
 
 /// Memory for the buffers of all runs during the merge, unless that is less than the minimum of each.
 const MERGE_BYTES: usize = 16 << 20;

@@ -14,7 +14,6 @@ use super::sources::source::TextItem;
 use crate::error::Result;
 use crate::panics::caught;
 use crate::pipeline::job::{Converting, EngineUse, ItemSplit, excluded};
-use crate::pipeline::outcome::{ConvertedRecord, ItemOutcome, MemberCount, Outcomes};
 use crate::recipe::Overflow;
 use crate::sample::{Ids, PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
 use crate::schema::IdWidth;
@@ -24,6 +23,7 @@ use crate::testing::item_panic_point;
 use crate::transform::text::{
     EncodeStats, MarkedIds, PackedIdSink, Scratch, StoredIds, Tokenizer, id_width, rejected,
 };
+use crate::writer::outcome::{ConvertedRecord, ItemOutcome, MemberCount, Outcomes};
 
 /// Bytes of a document for each NUL byte that it may have.
 const MAX_NUL_SHARE: usize = 100;

@@ -23,16 +23,16 @@ use crate::index::sort::ExternalSort;
 use crate::pipeline::dedup::{DUPLICATE_PAIRS_NAME, is_stored, store};
 use crate::pipeline::job::{EngineUse, Feed};
 use crate::pipeline::memory::MemoryPool;
-use crate::pipeline::outcome::Outcomes;
-use crate::pipeline::stop::Stop;
-use crate::pipeline::workers::Workers;
 use crate::recipe::TextRecipe;
 use crate::source::items::text::fields::SourceDocument;
 use crate::storage::NewFile;
 use crate::threads;
+use crate::writer::outcome::Outcomes;
+use crate::writer::stop::Stop;
+use crate::writer::workers::Workers;
 
 /// Memory of each of the two sorts. The second one takes its rows from the first.
-const SORT_BYTES: usize = crate::pipeline::SORT_BYTES / 2;
+const SORT_BYTES: usize = crate::writer::SORT_BYTES / 2;
 /// Blocks that hold more than this are read on a thread of their own: documents above 4 MiB.
 const OWN_THREAD_BYTES: u64 = (4 * BYTES_HELD_PER_BYTE) << 20;
 const HASH_BYTES: usize = 32;

@@ -21,13 +21,9 @@ use crate::pipeline::exclude::OpenedExclusion;
 use crate::pipeline::job::{Conversion, Converting, EngineUse, Feed, Job};
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter};
 use crate::pipeline::memory::{MemoryPool, Shares};
-use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::shuffle::output_stages;
 use crate::pipeline::source_checks::split_names;
-use crate::pipeline::stage::Stages;
-use crate::pipeline::stop::Stop;
-use crate::pipeline::workers::Workers;
 use crate::recipe::TextRecipe;
 use crate::schema::{CU_SEQLENS, Field, FieldType, Kind, PIECE_STARTS, Schema};
 use crate::source::list::file_list::ChosenFiles;
@@ -36,6 +32,10 @@ use crate::source::names::split_levels::SplitNames;
 use crate::source::names::splits::Splits;
 use crate::transform::text::{Tokenizer, id_width, usage_error};
 use crate::warning::Warning;
+use crate::writer::outcome::Outcomes;
+use crate::writer::stage::Stages;
+use crate::writer::stop::Stop;
+use crate::writer::workers::Workers;
 
 /// Default of `--unit-bytes`: a minute for the slowest tokenizer on one core.
 const UNIT_BYTES: u64 = 256 << 20;

@@ -6,8 +6,8 @@ use super::conversion::TextJob;
 use super::options::TextInput;
 use crate::error::{Error, Result};
 use crate::numbers::plural;
-use crate::pipeline::outcome::Outcomes;
 use crate::sample::{Reject, RejectCode};
+use crate::writer::outcome::Outcomes;
 
 /// Number of rows that are examined.
 const ROWS: u64 = 1000;

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use super::convert::{TextRecord, piece_name};
 use crate::error::{Error, Result};
 use crate::packing::{Document, Packing, Row, Window};
-use crate::pipeline::outcome::ConvertedRecord;
-use crate::pipeline::stage::{Finished, NextStage, Stage};
 use crate::sample::{Ids, Tokens, Value};
 use crate::schema::IdWidth;
+use crate::writer::outcome::ConvertedRecord;
+use crate::writer::stage::{Finished, NextStage, Stage};
 
 /// Number of documents that fills a window.
 const WINDOW_DOCUMENTS: usize = 65_536;

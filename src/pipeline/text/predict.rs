@@ -18,11 +18,11 @@ use crate::pipeline::predict::{
     Predicted, Prediction, SampleRun, SampleSize, SampleTask, Stratum, StratumUnit, UnitPart, total_length,
     unit_parts,
 };
-use crate::pipeline::stop::Stop;
 use crate::source::io::broken::Broken;
 use crate::source::io::encoding::{MARK_BYTES, is_marked};
 use crate::source::items::text::kind::FileKind;
 use crate::source::list::source_file::SourceFile;
+use crate::writer::stop::Stop;
 
 /// Bytes of a chunk in a line-based file. A chunk holds few documents, so that a sample has many chunks.
 const CHUNK_BYTES: u64 = 16 << 10;

@@ -16,9 +16,6 @@ use crate::pipeline::images::conversion::ImagesJob;
 use crate::pipeline::images::convert::ImageWorker;
 use crate::pipeline::images::sidecars::{self, FileField};
 use crate::pipeline::job::{Feed, excluded};
-use crate::pipeline::outcome::{ItemOutcome, Outcomes};
-use crate::pipeline::stop::Stop;
-use crate::pipeline::workers::Workers;
 use crate::printable::printable;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::source::io::broken::Broken;
@@ -29,6 +26,9 @@ use crate::source::list::skipped::SkippedTypes;
 use crate::source::list::source_file::SourceFile;
 use crate::source::names::labels::unknown_class;
 use crate::transform::image as transform;
+use crate::writer::outcome::{ItemOutcome, Outcomes};
+use crate::writer::stop::Stop;
+use crate::writer::workers::Workers;
 
 /// Maximum size of an image file that is read, in bytes. Records have 32-bit offsets, and a larger file, possibly a
 /// sparse one, could exhaust memory.

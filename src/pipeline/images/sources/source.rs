@@ -8,13 +8,13 @@ use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::pipeline::images::image_fields::ImageRoles;
 use crate::pipeline::job::Feed;
-use crate::pipeline::outcome::{MemberCount, Outcomes};
 use crate::recipe::ImagesRecipe;
 use crate::sample::{Reject, Value};
 use crate::source::io::planned::PlannedFile;
 use crate::source::items::metadata::labels::Labels;
 use crate::source::list::boxes::ImageBoxes;
 use crate::source::list::source_file::SourceFile;
+use crate::writer::outcome::{MemberCount, Outcomes};
 
 /// Source bytes per task, unless a single file, sample or row has more.
 pub(in crate::pipeline::images) const TASK_BYTES: u64 = 1 << 20;

@@ -9,12 +9,12 @@ use super::source::{
     BYTES_HELD_PER_BYTE, ItemContext, SectionReader, SourceTask, TASK_BYTES, TaskBlock, TextItem,
 };
 use crate::error::{Error, Result};
-use crate::pipeline::outcome::Outcomes;
 use crate::sample::Record;
 use crate::schema::FieldType;
 use crate::source::items::text::columns::TextColumns;
 use crate::source::items::text::fields::{SourceDocument, TextFields};
 use crate::source::table::{NextRows, RowBatch, fits};
+use crate::writer::outcome::Outcomes;
 
 /// Maximum number of rows per task, however short they are.
 const TASK_ROWS: usize = 4096;

@@ -10,13 +10,13 @@ use super::source::{
     TextItem, TextSource,
 };
 use crate::error::Result;
-use crate::pipeline::outcome::Outcomes;
 use crate::sample::{Reject, RejectCode};
 use crate::source::io::broken::Broken;
 use crate::source::io::lines::LinePiece;
 use crate::source::items::text::cut::{DocumentCut, DocumentCutter};
 use crate::source::items::text::rows::{self, RequestedColumns, TableHeader, TableRows};
 use crate::source::table::delimited::Dialect;
+use crate::writer::outcome::Outcomes;
 
 /// A table of separated values.
 pub(super) struct DelimitedFile(pub(super) Dialect);

@@ -9,11 +9,11 @@ use super::source::{
 };
 use crate::error::Result;
 use crate::panics::contained;
-use crate::pipeline::outcome::Outcomes;
 use crate::source::io::broken::Broken;
 use crate::source::io::encoding::{TextEncoding, without_bom};
 use crate::source::io::stream::Stream;
 use crate::source::items::text::cut::{Rule, line_at};
+use crate::writer::outcome::Outcomes;
 
 /// A file of JSON objects.
 pub(super) struct JsonFile {

@@ -15,13 +15,13 @@ use super::source::{
     too_long,
 };
 use crate::error::{Error, Result};
-use crate::pipeline::outcome::Outcomes;
 use crate::sample::{Reject, RejectCode};
 use crate::source::io::broken::Broken;
 use crate::source::io::opened::OpenedFile;
 use crate::source::io::planned::PlannedFile;
 use crate::source::items::text::columns::TextColumns;
 use crate::source::items::text::fields::{SourceDocument, TextFields};
+use crate::writer::outcome::Outcomes;
 
 /// First bytes of an index, and its version.
 const MAGIC: &[u8] = b"MMIDIDX\0\0\x01\0\0\0\0\0\0\0";

@@ -5,7 +5,6 @@ use super::source::{
     SourceTask, TASK_BYTES, TaskBlock, TextItem, TextSource, too_long,
 };
 use crate::error::{Error, Result};
-use crate::pipeline::outcome::Outcomes;
 use crate::sample::Reject;
 use crate::source::io::broken::Broken;
 use crate::source::io::compression::Compression;
@@ -13,6 +12,7 @@ use crate::source::io::encoding::is_marked;
 use crate::source::io::lines::{LinePiece, LineReader};
 use crate::source::items::text::cut::{DocumentCut, DocumentCutter, Rule};
 use crate::source::table::delimited::unclosed_quote;
+use crate::writer::outcome::Outcomes;
 
 /// What is made of the pieces of a stream.
 pub(super) trait Pieces: Send {

@@ -10,7 +10,6 @@ use super::source::{
     SingleBlock, SourceTask, TaskBlock, TextItem, TextSource,
 };
 use crate::error::Result;
-use crate::pipeline::outcome::Outcomes;
 use crate::recipe::TextRecipe;
 use crate::sample::{Reject, Value};
 use crate::source::io::broken::Broken;
@@ -21,6 +20,7 @@ use crate::source::items::text::cut::{Rule, lines};
 use crate::source::items::text::fields::SourceDocument;
 use crate::source::items::text::kind::Documents;
 use crate::source::list::source_file::SourceFile;
+use crate::writer::outcome::Outcomes;
 
 /// Plain text.
 pub(super) struct PlainText;

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::options::SourceSpec;
-use crate::pipeline::outcome::Outcomes;
 use crate::recipe::TextRecipe;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
@@ -25,6 +24,7 @@ use crate::source::items::text::kind::FileKind;
 use crate::source::items::text::rows::RequestedColumns;
 use crate::source::list::source_file::SourceFile;
 use crate::source::table::delimited::Dialect;
+use crate::writer::outcome::Outcomes;
 
 /// Source bytes per task.
 pub(in crate::pipeline::text) const TASK_BYTES: usize = 256 << 10;

@@ -18,8 +18,6 @@ use crate::pipeline::images::image_fields::{
 };
 use crate::pipeline::images::options::ImagesOptions;
 use crate::pipeline::images::sources::Containers;
-use crate::pipeline::stop::Stop;
-use crate::pipeline::workers::Workers;
 use crate::recipe::{ImageFields, is_reserved};
 use crate::schema::{BOX_CROWDS, FieldType, IMAGE, LABEL};
 use crate::source::io::planned::read_file;
@@ -34,6 +32,8 @@ use crate::source::table::missing_field::{missing, quoted, suggestion};
 use crate::storage::{ObjectUrl, folder_of, stat};
 use crate::transform::image::has_image_extension;
 use crate::warning::Warning;
+use crate::writer::stop::Stop;
+use crate::writer::workers::Workers;
 
 /// Number of examples that are inspected at the start of the first file, and of each other one.
 const FIRST_EXAMPLES: u64 = 1024;

@@ -22,13 +22,13 @@ use crate::error::Result;
 use crate::options::SourceSpec;
 use crate::pipeline::images::image_field_names::MemberField;
 use crate::pipeline::job::Feed;
-use crate::pipeline::outcome::Outcomes;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
 use crate::source::items::metadata::labels::Labels;
 use crate::source::list::boxes::{BoxExtras, BoxList, ImageBoxes};
 use crate::source::list::source_file::SourceFile;
 use crate::source::table::missing_field::quoted;
+use crate::writer::outcome::Outcomes;
 
 /// Extensions of TFRecord files. The number of the shard may follow, and `.gz`.
 const EXTENSIONS: [&str; 6] = ["tfrecord", "tfrecords", "tfrec", "tfr", "record", "records"];

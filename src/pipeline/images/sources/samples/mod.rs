@@ -20,13 +20,13 @@ use crate::options::SourceSpec;
 use crate::pipeline::images::image_field_names::MemberField;
 use crate::pipeline::images::image_fields::{ImageRoles, is_image};
 use crate::pipeline::job::Feed;
-use crate::pipeline::outcome::{MemberCount, Outcomes};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::source::archive::ArchiveKind;
 use crate::source::items::webdataset::{self, NextSample, Sample};
 use crate::source::list::skipped::{self, SkippedTypes};
 use crate::source::list::source_file::SourceFile;
 use crate::transform::image::has_signature;
+use crate::writer::outcome::{MemberCount, Outcomes};
 
 /// Maximum number of samples per task.
 const TASK_SAMPLES: usize = 8;

@@ -14,7 +14,6 @@ use super::source::{
 use crate::error::Result;
 use crate::options::SourceSpec;
 use crate::pipeline::job::Feed;
-use crate::pipeline::outcome::Outcomes;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::LABEL;
 use crate::source::io::broken::Broken;
@@ -25,6 +24,7 @@ use crate::source::items::image_table::{
 use crate::source::list::source_file::SourceFile;
 use crate::source::table::NextRows;
 use crate::source::table::missing_field::quoted;
+use crate::writer::outcome::Outcomes;
 
 /// Parquet and Arrow files with images.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
