@@ -74,6 +74,31 @@ def test_only_answers_of_a_chat_are_trained(run, command, tmp_path):
         command(*command_of_guide.replace("chats", str(tmp_path / "chats")).split())
 
 
+def test_preference_data_is_trained_with_trl(run, command, tmp_path):
+    tokenizer = Tokenizer.from_file(str(ROOT / TOKENIZER))
+    tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    (tmp_path / "MODEL").mkdir()
+    tokenizer.save(str(tmp_path / "MODEL/tokenizer.json"))
+    turn = "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>"
+    template = "{% for m in messages %}" + turn + "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    (tmp_path / "MODEL/chat_template.jinja").write_text(template)
+    (tmp_path / "MODEL/tokenizer_config.json").write_text(
+        '{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<|im_end|>", "eos_token": "<|im_end|>"}'
+    )
+    answers = [{"role": "assistant", "content": content} for content in ("yes, of course", "no", "the end")]
+    prompts = [[{"role": "user", "content": f"question {number}"}] for number in range(8)]
+    pairs = [{"chosen": prompt + answers[:1], "rejected": prompt + answers[1:2]} for prompt in prompts]
+    labeled = [{"prompt": prompt, "completion": answers[n % 3 :][:1], "label": n % 2 == 0} for n, prompt in enumerate(prompts)]
+    for name, rows in [("pairs", pairs), ("answers", labeled)]:
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = (ROOT / "docs/how-to/prepare-dpo-data.md").read_text()
+    for name, program in [("pairs", "train_dpo.py"), ("answers", "train_kto.py")]:
+        (options,) = re.findall(rf"^dsconvert text {name}.jsonl (.*) --tokenizer MODEL (.*)--out {name}$", page, re.MULTILINE)
+        source, out = tmp_path / f"{name}.jsonl", tmp_path / name
+        command("text", source, "--tokenizer", tmp_path / "MODEL", "--out", out, *" ".join(options).split())
+        assert re.search(r"^2 steps, loss \d", run(program, name, "MODEL"), re.MULTILINE)
+
+
 def test_the_fields_of_alpaca_become_pairs(command, tmp_path):
     rows = [{"instruction": "add", "input": "1 2", "output": "3"}, {"instruction": "sing", "input": "", "output": "la"}]
     (tmp_path / "alpaca_data.json").write_text(json.dumps(rows, indent=4))
