@@ -54,7 +54,7 @@ def whole(tmp_path_factory):
     return out
 
 
-def test_records_are_those_that_the_function_returns(whole):
+def test_records_are_those_that_the_function_returns(whole, command):
     dataset = check(whole, range(100))
     assert dataset.kind == "records" and dict(dataset.fields)["frames"] == "array<int16>[?,2]"
     options = json.loads((whole / "manifest.json").read_text())["options"]["convert"]
@@ -62,7 +62,7 @@ def test_records_are_those_that_the_function_returns(whole):
     assert options["version"] == "1" and options["unit_items"] == 9 and len(options["source"]) == 64
     batch = next(iter(dsconvert.Loader(dataset, batch_size=8)))
     assert batch["vector"].shape == (8, 4) and batch["vector"].dtype == np.float16
-    subprocess.run([os.environ["DSCONVERT_BIN"], "inspect", whole, "--verify"], check=True, capture_output=True)
+    command("inspect", whole, "--verify")
 
 
 @pytest.mark.parametrize("workers", [1, 3])

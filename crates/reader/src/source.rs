@@ -189,6 +189,9 @@ pub struct RecordProperties {
     /// One past the last ordinal of each source that the records are from, one source after another
     /// ([`Concatenated`](crate::Concatenated)). Empty if it is a single one.
     pub part_ends: Vec<u64>,
+    /// Name of the column of the record index that the lengths are from, if they are not those of the records
+    /// ([`Measured`](crate::Measured)).
+    pub measured_by: Option<String>,
     /// Whether the source itself decides which records form a batch ([`RecordSource::step_plan`]). Its batches then tell of which
     /// source each record is.
     pub is_mixture: bool,
@@ -247,6 +250,7 @@ impl RecordSource for Split {
             raw_channels: manifest.raw_channels().map(|n| n as usize),
             tokenizer: tokenizer.map(|_| manifest.tokenizer_sha256().unwrap_or("bytes").to_owned()),
             part_ends: Vec::new(),
+            measured_by: None,
             is_mixture: false,
         }
     }

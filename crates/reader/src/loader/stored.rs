@@ -98,6 +98,8 @@ macro_rules! with_element {
     };
 }
 
+pub(super) use with_element;
+
 /// Copies the numbers of a record.
 fn array(numbers: Numbers<&Bytes>) -> Array {
     let Numbers { dtype, shape, bytes } = numbers;
