@@ -430,6 +430,30 @@ def test_bad_options_are_refused(tmp_path, options, message):
     assert not (tmp_path / "out/manifest.json").exists()
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_full_disk_stops_the_run_which_can_be_resumed(tmp_path, workers):
+    """The limit on the size of files stands for a full disk: writes fail in the middle of a shard."""
+    program = (
+        "import resource, sys, convert_functions as f, dsconvert\n"
+        "if __name__ == '__main__':\n"
+        "    if len(sys.argv) > 2:\n"
+        "        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+        "    dsconvert.convert(f.Large(4096), range(40), sys.argv[1], f.LARGE, version='1', unit_items=10,"
+        f" workers={workers}, resume=True)\n"
+    )
+    script, out = tmp_path / "program.py", tmp_path / "out"
+    script.write_text(program)
+    environment = {**os.environ, "PYTHONPATH": str(HERE)}
+    run = lambda *args: subprocess.run([sys.executable, script, out, *args], env=environment, capture_output=True, text=True)  # noqa: E731
+    failed = run("limited")
+    assert failed.returncode != 0 and "NotCommittedError: unit 0, item" in failed.stderr, failed.stderr
+    assert "File too large" in failed.stderr and "resume=True" in failed.stderr
+    assert not (out / "manifest.json").exists()
+    assert run().returncode == 0
+    dsconvert.convert(functions.Large(4096), range(40), tmp_path / "whole", functions.LARGE, version="1", unit_items=10)
+    assert tree(out) == tree(tmp_path / "whole")
+
+
 def test_ctrl_c_twice_ends_all_processes(tmp_path):
     out = tmp_path / "out"
     script = tmp_path / "program.py"
