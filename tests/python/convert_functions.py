@@ -124,6 +124,19 @@ class Scaled:
         return {**record_of(item), "vector": self._vector}
 
 
+LARGE = {"vector": dsconvert.array("float32", (None,))}
+
+
+class Large:
+    """Returns arrays of a size."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def __call__(self, item):
+        return {"vector": np.full(self.size, item, np.float32)}
+
+
 class Unpicklable:
     def __init__(self):
         self._file = sys.stderr

@@ -155,3 +155,33 @@ def test_options_that_do_not_apply_are_refused(tmp_path):
         dsconvert.open("s3://bucket/x", cache_bytes=1)
     with pytest.raises(dsconvert.UsageError, match="color"):
         dsconvert.open("s3://bucket/x", storage_options={"color": "red"})
+
+
+def test_records_are_converted_to_object_storage(moto, tmp_path, monkeypatch):
+    """Also by processes and parts: the objects are those of a local conversion."""
+    import convert_functions as functions
+
+    endpoint, client = moto
+    for name, value in {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true"}.items():
+        monkeypatch.setenv(name, value)
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name.upper(), value)
+    options = {"version": "1", "unit_items": 9, "index": ["number"]}
+    local = tmp_path / "local"
+    dsconvert.convert(functions.record, range(50), local, functions.SCHEMA, **options)
+    expected = {str(path.relative_to(local)): path.read_bytes() for path in local.rglob("*") if path.is_file()}
+
+    def objects(prefix):
+        found = client.list_objects_v2(Bucket="bucket", Prefix=f"{prefix}/")["Contents"]
+        read = lambda key: client.get_object(Bucket="bucket", Key=key)["Body"].read()  # noqa: E731
+        return {entry["Key"].removeprefix(f"{prefix}/"): read(entry["Key"]) for entry in found}
+
+    dsconvert.convert(functions.record, range(50), "s3://bucket/records", functions.SCHEMA, workers=2, **options)
+    assert objects("records") == expected
+    out = "s3://bucket/parts"
+    done = [dsconvert.convert(functions.record, range(50), out, functions.SCHEMA, part=(n, 2), **options) for n in (2, 1)]
+    assert [summary.committed for summary in done] == [False, True] and objects("parts") == expected
+    again = dsconvert.convert(functions.record, range(50), out, functions.SCHEMA, resume=True, **options)
+    assert again.committed and again.found == 0
+    with pytest.raises(dsconvert.UsageError):
+        dsconvert.convert(functions.record, range(50), out, functions.SCHEMA, resume=True, **{**options, "version": "2"})

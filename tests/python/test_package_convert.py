@@ -54,7 +54,7 @@ def whole(tmp_path_factory):
     return out
 
 
-def test_records_are_those_that_the_function_returns(whole):
+def test_records_are_those_that_the_function_returns(whole, command):
     dataset = check(whole, range(100))
     assert dataset.kind == "records" and dict(dataset.fields)["frames"] == "array<int16>[?,2]"
     options = json.loads((whole / "manifest.json").read_text())["options"]["convert"]
@@ -62,7 +62,7 @@ def test_records_are_those_that_the_function_returns(whole):
     assert options["version"] == "1" and options["unit_items"] == 9 and len(options["source"]) == 64
     batch = next(iter(dsconvert.Loader(dataset, batch_size=8)))
     assert batch["vector"].shape == (8, 4) and batch["vector"].dtype == np.float16
-    subprocess.run([os.environ["DSCONVERT_BIN"], "inspect", whole, "--verify"], check=True, capture_output=True)
+    command("inspect", whole, "--verify")
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -428,6 +428,30 @@ def test_bad_options_are_refused(tmp_path, options, message):
     with pytest.raises(dsconvert.UsageError, match=message):
         dsconvert.convert(functions.record, inputs, tmp_path / "out", schema, **options)
     assert not (tmp_path / "out/manifest.json").exists()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_full_disk_stops_the_run_which_can_be_resumed(tmp_path, workers):
+    """The limit on the size of files stands for a full disk: writes fail in the middle of a shard."""
+    program = (
+        "import resource, sys, convert_functions as f, dsconvert\n"
+        "if __name__ == '__main__':\n"
+        "    if len(sys.argv) > 2:\n"
+        "        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+        "    dsconvert.convert(f.Large(4096), range(40), sys.argv[1], f.LARGE, version='1', unit_items=10,"
+        f" workers={workers}, resume=True)\n"
+    )
+    script, out = tmp_path / "program.py", tmp_path / "out"
+    script.write_text(program)
+    environment = {**os.environ, "PYTHONPATH": str(HERE)}
+    run = lambda *args: subprocess.run([sys.executable, script, out, *args], env=environment, capture_output=True, text=True)  # noqa: E731
+    failed = run("limited")
+    assert failed.returncode != 0 and "NotCommittedError: unit 0, item" in failed.stderr, failed.stderr
+    assert "File too large" in failed.stderr and "resume=True" in failed.stderr
+    assert not (out / "manifest.json").exists()
+    assert run().returncode == 0
+    dsconvert.convert(functions.Large(4096), range(40), tmp_path / "whole", functions.LARGE, version="1", unit_items=10)
+    assert tree(out) == tree(tmp_path / "whole")
 
 
 def test_ctrl_c_twice_ends_all_processes(tmp_path):

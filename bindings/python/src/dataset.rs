@@ -288,6 +288,23 @@ impl Split {
         detached(py, self.source.is_remote(), || self.source.lengths().length_of(record))
     }
 
+    /// Returns the same split, whose lengths are those of the column `name` of the record index.
+    fn with_length(&self, py: Python<'_>, name: &str) -> PyResult<Self> {
+        let split = self.single()?;
+        let source = detached(py, self.source.is_remote(), || reader::Measured::new(split.clone(), name))?;
+        let names = FieldNames::of(py, split.schema(), self.names.len());
+        Ok(Self { names, source: Arc::new(source), split: Some(split.clone()), decode: self.decode })
+    }
+
+    /// Returns the column `name` of the record index, as an array.
+    fn index_column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let split = self.single()?;
+        let column = detached(py, self.source.is_remote(), || split.index_column_of_all(name))?;
+        let shape = vec![column.len()];
+        let bytes = Bytes::from(column.into_iter().flat_map(u32::to_le_bytes).collect::<Vec<u8>>());
+        to_numpy(py, Buffer::shared(Numbers { dtype: DType::UInt32, shape, bytes: &bytes }))
+    }
+
     /// Returns the lengths of all records, as an array.
     fn lengths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let lengths = detached(py, self.source.is_remote(), || {
@@ -308,6 +325,15 @@ impl Split {
 }
 
 impl Split {
+    /// Returns the split if it is a single one.
+    fn single(&self) -> PyResult<&reader::Split> {
+        let several = || {
+            let error = Error::usage("several datasets that are read as one have no common record index");
+            raise(error.help("read each dataset by itself"))
+        };
+        self.split.as_ref().ok_or_else(several)
+    }
+
     /// Returns the source that `join` makes of several splits.
     fn joined(
         py: Python<'_>,

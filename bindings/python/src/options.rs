@@ -73,6 +73,7 @@ define_options! {
     last: Last = batches().last, [];
     // Contents, threads and ranks.
     fields: Option<Vec<String>> = None, [LOADER];
+    pad_fields: Option<Vec<String>> = None, [LOADER, ASSEMBLED];
     num_threads: Option<usize> = None, [LOADER];
     prefetch: Option<usize> = None, [LOADER];
     micro_batches: Option<u64> = None, [];
@@ -206,7 +207,8 @@ pub(crate) fn loader_options(
         prefetch: options.prefetch,
         image: options.image()?,
         text: options.text(),
-        fields: if assemble { options.fields } else { Some(Vec::new()) },
+        fields: if assemble { options.fields.clone() } else { Some(Vec::new()) },
+        pad_fields: options.pad_fields.clone().unwrap_or_default(),
         ..defaults
     })
 }

@@ -68,6 +68,7 @@ mod iter;
 mod lend;
 mod lengths;
 pub mod loader;
+mod measured;
 mod mixture;
 mod open_options;
 mod range;
@@ -91,6 +92,7 @@ pub use describe::{
     SplitDescription, TrainedSummary, describe,
 };
 pub use iter::Records;
+pub use measured::Measured;
 pub use mixture::{
     Delivered, Exhausted, MAX_SOURCES, Mix, Mixture, MixtureEpoch, MixtureOptions, MixturePrediction,
     MixtureRecords, MixtureUnit, OnChange, SourcePrediction, Weights,

@@ -194,6 +194,9 @@ pub struct RecordProperties {
     pub part_ends: Vec<u64>,
     /// What is known about the fields that companions add, by name.
     pub added: BTreeMap<String, AddedField>,
+    /// Name of the column of the record index that the lengths are from, if they are not those of the records
+    /// ([`Measured`](crate::Measured)).
+    pub measured_by: Option<String>,
     /// Whether the source itself decides which records form a batch ([`RecordSource::step_plan`]). Its batches then tell of which
     /// source each record is.
     pub is_mixture: bool,
@@ -253,6 +256,7 @@ impl RecordSource for Split {
             tokenizer: tokenizer.map(|_| manifest.tokenizer_sha256().unwrap_or("bytes").to_owned()),
             part_ends: Vec::new(),
             added: self.joined().map(Joined::added).unwrap_or_default(),
+            measured_by: None,
             is_mixture: false,
         }
     }

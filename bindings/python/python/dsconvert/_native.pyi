@@ -11,8 +11,8 @@ __version__: str
 MAX_MICRO_BATCHES: int
 
 __all__ = [
-    "MAX_MICRO_BATCHES", "Buffer", "Dataset", "Loader", "Plan", "Records", "Split", "__version__", "add_fields", "check_trace_file",
-    "faster_format", "option_table", "run_command", "share", "simulate",
+    "MAX_MICRO_BATCHES", "Buffer", "Dataset", "DatasetWriter", "Loader", "Plan", "Records", "Split", "UnitWriter",
+    "__version__", "add_fields", "check_trace_file", "faster_format", "option_table", "run_command", "share", "simulate",
 ]
 
 _BatchInfo: TypeAlias = tuple[int, int, int, int, int, int, int, list[int], list[int], int | None]
@@ -71,6 +71,8 @@ class Split:
     def records(self) -> Records: ...
     def shards(self) -> list[tuple[int, int, int]]: ...
     def length(self, record: int) -> int: ...
+    def with_length(self, name: str) -> Split: ...
+    def index_column(self, name: str) -> npt.NDArray[np.uint32]: ...
     def lengths(self) -> npt.NDArray[np.uint64]: ...
 
 @final

@@ -54,11 +54,13 @@ class Split(DatasetProperties, MapDataset):
         fields: Sequence[str] | None = None,
         decode: bool = False,
         transform: Transform | None = None,
+        measured_by: str | None = None,
     ) -> None:
         self._source = source
         self.name = name
         self._fields = _names(fields)
         self._decode = decode
+        self._measured_by = measured_by
         self.transform = transform
         """Function that is applied to each record."""
         self._process = 0
@@ -71,7 +73,8 @@ class Split(DatasetProperties, MapDataset):
         return self._split
 
     def _open(self) -> _native.Split:
-        return self._source.native().split(self.name, self._fields, self._decode)
+        split = self._source.native().split(self.name, self._fields, self._decode)
+        return split if self._measured_by is None else split.with_length(self._measured_by)
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -155,7 +158,8 @@ class Split(DatasetProperties, MapDataset):
 
     def _stored(self, fields: Sequence[str] | None, decode: bool) -> Split:
         """Returns the same records as they are stored, with these fields, or those of this split if None."""
-        return Split(self._source, self.name, fields=self._fields if fields is None else fields, decode=decode)
+        fields = self._fields if fields is None else fields
+        return Split(self._source, self.name, fields=fields, decode=decode, measured_by=self._measured_by)
 
     @property
     def dataset(self) -> Dataset:
@@ -170,7 +174,8 @@ class Split(DatasetProperties, MapDataset):
     @property
     def fingerprint(self) -> str:
         """Fingerprint of the dataset and name of the split, which identify this split in saved states."""
-        return f"{self._source.fingerprint}/{self.name}"
+        measured = "" if self._measured_by is None else f"/{self._measured_by}"
+        return f"{self._source.fingerprint}/{self.name}{measured}"
 
     def length(self, index: SupportsIndex) -> int:
         """Returns the length of a record in tokens or pixels, from the index."""
@@ -180,6 +185,17 @@ class Split(DatasetProperties, MapDataset):
         """Returns the lengths of all records in tokens or pixels, from the index."""
         return self._handle().lengths()
 
+    def index_column(self, name: str) -> npt.NDArray[np.uint32]:
+        """Returns a column of the record index, such as the field `patches`, for all records, without reading them."""
+        return self._handle().index_column(name)
+
+    def with_length(self, name: str) -> Split:
+        """Returns the same split, whose records are measured by a column of the record index instead of their length:
+        loaders and samplers count it in buckets and budgets."""
+        return Split(
+            self._source, self.name, fields=self._fields, decode=self._decode, transform=self.transform, measured_by=name
+        )
+
     def describe(self) -> dict[str, Any]:
         """Returns counts, sizes, lengths and histograms of this split, as in `dsconvert inspect --json`."""
         splits: dict[str, dict[str, Any]] = self.dataset.describe()["splits"]
@@ -188,13 +204,23 @@ class Split(DatasetProperties, MapDataset):
     def select(self, fields: Sequence[str]) -> Split:
         """Returns the same split with only these fields."""
         return Split(
-            self._source, self.name, fields=fields, decode=self._decode, transform=self.transform
+            self._source,
+            self.name,
+            fields=fields,
+            decode=self._decode,
+            transform=self.transform,
+            measured_by=self._measured_by,
         )
 
     def with_transform(self, transform: Transform | None) -> Split:
         """Returns the same split with another transform."""
         return Split(
-            self._source, self.name, fields=self._fields, decode=self._decode, transform=transform
+            self._source,
+            self.name,
+            fields=self._fields,
+            decode=self._decode,
+            transform=transform,
+            measured_by=self._measured_by,
         )
 
     def _repr_html_(self) -> str:

@@ -78,6 +78,8 @@ class Loader(Epochs):
 
         fields: Names of the entries of a batch, in order; may include stored fields. Default: see
             `docs/reference/python.md`.
+        pad_fields: Names of fields of arrays with one open axis, which are padded with zeros to the longest of the batch.
+            The entry `NAME.lengths` has their sizes. Default: `None`: such arrays are lists.
         transform: Function of one record, called on the threads of the loader. It receives a dictionary, with the image
             as a `uint8` array, and returns a dictionary; values of the same shape are stacked. Replaces cropping,
             padding and labels. Default: `None`.
@@ -164,6 +166,7 @@ class Loader(Epochs):
         last: Last = "short",
         # Contents of a batch.
         fields: Sequence[str] | None = None,
+        pad_fields: Sequence[str] | None = None,
         transform: Transform | None = None,
         batch_transform: BatchTransform | None = None,
         as_torch: bool = False,

@@ -17,6 +17,7 @@ use super::fields::{BatchField, BatchFields, TokenLayout};
 use super::image::{DecodeScratch, ImageRows};
 use super::options::{IdType, LoaderOptions};
 use super::packed::stored_pieces;
+use super::padded::{lengths, padded};
 use super::pool::Pool;
 use super::stored;
 use super::text::{Pieces, TokenRows, trained};
@@ -43,6 +44,12 @@ pub(super) struct Assembler {
 impl Assembler {
     pub(super) fn new(source: &Arc<dyn RecordSource>, options: &LoaderOptions) -> Result<Self> {
         let fields = BatchFields::new(&**source, options)?;
+        if let Some(column) = source.properties().measured_by.filter(|_| source.schema().holds_token_ids()) {
+            let what = format!("a loader of text cuts and pads records by their tokens, not by {column:?}");
+            return Err(
+                Error::usage(what).help("form batches with a sampler, and read the records by yourself")
+            );
+        }
         if fields.columns.iter().any(|(_, field)| field.is_decoded()) {
             super::image::check_build()?;
         }
@@ -370,6 +377,12 @@ impl Assembler {
                     })?
                 }
                 BatchField::Stored(index, ty) => stored::column(&self.pool, records, rows, index, ty)?,
+                BatchField::Padded { index, array, axis } => {
+                    padded(&self.pool, records, rows, index, array, axis).map_err(|record| {
+                        Error::corrupt(format!("a value of {name:?} is no array")).at_row(record.ordinal())
+                    })?
+                }
+                BatchField::PaddedLengths { index, axis } => lengths(&self.pool, records, rows, index, axis),
                 BatchField::StoredValid(index) => stored::validity(&self.pool, records, rows, index),
                 BatchField::Valid => stored::valid(&self.pool, rows - text.filler_rows, rows, &blank),
                 BatchField::Source => {

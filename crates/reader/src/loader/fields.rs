@@ -9,6 +9,7 @@ use dsconvert_dataset::schema::{
 
 use super::added;
 use super::options::{LabelsFor, LoaderOptions, PackedLayout, StoredPacking};
+use super::padded::open_axis;
 use crate::RecordSource;
 use crate::batch::{Batching, Last};
 
@@ -86,6 +87,17 @@ pub(super) enum BatchField {
     },
     /// A field as it is stored, with its index.
     Stored(usize, FieldType),
+    /// Arrays with one open axis, padded to the longest of the batch, with the index of their field.
+    Padded {
+        index: usize,
+        array: ArrayType,
+        axis: usize,
+    },
+    /// The size of that axis of each array.
+    PaddedLengths {
+        index: usize,
+        axis: usize,
+    },
     /// Whether the field of the previous column, with its index, is not null.
     StoredValid(usize),
 }
@@ -156,6 +168,14 @@ impl BatchFields {
         for name in names {
             fields.add(source, options, &name)?;
         }
+        for name in &options.pad_fields {
+            let field = source.schema().fields.iter().find(|field| field.name == *name);
+            let unknown = || Error::usage(format!("a batch has no field {name:?} to pad"));
+            open_axis(name, field.ok_or_else(unknown)?.ty)?;
+            if fields.columns.iter().all(|(column, _)| column != name) {
+                return Err(unknown().help("name it among `fields`, too"));
+            }
+        }
         added::check_images(&fields, schema, &source.properties().added, options)?;
         if source.properties().has_masks
             && fields.masks.is_none()
@@ -220,11 +240,20 @@ impl BatchFields {
         if self.columns.iter().any(|(n, _)| n == name) {
             return Err(Error::usage(format!("the field {name:?} is requested twice")));
         }
-        let field = self.field(source, options, name)?;
+        let mut field = self.field(source, options, name)?;
+        if let BatchField::Stored(index, ty @ FieldType::Array(array)) = field
+            && options.pad_fields.iter().any(|padded| padded == name)
+        {
+            field = BatchField::Padded { index, array, axis: open_axis(name, ty)? };
+        }
         self.columns.push((name.to_owned(), field));
+        if let BatchField::Padded { index, axis, .. } = field {
+            self.columns.push((format!("{name}.{LENGTHS}"), BatchField::PaddedLengths { index, axis }));
+        }
         let as_numbers = match field {
             BatchField::Image(index) | BatchField::Mask(index) => Some(index),
             BatchField::Stored(index, ty) => ty.fixed_shape().map(|_| index),
+            BatchField::Padded { index, .. } => Some(index),
             BatchField::CropTopLeft { corner, .. } => Some(corner),
             BatchField::Mirrored { index, ty, .. } => ty.fixed_shape().map(|_| index),
             _ => None,
@@ -337,6 +366,8 @@ impl BatchFields {
                     | BatchField::PerToken { .. }
                     | BatchField::Mirrored { .. }
                     | BatchField::Stored(..)
+                    | BatchField::Padded { .. }
+                    | BatchField::PaddedLengths { .. }
                     | BatchField::StoredValid(_)
             )
         };

@@ -42,6 +42,7 @@ mod handoff;
 mod image;
 mod options;
 mod packed;
+mod padded;
 mod pool;
 mod schedule;
 mod state;

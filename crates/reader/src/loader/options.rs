@@ -41,6 +41,9 @@ pub struct LoaderOptions {
     /// Names of the columns of a batch, in this order; `None`: the defaults of the kind. `docs/reference/loader.md`
     /// lists them.
     pub fields: Option<Vec<String>>,
+    /// Names of fields of arrays with one open axis that are padded with zeros to the longest of a batch. The column
+    /// `NAME.lengths` follows each.
+    pub pad_fields: Vec<String>,
     /// How images are decoded and brought to one size.
     pub image: ImageBatchOptions,
     /// How token ids are laid out.
@@ -58,6 +61,7 @@ impl LoaderOptions {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             prefetch: None,
             fields: None,
+            pad_fields: Vec::new(),
             image: ImageBatchOptions::default(),
             text: TextBatchOptions::default(),
         }

@@ -24,7 +24,9 @@ impl Shards {
         let mut inputs = Vec::new();
         let mut known = Vec::new();
         let has_arrays = matches!(format, Format::Parquet | Format::Arrow);
-        for kind in ["v1/images", "v1/text", "v3/boxes"].into_iter().chain(has_arrays.then_some("v3/arrays"))
+        for kind in ["v1/images", "v1/text", "v3/boxes", "v4/records"]
+            .into_iter()
+            .chain(has_arrays.then_some(["v3/arrays", "v4/image-lists"]).into_iter().flatten())
         {
             let dir = fixture(&format!("golden/{kind}-{format}"));
             let schema = Arc::new(Manifest::read(&dir)?.schema);

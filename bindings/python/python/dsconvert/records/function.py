@@ -60,7 +60,8 @@ class Function:
         else:
             given = dict(getattr(fn, "__dict__", {}))
         try:
-            return json.loads(json.dumps(given, sort_keys=True))
+            parameters: dict[str, Any] = json.loads(json.dumps(given, sort_keys=True))
+            return parameters
         except (TypeError, ValueError) as error:
             raise UsageError(
                 f"the parameters of {type(fn).__qualname__} are not JSON: {error}",

@@ -33,7 +33,7 @@ class Items:
 class SequenceItems(Items):
     """The items of a sequence."""
 
-    def __init__(self, items: Sequence[Any], identity: dict[str, Any]) -> None:
+    def __init__(self, items: Sequence[Any] | Split, identity: dict[str, Any]) -> None:
         self._items = items
         self.identity = {**identity, "items": len(items)}
 
@@ -65,8 +65,8 @@ class TableItems(Items):
 
     def _table(self) -> Any:
         if self._rows is None:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
+            import pyarrow as pa  # type: ignore[import-untyped]
+            import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
             if self._path.endswith(".parquet"):
                 self._rows = pq.read_table(self._path, memory_map=True)
@@ -80,7 +80,7 @@ class TableItems(Items):
         return self._rows
 
     def __len__(self) -> int:
-        return self._table().num_rows
+        return int(self._table().num_rows)
 
     def __getitem__(self, number: int) -> Any:
         return self._table().slice(number, 1).to_pylist()[0]

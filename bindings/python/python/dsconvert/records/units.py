@@ -59,18 +59,20 @@ class Work:
         Raises:
             StopRun: With the unit and the items, if no item is to blame.
         """
-        counts, unit, numbers = Counts(), writer.unit(number), self.range_of(number)
-        for batch in self._batches(numbers):
-            try:
+        counts, batch = Counts(), self.range_of(number)
+        try:
+            unit = writer.unit(number)
+            for batch in self._batches(self.range_of(number)):
                 items = [self.items[at] for at in batch]
                 results = self._results(items)
                 for at, item, result in zip(batch, items, results, strict=True):
                     self._write(unit, at, item, result, counts)
-            except (StopRun, OSError, MemoryError) as error:
-                which = f"item {batch[0]}" if len(batch) == 1 else f"items {batch[0]} to {batch[-1]}"
-                raise StopRun(f"unit {number}, {which}: {error or type(error).__name__}") from error
-            progress(len(batch))
-        counts.discarded_units += not unit.finish()
+                progress(len(batch))
+            batch = self.range_of(number)
+            counts.discarded_units += not unit.finish()
+        except (StopRun, OSError, MemoryError) as error:
+            which = f"item {batch[0]}" if len(batch) == 1 else f"items {batch[0]} to {batch[-1]}"
+            raise StopRun(f"unit {number}, {which}: {error or type(error).__name__}") from error
         return counts
 
     def _batches(self, numbers: range) -> Iterator[range]:

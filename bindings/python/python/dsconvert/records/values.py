@@ -23,7 +23,7 @@ def values(schema: Schema, record: Mapping[str, Any], key: str) -> list[Any]:
     own = record.get(KEY, key)
     if not isinstance(own, str) or not own:
         raise InvalidRecord("wrong-type", f"field 'key' is of type string, not of {type(own).__name__} ({own!r:.40})")
-    found = [own]
+    found: list[Any] = [own]
     for field in schema.fields:
         value = record.get(field.name)
         if value is None:
@@ -77,18 +77,18 @@ def _image(value: Any) -> Any:
 def _ids(field: Field, value: Any) -> bytes:
     import numpy as np
 
-    width = {"ids<u16>": np.uint16, "ids<u32>": np.uint32}[field.type]
+    width = np.dtype("uint16" if field.type == "ids<u16>" else "uint32")
     numbers = np.asarray(_on_cpu(value))
     if numbers.size == 0:
         return b""
-    limit = np.iinfo(width).max
+    limit = 256**width.itemsize - 1
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise InvalidRecord(
             "wrong-type", f"field {field.name!r} is of type {field.type}, not of {numbers.dtype}{list(numbers.shape)}"
         )
     if int(numbers.min()) < 0 or int(numbers.max()) > limit:
         raise InvalidRecord("invalid-value", f"field {field.name!r} has a number outside 0 to {limit}")
-    return numbers.astype(width).astype(np.dtype(width).newbyteorder("<"), copy=False).tobytes()
+    return numbers.astype(width.newbyteorder("<")).tobytes()
 
 
 def _on_cpu(value: Any) -> Any:
@@ -129,4 +129,4 @@ def _array(field: Field, value: Any, dtype: str, axes: list[int | None]) -> tupl
     assert numbers.dtype.itemsize == DTYPES[dtype]
     if numbers.size == 0:
         return shape, b""
-    return shape, memoryview(numbers.reshape(-1).view(np.uint8))
+    return shape, numbers.reshape(-1).view(np.uint8).data
