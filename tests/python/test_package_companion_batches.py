@@ -105,7 +105,7 @@ def test_a_value_of_all_tokens_refuses_to_cut_them(documents):
 def photos(command, tmp_path_factory):
     """Images of one size, and the mean of their left halves, for mirrored images, too."""
     folder = tmp_path_factory.mktemp("halves")
-    command("images", "fixtures/photos", "--out", folder / "base", "--resize", "exact:32x32", "--encode", "png", "--quiet")
+    command("images", "fixtures/photos", "--out", folder / "base", "--resize", "exact:32x32", "--enlarge", "--encode", "png", "--quiet")
     rows = []
     for record in dsconvert.open(folder / "base", decode=True):
         image = record["image"].astype(np.float64)

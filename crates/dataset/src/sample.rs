@@ -103,14 +103,20 @@ impl<B: AsRef<[u8]>> Value<B> {
             }
             Value::Texts(texts) => {
                 counted(texts.len() as u64);
-                for text in texts {
-                    let bytes = text.as_bytes().as_ref();
-                    visit(&(bytes.len() as u64).to_le_bytes());
-                    visit(bytes);
-                }
+                texts.iter().for_each(|text| item(text.as_bytes().as_ref(), visit));
+            }
+            Value::Files(files) => {
+                counted(files.len() as u64);
+                files.iter().for_each(|file| item(file.as_ref(), visit));
             }
         }
     }
+}
+
+/// Visits the canonical form of an item of a list.
+fn item(bytes: &[u8], visit: &mut impl FnMut(&[u8])) {
+    visit(&(bytes.len() as u64).to_le_bytes());
+    visit(bytes);
 }
 
 /// UTF-8 text in a shared buffer.
@@ -515,7 +521,8 @@ mod tests {
 
     #[test]
     fn the_canonical_form_of_each_value_is_what_its_checksum_covers() {
-        let values: [Value; 4] = [
+        let values: [Value; 5] = [
+            Value::Files(vec![Bytes::from_static(b"a"), Bytes::new()]),
             Value::UInt(u64::MAX),
             Value::Bytes(Bytes::from_static(&[1, 2, 3])),
             Value::Array(ArrayValue::new([2, 1], Bytes::from_static(&[1, 2, 3, 4]))),
