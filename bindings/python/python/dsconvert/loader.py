@@ -78,6 +78,9 @@ class Loader(Epochs):
 
         fields: Names of the entries of a batch, in order; may include stored fields. Default: see
             `docs/reference/python.md`.
+        drop: Fields that are left out in a share of the records, for classifier-free guidance: `{"caption": (0.1, "")}` replaces
+            them by a value, `{"text_embed": (0.1, None)}` by nothing, with `text_embed.valid`. Drawn with `seed` for each record
+            and epoch, independently for each field. Default: `None`.
         transform: Function of one record, called on the threads of the loader. It receives a dictionary, with the image
             as a `uint8` array, and returns a dictionary; values of the same shape are stacked. Replaces cropping,
             padding and labels. Default: `None`.
@@ -162,6 +165,7 @@ class Loader(Epochs):
         last: Last = "short",
         # Contents of a batch.
         fields: Sequence[str] | None = None,
+        drop: Mapping[str, tuple[float, Any]] | None = None,
         transform: Transform | None = None,
         batch_transform: BatchTransform | None = None,
         as_torch: bool = False,

@@ -12,6 +12,7 @@ use dsconvert_dataset::schema::CROP_TOP_LEFT;
 use super::added::mirrored;
 use super::augment::View;
 use super::batch::{Batch, BatchId, BlankRow};
+use super::drops::Drop;
 use super::fields::{BatchField, BatchFields, TokenLayout};
 use super::image::{DecodeScratch, ImageRows};
 use super::options::{IdType, LoaderOptions};
@@ -30,6 +31,7 @@ pub(super) struct Assembler {
     properties: RecordProperties,
     options: LoaderOptions,
     fields: BatchFields,
+    drops: Vec<Drop>,
     pool: Arc<Pool>,
     /// The step at which a thread panics, for tests.
     #[cfg(test)]
@@ -52,6 +54,7 @@ impl Assembler {
             source: Arc::clone(source),
             properties: source.properties(),
             options: options.clone(),
+            drops: Drop::all(&fields, source.schema(), &options.drop)?,
             fields,
             pool,
             #[cfg(test)]
@@ -248,6 +251,10 @@ impl Assembler {
     ) -> Result<Batch> {
         let rows = text.rows();
         text.check()?;
+        let epoch_of = |row: usize| epochs.get(row).copied().unwrap_or(id.epoch);
+        let kept =
+            (!self.drops.is_empty()).then(|| Drop::apply(&self.drops, records, self.options.seed, epoch_of));
+        let records = kept.as_deref().unwrap_or(records);
         let images = |field_index| ImageRows {
             source: &*self.source,
             records,

@@ -34,6 +34,7 @@ mod assemble;
 mod augment;
 mod batch;
 mod boxes;
+mod drops;
 mod element;
 mod engine;
 mod fields;
@@ -54,6 +55,7 @@ use std::time::{Duration, Instant};
 
 pub use array::Array;
 pub use batch::{Batch, BatchId, BlankRow, Column};
+pub use drops::DropField;
 pub use element::{BHalf, Element, Half};
 pub use fields::{ATTENTION_MASK, LENGTHS, POSITION_IDS, SOURCE, VALID};
 pub use handoff::{Claim, Handoff};

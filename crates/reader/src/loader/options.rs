@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+use super::drops::DropField;
 use crate::RecordSource;
 use crate::batch::{Batching, Last, Layout, Lengths, Oversize};
 use crate::range::check_in_range;
@@ -40,6 +41,8 @@ pub struct LoaderOptions {
     /// Names of the columns of a batch, in this order; `None`: the defaults of the kind. `docs/reference/loader.md`
     /// lists them.
     pub fields: Option<Vec<String>>,
+    /// Fields whose values are left out in a share of the records.
+    pub drop: Vec<DropField>,
     /// How images are decoded and brought to one size.
     pub image: ImageBatchOptions,
     /// How token ids are laid out.
@@ -57,6 +60,7 @@ impl LoaderOptions {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             prefetch: None,
             fields: None,
+            drop: Vec::new(),
             image: ImageBatchOptions::default(),
             text: TextBatchOptions::default(),
         }
