@@ -114,7 +114,7 @@ impl Join {
         let mut stored = StoredRows::create(&scratch)?;
         let mut keys = ExternalSort::<KEY_ROW_BYTES>::new(&scratch, SORT_BYTES);
         let (mut content, mut table_rows, mut encoded) = (Xxh3::new(), 0, Vec::new());
-        let mut fields: Vec<Field> = rows.fields().cloned().collect();
+        let mut fields: Vec<Field> = rows.fields().to_vec();
         let mut has_null = vec![false; fields.len()];
         let mut shapes: Vec<CommonShape> = fields.iter().map(|_| CommonShape::default()).collect();
         rows.for_each(&mut |row, key, values| {

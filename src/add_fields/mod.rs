@@ -27,7 +27,7 @@ use crate::manifest::{Alignment, Binding, BoundField};
 use crate::options::{Existing, word_values};
 use crate::pipeline::Stop;
 use crate::reader::{Dataset, OpenOptions, bound_split};
-use crate::schema::{INPUT_IDS, KEY, Schema};
+use crate::schema::{Field, INPUT_IDS, KEY, Schema};
 use crate::storage::interrupt;
 
 /// What happens to records of the base that the table has no row for.
@@ -138,22 +138,39 @@ pub fn add_fields(
 ) -> Result<Added> {
     check_base(base, options)?;
     let rows = TableRows::open(table, options)?;
-    check_fields(base, &rows, options)?;
+    check_fields(base, rows.fields(), options)?;
     let binding = bind(base, options)?;
     let join = Join::of(base, rows, options, output.scratch.as_deref(), stop)?;
     write::write(base, join, binding, options, output, stop)
 }
 
-/// Refuses a base whose records do not have the keys of single items.
-fn check_base(base: &Dataset, options: &AddOptions) -> Result<()> {
-    let made_with = |name: &str| base.manifest().options.get(name).filter(|value| !value.is_null());
-    if made_with("pack").is_some() {
+/// Returns the binding of a companion of `base` whose `fields` a program computes, as `options` describe them.
+///
+/// # Errors
+///
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) if the base is packed, a name is taken, or there is no such field to read.
+pub fn bind_computed(base: &Dataset, options: &AddOptions, fields: &[Field]) -> Result<Binding> {
+    check_packed(base)?;
+    check_fields(base, fields, options)?;
+    bind(base, options)
+}
+
+/// Refuses a base whose records are rows of several documents.
+fn check_packed(base: &Dataset) -> Result<()> {
+    if base.manifest().options.get("pack").is_some_and(|value| !value.is_null()) {
         return Err(Error::usage(
             "the dataset was made with `pack`: a row holds several documents, and does not have their keys",
         )
         .at_path(base.path())
         .help("convert without `pack`, add the fields, and pack when loading (`seq_len`)"));
     }
+    Ok(())
+}
+
+/// Refuses a base of divided documents, unless `options` say what the keys are.
+fn check_base(base: &Dataset, options: &AddOptions) -> Result<()> {
+    check_packed(base)?;
+    let made_with = |name: &str| base.manifest().options.get(name).filter(|value| !value.is_null());
     let is_divided = made_with("overflow").is_some_and(|value| value.to_string().contains("split"));
     match (is_divided, options.pieces) {
         (true, None) => Err(Error::usage("documents were divided into several records (`overflow`): say what the keys are")
@@ -169,8 +186,8 @@ fn check_base(base: &Dataset, options: &AddOptions) -> Result<()> {
 }
 
 /// Checks names of fields and what they follow.
-fn check_fields(base: &Dataset, rows: &TableRows, options: &AddOptions) -> Result<()> {
-    let fields: Vec<&str> = rows.fields().map(|field| field.name.as_str()).collect();
+fn check_fields(base: &Dataset, all: &[Field], options: &AddOptions) -> Result<()> {
+    let fields: Vec<&str> = all.iter().map(|field| field.name.as_str()).collect();
     if fields.is_empty() {
         return Err(
             Error::usage(format!("the table has no column besides {:?}", options.on)).of_option("fields")
@@ -185,7 +202,7 @@ fn check_fields(base: &Dataset, rows: &TableRows, options: &AddOptions) -> Resul
             .help(format!("name another one, or rename it: `fields new_{name}={name}`")));
     }
     for (name, bound) in &options.bound {
-        let Some(field) = rows.fields().find(|field| field.name == *name) else {
+        let Some(field) = all.iter().find(|field| field.name == *name) else {
             return Err(Error::usage(format!("there is no field {name:?}; there are {}", fields.join(", ")))
                 .of_option(option_of(bound)));
         };
@@ -211,7 +228,7 @@ fn check_fields(base: &Dataset, rows: &TableRows, options: &AddOptions) -> Resul
                 .help("add `per`"));
         }
         if let Some(twin) = &bound.flip
-            && rows.fields().find(|other| other.name == *twin).map(|other| other.ty) != Some(field.ty)
+            && all.iter().find(|other| other.name == *twin).map(|other| other.ty) != Some(field.ty)
         {
             return Err(
                 Error::usage(format!("there is no field {twin:?} of the type of {name:?}")).of_option("flip")
@@ -278,6 +295,6 @@ fn check_stop(stop: &Stop) -> Result<()> {
 }
 
 /// Returns the schema of a companion with `fields`.
-fn schema(fields: Vec<crate::schema::Field>) -> Result<Schema> {
+fn schema(fields: Vec<Field>) -> Result<Schema> {
     Schema::records(fields)
 }

@@ -139,8 +139,8 @@ impl TableRows {
     }
 
     /// Returns the fields of the values.
-    pub(super) fn fields(&self) -> impl Iterator<Item = &Field> {
-        self.fields.iter()
+    pub(super) fn fields(&self) -> &[Field] {
+        &self.fields
     }
 
     /// Returns whether lists may all have one size although their type does not say so.

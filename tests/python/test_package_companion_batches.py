@@ -105,7 +105,7 @@ def test_a_value_of_all_tokens_refuses_to_cut_them(documents):
 def photos(command, tmp_path_factory):
     """Images of one size, and the mean of their left halves, for mirrored images, too."""
     folder = tmp_path_factory.mktemp("halves")
-    command("images", "fixtures/photos", "--out", folder / "base", "--resize", "exact:32x32", "--encode", "png", "--quiet")
+    command("images", "fixtures/photos", "--out", folder / "base", "--resize", "exact:32x32", "--enlarge", "--encode", "png", "--quiet")
     rows = []
     for record in dsconvert.open(folder / "base", decode=True):
         image = record["image"].astype(np.float64)
@@ -157,3 +157,39 @@ def test_crops_and_flips_are_refused_beside_values_of_whole_images(photos):
     with pytest.raises(dsconvert.UsageError, match='hflip mirrors "left", which needs the field "right"'):
         dsconvert.Loader(data.select(["image", "width", "height", "left"]), batch_size=4, fields=["image", "left"], hflip=0.5)
     assert next(iter(load("image", "l")))["l"].shape == (4, 1)
+
+
+def test_values_are_left_out_in_a_share_of_the_records(documents, photos):
+    options = {"batch_size": 5, "seed": SEED, "fields": ["input_ids", "total", "key", "origin"]}
+    drop = {"key": (0.4, ""), "total": (0.5, None), "origin": (1, "somewhere")}
+    loader = dsconvert.Loader(documents, drop=drop, **options)
+    epochs = []
+    for _ in range(2):
+        dropped = {}
+        for batch in loader:
+            for row, record in enumerate(loader.last.records):
+                assert batch["key"][row] in ("", documents[record]["key"]) and batch["origin"][row] == "somewhere"
+                expected = documents[record]["total"] if batch["total.valid"][row] else 0
+                assert batch["total"][row] == expected
+                dropped[record] = (batch["key"][row] == "", not batch["total.valid"][row])
+        epochs.append(dropped)
+    count = len(documents)
+    keys, totals = (np.array([epochs[0][i][field] for i in range(count)]) for field in (0, 1))
+    assert abs(keys.mean() - 0.4) < 4 * (0.24 / count) ** 0.5 and abs(totals.mean() - 0.5) < 4 * (0.25 / count) ** 0.5
+    assert abs((keys & totals).mean() - 0.2) < 4 * (0.16 / count) ** 0.5, "independent of each other"
+    assert epochs[0] != epochs[1], "drawn again in each epoch"
+    # The draws depend neither on batches, nor on threads, nor on other fields.
+    other = dsconvert.Loader(documents, drop={"key": (0.4, None)}, **{**options, "batch_size": 11, "num_threads": 0})
+    for batch in other:
+        for row, record in enumerate(other.last.records):
+            assert (batch["key"][row] is None) == epochs[0][record][0]
+    # Arrays without a value are zeros.
+    for batch in dsconvert.Loader(photos / "base", add=[photos / "plain"], batch_size=4, fields=["l"], drop={"l": (0.5, None)}, seed=SEED):
+        assert np.array_equal(batch["l"][:, 0] != 0, batch["l.valid"])
+    for wrong, message in [
+        ({"nothing": (0.1, None)}, 'a batch has no field "nothing"'), ({"input_ids": (0.1, None)}, "is not a stored value of its own"),
+        ({"total": (0.1, "text")}, 'is no value of "total"'), ({"total": (2, None)}, "drop"), ({"total": 0.1}, "drop cannot be"),
+        ({"total": (0.1, [1])}, "by a list or a dictionary"),
+    ]:
+        with pytest.raises(dsconvert.UsageError, match=message):
+            dsconvert.Loader(documents, drop=wrong, **options)

@@ -4,7 +4,7 @@ import inspect
 import json
 import re
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -81,6 +81,7 @@ def test_the_type_hints_allow_what_the_table_allows():
     types = {
         "an integer from 0": int, "a number of pixels, or height and width": tuple[int, int], "a number": float,
         "two numbers": tuple[float, float], "a boolean": bool, "true, false": bool, "a list of names": Sequence[str],
+        "a map": Mapping[str, tuple[float, typing.Any]],
     }
     for name, (_, allowed, _) in TABLE.items():
         hint_parts = list(parts(hints[name]))

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use dsconvert::add_fields::{AddOptions, AddOutput, add_fields as add, open_base};
+use dsconvert::add_fields::{AddOptions, AddOutput, add_fields as add, bind_computed, open_base};
 use dsconvert::error::Error;
 use dsconvert::options::{Existing, ResumeCheck};
 use dsconvert::pipeline::Stop;
+use dsconvert::schema::Field;
 use pyo3::prelude::*;
 use serde::Deserialize;
 
@@ -56,4 +57,23 @@ fn write(
     let base = open_base(base, companions)?;
     let added = add(&base, table, options, output, &Stop::default())?;
     Ok((added.fields, added.records, added.missing, added.surplus, added.was_complete))
+}
+
+/// Returns the binding of a companion of the dataset at `base` whose `fields`, as JSON, a program computes.
+#[pyfunction]
+pub(crate) fn bind_fields(
+    py: Python<'_>,
+    base: PathBuf,
+    options: &str,
+    fields: &str,
+    companions: Vec<PathBuf>,
+) -> PyResult<String> {
+    let invalid = |e: serde_json::Error| raise(Error::usage(format!("an option is invalid: {e}")));
+    let options: AddOptions = serde_json::from_str(options).map_err(invalid)?;
+    let fields: Vec<Field> = serde_json::from_str(fields).map_err(invalid)?;
+    let bind = || {
+        let binding = bind_computed(&open_base(&base, &companions)?, &options, &fields)?;
+        serde_json::to_string(&binding).map_err(|e| Error::not_serialized("the binding", e))
+    };
+    detached(py, true, bind)
 }

@@ -41,7 +41,7 @@ mod _native {
     }
 
     #[pymodule_export]
-    use super::add_fields::add_fields;
+    use super::add_fields::{add_fields, bind_fields};
     #[pymodule_export]
     use super::buffer::Buffer;
     #[pymodule_export]

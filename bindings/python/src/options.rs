@@ -4,6 +4,8 @@
 //! allowed words are those that serde accepts for the type; the reader checks ranges. The Python signatures, the
 //! docstrings and `docs/reference/python.md` follow the table: `tests/python/test_package_options.py` compares them.
 
+use std::collections::BTreeMap;
+
 use dsconvert::error::{Error, Result};
 use dsconvert::packing::Packing;
 use dsconvert::reader::batch::{
@@ -12,12 +14,13 @@ use dsconvert::reader::batch::{
     PackOptions, Shuffle,
 };
 use dsconvert::reader::loader::{
-    Channels, Crop, IdType, ImageBatchOptions, ImageLayout, LabelsFor, LoaderOptions, MAX_THREADS,
+    Channels, Crop, DropField, IdType, ImageBatchOptions, ImageLayout, LabelsFor, LoaderOptions, MAX_THREADS,
     PackedLayout, PadSide, PairOrder, StoredPacking, TextBatchOptions, Undecodable,
 };
 use dsconvert::reader::{
     Exhausted, MixtureEpoch, MixtureOptions, MixtureUnit, OnChange, RecordSource, Weights,
 };
+use dsconvert::sample::Value;
 use pyo3::pyfunction;
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +77,7 @@ define_options! {
     // Contents, threads and ranks.
     fields: Option<Vec<String>> = None, [LOADER];
     pad_fields: Option<Vec<String>> = None, [LOADER, ASSEMBLED];
+    drop: Option<BTreeMap<String, (f64, serde_json::Value)>> = None, [LOADER, ASSEMBLED];
     num_threads: Option<usize> = None, [LOADER];
     prefetch: Option<usize> = None, [LOADER];
     micro_batches: Option<u64> = None, [];
@@ -207,10 +211,28 @@ pub(crate) fn loader_options(
         prefetch: options.prefetch,
         image: options.image()?,
         text: options.text(),
-        fields: if assemble { options.fields.clone() } else { Some(Vec::new()) },
-        pad_fields: options.pad_fields.clone().unwrap_or_default(),
+        drop: options.drop.into_iter().flatten().map(drop_field).collect::<Result<_>>()?,
+        fields: if assemble { options.fields } else { Some(Vec::new()) },
+        pad_fields: options.pad_fields.unwrap_or_default(),
         ..defaults
     })
+}
+
+/// Returns the field that is dropped with a probability, and the value in its place.
+fn drop_field((field, (probability, value)): (String, (f64, serde_json::Value))) -> Result<DropField> {
+    use serde_json::Value as Json;
+    let value = match &value {
+        Json::Null => Some(Value::Null),
+        Json::Bool(value) => Some(Value::Bool(*value)),
+        Json::String(text) => Some(Value::Text(text.as_str().into())),
+        Json::Number(number) => number.as_i64().map(Value::Int).or(number.as_f64().map(Value::Float)),
+        Json::Array(_) | Json::Object(_) => None,
+    };
+    let value = value.ok_or_else(|| {
+        Error::usage(format!("drop cannot replace {field:?} by a list or a dictionary"))
+            .help("None leaves the value out")
+    })?;
+    Ok(DropField { field, probability, value })
 }
 
 /// Parses the options of a mixture.

@@ -135,11 +135,23 @@ impl DatasetWriter {
         })
     }
 
-    /// Commits the dataset. `options` is a JSON object that the manifest has. Returns the manifest as JSON.
-    fn commit(&self, py: Python<'_>, options: &str, sources: Vec<String>) -> PyResult<String> {
+    /// Commits the dataset. `options` is a JSON object that the manifest has, and `binding` that of a companion. Returns the
+    /// manifest as JSON.
+    #[pyo3(signature = (options, sources, binding=None))]
+    fn commit(
+        &self,
+        py: Python<'_>,
+        options: &str,
+        sources: Vec<String>,
+        binding: Option<&str>,
+    ) -> PyResult<String> {
         let commit = || {
-            let provenance =
-                Provenance { options: parsed("the options", options)?, sources, ..Provenance::default() };
+            let provenance = Provenance {
+                options: parsed("the options", options)?,
+                sources,
+                binding: binding.map(|binding| parsed("the binding", binding)).transpose()?,
+                ..Provenance::default()
+            };
             let writer = lock(&self.inner).take().ok_or_else(|| Error::usage("the writer is closed"))?;
             let manifest = writer.commit(&provenance)?;
             serde_json::to_string(&manifest).map_err(|e| Error::not_serialized("the manifest", e))

@@ -80,6 +80,9 @@ class Loader(Epochs):
             `docs/reference/python.md`.
         pad_fields: Names of fields of arrays with one open axis, which are padded with zeros to the longest of the batch.
             The entry `NAME.lengths` has their sizes. Default: `None`: such arrays are lists.
+        drop: Fields that are left out in a share of the records, for classifier-free guidance: `{"caption": (0.1, "")}` replaces
+            them by a value, `{"text_embed": (0.1, None)}` by nothing, with `text_embed.valid`. Drawn with `seed` for each record
+            and epoch, independently for each field. Default: `None`.
         transform: Function of one record, called on the threads of the loader. It receives a dictionary, with the image
             as a `uint8` array, and returns a dictionary; values of the same shape are stacked. Replaces cropping,
             padding and labels. Default: `None`.
@@ -167,6 +170,7 @@ class Loader(Epochs):
         # Contents of a batch.
         fields: Sequence[str] | None = None,
         pad_fields: Sequence[str] | None = None,
+        drop: Mapping[str, tuple[float, Any]] | None = None,
         transform: Transform | None = None,
         batch_transform: BatchTransform | None = None,
         as_torch: bool = False,

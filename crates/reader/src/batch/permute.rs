@@ -35,6 +35,8 @@ pub(crate) enum Purpose {
     Sources = 7,
     /// Crops and flips of an image.
     Images = 0x696d_6167_6573,
+    /// Values that are left out.
+    Drops = 0x64_726f_7073,
 }
 
 /// Returns the seed of source `number` of a mixture. Sources of equal size would otherwise have equal orders.

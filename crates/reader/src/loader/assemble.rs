@@ -13,6 +13,7 @@ use super::added::mirrored;
 use super::augment::View;
 use super::batch::{Batch, BatchId, BlankRow};
 use super::completions::Sides;
+use super::drops::Drop;
 use super::fields::{BatchField, BatchFields, TokenLayout};
 use super::image::{DecodeScratch, ImageRows};
 use super::options::{IdType, LoaderOptions};
@@ -32,6 +33,7 @@ pub(super) struct Assembler {
     properties: RecordProperties,
     options: LoaderOptions,
     fields: BatchFields,
+    drops: Vec<Drop>,
     pool: Arc<Pool>,
     /// The step at which a thread panics, for tests.
     #[cfg(test)]
@@ -60,6 +62,7 @@ impl Assembler {
             source: Arc::clone(source),
             properties: source.properties(),
             options: options.clone(),
+            drops: Drop::all(&fields, source.schema(), &options.drop)?,
             fields,
             pool,
             #[cfg(test)]
@@ -312,6 +315,10 @@ impl Assembler {
         // A record of preference data has several rows, but its stored fields one value.
         let rows = text.rows() / self.sides().max(1);
         text.check()?;
+        let epoch_of = |row: usize| epochs.get(row).copied().unwrap_or(id.epoch);
+        let kept =
+            (!self.drops.is_empty()).then(|| Drop::apply(&self.drops, records, self.options.seed, epoch_of));
+        let records = kept.as_deref().unwrap_or(records);
         let images = |field_index| ImageRows {
             source: &*self.source,
             records,

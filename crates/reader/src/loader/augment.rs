@@ -107,12 +107,17 @@ impl RecordRandom {
         Self(key(seed, Purpose::Images, epoch, ordinal))
     }
 
+    /// Returns those that decide which values are left out.
+    pub(super) fn of_drop(seed: u64, epoch: u64, ordinal: u64) -> Self {
+        Self(key(seed, Purpose::Drops, epoch, ordinal))
+    }
+
     fn next(&mut self) -> u64 {
         split_mix::next(&mut self.0)
     }
 
     /// Returns a uniform number from 0 to 1, without 1.
-    fn unit(&mut self) -> f64 {
+    pub(super) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 

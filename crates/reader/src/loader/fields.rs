@@ -2,6 +2,7 @@
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::manifest::Alignment;
+use dsconvert_dataset::sample::Value;
 use dsconvert_dataset::schema::{
     ASSISTANT_MASKS, ArrayType, CROP_TOP_LEFT, CU_SEQLENS, FieldType, IMAGE, INPUT_IDS, Kind, LABEL,
     RESIZED_SIZE, TARGET_SIZE,
@@ -259,7 +260,8 @@ impl BatchFields {
             _ => None,
         };
         if let Some(index) = as_numbers
-            && source.schema().fields.get(index).is_some_and(|f| f.nullable)
+            && (source.schema().fields.get(index).is_some_and(|f| f.nullable)
+                || options.drop.iter().any(|drop| drop.field == name && drop.value == Value::Null))
         {
             self.columns.push((format!("{name}.{VALID}"), BatchField::StoredValid(index)));
         }

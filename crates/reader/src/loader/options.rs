@@ -6,6 +6,7 @@ use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::completions::PairOrder;
+use super::drops::DropField;
 use crate::RecordSource;
 use crate::batch::{Batching, Last, Layout, Lengths, Oversize};
 use crate::range::check_in_range;
@@ -44,6 +45,8 @@ pub struct LoaderOptions {
     /// Names of fields of arrays with one open axis that are padded with zeros to the longest of a batch. The column
     /// `NAME.lengths` follows each.
     pub pad_fields: Vec<String>,
+    /// Fields whose values are left out in a share of the records.
+    pub drop: Vec<DropField>,
     /// How images are decoded and brought to one size.
     pub image: ImageBatchOptions,
     /// How token ids are laid out.
@@ -62,6 +65,7 @@ impl LoaderOptions {
             prefetch: None,
             fields: None,
             pad_fields: Vec::new(),
+            drop: Vec::new(),
             image: ImageBatchOptions::default(),
             text: TextBatchOptions::default(),
         }

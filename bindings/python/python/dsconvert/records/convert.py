@@ -314,7 +314,7 @@ def _commit(work: Work, options: dict[str, Any], described: dict[str, Any]) -> b
                 return True
             if writer.unfinished():
                 return False
-            writer.commit(json.dumps({"convert": described}), [])
+            writer.commit(json.dumps({"convert": described}), [], work.binding)
             return True
         finally:
             writer.close()

@@ -44,6 +44,8 @@ class Work:
     batch_size: int | None
     split: str
     counts: Counts = field(default_factory=Counts)
+    binding: str | None = None
+    """What ties a companion to its base, as JSON."""
 
     def join(self) -> _native.DatasetWriter:
         """Joins the output, which a process has opened."""
