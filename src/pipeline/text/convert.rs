@@ -351,7 +351,7 @@ impl DocumentConverter<'_> {
         let from = out.list.len();
         // The outcome of the row if none of its documents becomes a record.
         let mut left_out = None;
-        let is_whole = documents == [0..tokens.len()];
+        let is_whole = matches!(&documents[..], [only] if only.len() == tokens.len());
         for range in documents {
             let start = (row.ends.len() > 1).then_some(range.start);
             let document = if is_whole { tokens.clone() } else { copy_range(&tokens, range)? };

@@ -178,7 +178,7 @@ impl TextJob {
         let TextConversion { recipe, details, .. } = &self.conversion;
         let TextFile { kind, defect, columns, beside } = &details[section.file];
         if let Some(reject) = defect.clone() {
-            return Ok(SingleBlock::new(TaskBlock::damage(None, reject, section.source_bytes)));
+            return Ok(SingleBlock::boxed(TaskBlock::damage(None, reject, section.source_bytes)));
         }
         let stdin = match self.conversion.input {
             TextInput::Stdin => {
@@ -203,7 +203,7 @@ impl TextJob {
             Ok(reader) => Ok(reader),
             Err(Broken::Damaged(reject)) => {
                 self.planned(file).open()?.check_unchanged()?;
-                Ok(SingleBlock::new(TaskBlock::damage(None, reject, 0)))
+                Ok(SingleBlock::boxed(TaskBlock::damage(None, reject, 0)))
             }
             Err(Broken::Failed(error)) => Err(error),
         }

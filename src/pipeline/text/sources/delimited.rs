@@ -94,7 +94,7 @@ impl DelimitedTable<'_> {
                 let message = "the header line is longer than `max_document_bytes`";
                 damage(None, Reject::new(RejectCode::TooLarge, message))
             }
-            (DocumentCut::Unclosed { offset, bytes }, _) => Ok(Some((UnclosedTask::new(offset, bytes), 0))),
+            (DocumentCut::Unclosed { offset, bytes }, _) => Ok(Some((UnclosedTask::boxed(offset, bytes), 0))),
             (DocumentCut::Broken { offset, reject }, header) => {
                 damage(header.as_ref().map(|_| offset), reject)
             }

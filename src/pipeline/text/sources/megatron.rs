@@ -365,7 +365,7 @@ impl SectionReader for DocumentsSection {
                 if length > self.max_bytes {
                     let reject = too_long("document", length, self.max_bytes);
                     self.document += 1;
-                    let items = RejectTask::new(Some(self.document - 1), self.document, reject);
+                    let items = RejectTask::boxed(Some(self.document - 1), self.document, reject);
                     return Ok(Some(TaskBlock { items, member: None, source_bytes: length, held: 0 }));
                 }
                 bytes = next.start..next.start;

@@ -52,7 +52,7 @@ pub(super) fn open<'a>(
         if let Some(found) = compression {
             lines.check_unchanged()?;
             let block = TaskBlock::damage(None, found.unexpected(), section.file.bytes);
-            return Ok(SingleBlock::new(block));
+            return Ok(SingleBlock::boxed(block));
         }
         section.opened = Some(lines);
     }
@@ -98,7 +98,7 @@ impl<P: Pieces> SectionReader for CutSection<P> {
         let Some(cut) = self.cutter.next(TASK_BYTES)? else { return Ok(None) };
         let (items, held) = match cut {
             DocumentCut::Piece(piece) => piece_task(&self.pieces, piece, self.max_bytes),
-            DocumentCut::Unclosed { offset, bytes } => (UnclosedTask::new(offset, bytes), 0),
+            DocumentCut::Unclosed { offset, bytes } => (UnclosedTask::boxed(offset, bytes), 0),
             DocumentCut::Broken { offset, reject } => {
                 (RejectTask::damage((offset > 0).then_some(offset), reject), 0)
             }
@@ -124,7 +124,7 @@ pub(super) fn piece_task(
         }
         LinePiece::Overlong { offset, bytes } => {
             let reject = too_long(pieces.what(), bytes, max_bytes);
-            (RejectTask::new(pieces.mark(offset), offset.saturating_add(bytes), reject), 0)
+            (RejectTask::boxed(pieces.mark(offset), offset.saturating_add(bytes), reject), 0)
         }
     }
 }
@@ -149,7 +149,7 @@ pub(super) struct UnclosedTask {
 }
 
 impl UnclosedTask {
-    pub(super) fn new(offset: u64, bytes: u64) -> Box<dyn SourceTask> {
+    pub(super) fn boxed(offset: u64, bytes: u64) -> Box<dyn SourceTask> {
         Box::new(Self { offset, bytes, reject: Some(unclosed_quote(offset, bytes)) })
     }
 }

@@ -42,7 +42,7 @@ impl TextSource for PlainText {
             let text_bytes = source_bytes.saturating_mul(recipe.encoding.map_or(1, |_| MAX_GROWTH));
             let held = text_bytes.min(recipe.max_document_bytes).saturating_mul(BYTES_HELD_PER_BYTE);
             let items = Box::new(DocumentTask { file: section.file, opened: section.opened, text: None });
-            return Ok(SingleBlock::new(TaskBlock { items, member: None, source_bytes, held }));
+            return Ok(SingleBlock::boxed(TaskBlock { items, member: None, source_bytes, held }));
         }
         let rule = rule(&recipe.documents);
         pieces::open(self, section, rule.clone(), TextPieces { rule, is_document })

@@ -148,13 +148,13 @@ pub(in crate::pipeline::text) struct RejectTask {
 
 impl RejectTask {
     /// Creates the task of an item at `mark` that ends at `end`.
-    pub(super) fn new(mark: Option<u64>, end: u64, reject: Reject) -> Box<dyn SourceTask> {
+    pub(super) fn boxed(mark: Option<u64>, end: u64, reject: Reject) -> Box<dyn SourceTask> {
         Box::new(Self { mark, end, reject: Some(reject) })
     }
 
     /// Creates the task of damage from `mark` on, or in the whole file.
     pub(super) fn damage(mark: Option<u64>, reject: Reject) -> Box<dyn SourceTask> {
-        Self::new(mark, mark.unwrap_or(0), reject)
+        Self::boxed(mark, mark.unwrap_or(0), reject)
     }
 }
 
@@ -203,7 +203,7 @@ pub(in crate::pipeline::text) trait SectionReader: Send {
 pub(in crate::pipeline::text) struct SingleBlock(Option<TaskBlock>);
 
 impl SingleBlock {
-    pub(in crate::pipeline::text) fn new<'a>(block: TaskBlock) -> Box<dyn SectionReader + 'a> {
+    pub(in crate::pipeline::text) fn boxed<'a>(block: TaskBlock) -> Box<dyn SectionReader + 'a> {
         Box::new(Self(Some(block)))
     }
 
