@@ -32,11 +32,11 @@ mod stored_job;
 mod text;
 
 pub use estimate::{Estimate, MIN_SAMPLE};
-pub use images::{ImageConversion, ImageInput, ImagesJob, ImagesOptions, SidecarSummary};
+pub use images::{ImageConversion, ImageInput, ImagesJob, ImagesOptions};
 pub(crate) use job::Conversion;
 pub use job::Job;
 pub use parts::{PartOutcome, merge, run_units};
-pub use plan::{ExcludedSummary, PlanSummary};
+pub use plan::{ExcludedSummary, PlanSummary, SidecarSummary};
 pub(crate) use predict::Predicted;
 pub use predict::Prediction;
 pub use progress::{Activity, Event, EventLevel, Phase, Progress, Snapshot};

@@ -13,7 +13,6 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::images::SidecarSummary;
 use crate::error::{Error, Result};
 use crate::manifest::{listing_digest, listing_line};
 use crate::numbers::plural;
@@ -26,6 +25,25 @@ use crate::storage::{NewFile, hex};
 use crate::transform::image::BucketCounts;
 use crate::warning::Warning;
 use crate::writer::layout::PLAN_NAME;
+
+/// The sidecars of one extension, for summaries.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct SidecarSummary {
+    /// Name of the field.
+    pub field: String,
+    /// The extension.
+    pub extension: String,
+    /// Number of images that have such a file.
+    pub images: u64,
+    /// Number of images that do not.
+    pub missing: u64,
+    /// Number of images whose file has no bytes.
+    pub empty: u64,
+    /// Number of files without an image, which are skipped.
+    pub unpaired: u64,
+    /// Origin of the first of these.
+    pub example: Option<String>,
+}
 
 /// A dataset whose items are left out, as a plan shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use super::image_field_names::MemberField;
 use super::image_fields::ImageRoles;
 use super::options::ImagesOptions;
-use super::sidecars::{FileField, SidecarSummary};
+use super::sidecars::FileField;
 use super::sources::Containers;
 use crate::error::{Error, Result};
 use crate::numbers::listed;
+use crate::pipeline::plan::SidecarSummary;
 use crate::schema::Field;
 use crate::source::io::planned::begins_as_any_image;
 use crate::source::items::box_fields::{

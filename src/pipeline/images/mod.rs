@@ -23,4 +23,3 @@ mod sources;
 
 pub use self::conversion::{ImageConversion, ImagesJob};
 pub use self::options::{ImageInput, ImagesOptions};
-pub use self::sidecars::SidecarSummary;

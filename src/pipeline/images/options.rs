@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::image_field_names::MemberField;
-use super::sidecars::SidecarSummary;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
+use crate::pipeline::plan::SidecarSummary;
 use crate::recipe::{ANNOTATIONS, ImageFields, ImagesRecipe, Sidecars, described};
 use crate::source::items::metadata::columns::KeptField;
 use crate::source::items::metadata::placed::MetadataFile;

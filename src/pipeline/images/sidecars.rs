@@ -13,6 +13,7 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
+use crate::pipeline::plan::SidecarSummary;
 use crate::printable::{printable, printable_path};
 use crate::recipe::Sidecars;
 use crate::sample::{Reject, RejectCode, Value};
@@ -58,25 +59,6 @@ pub(super) struct FileField {
     pub(super) ty: FieldType,
     /// Position of the value among the fields that only some datasets have; for an image, among the additional images.
     pub(super) at: usize,
-}
-
-/// The sidecars of one extension, for summaries.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct SidecarSummary {
-    /// Name of the field.
-    pub field: String,
-    /// The extension.
-    pub extension: String,
-    /// Number of images that have such a file.
-    pub images: u64,
-    /// Number of images that do not.
-    pub missing: u64,
-    /// Number of images whose file has no bytes.
-    pub empty: u64,
-    /// Number of files without an image, which are skipped.
-    pub unpaired: u64,
-    /// Origin of the first of these.
-    pub example: Option<String>,
 }
 
 impl SidecarSummary {
