@@ -133,10 +133,7 @@ fn ids() -> Result<Vec<Input>> {
         format!(r#"{{"ids": [{i}, 7, 8, 9], "mask": [1, 0, true, 1], "labels": [{i}, -100, 8, 9]{more}}}"#)
     };
     let rows: Vec<String> = (0..9).map(row).collect();
-    Ok(vec![
-        Input { name: "rows.jsonl".to_owned(), bytes: rows.join("\n").into_bytes() },
-        Input { name: "rows.json".to_owned(), bytes: format!("[{}]", rows.join(", ")).into_bytes() },
-    ])
+    Ok(vec![Input { name: "rows.jsonl".to_owned(), bytes: rows.join("\n").into_bytes() }])
 }
 
 /// Returns the index of a dataset of Megatron, and writes its ids into `source`.
