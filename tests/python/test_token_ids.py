@@ -328,10 +328,16 @@ def test_options_of_texts_and_files_of_texts_are_refused(text, tmp_path):
     assert "token ids are not read from csv files" in done.stderr
 
 
-def test_a_million_tokens_are_one_record(text, tmp_path):
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet", "rows.arrow"])
+def test_a_million_tokens_are_one_record(text, tmp_path, name):
     ids = list(range(1000)) * 1000
-    _, out = text(write(tmp_path / "rows.jsonl", [{"input_ids": ids}]), "--vocab-size", "1000")
-    assert records(out)[0]["input_ids"] == ids
+    made = [{"input_ids": row, "assistant_masks": [1] * len(row), "labels": row} for row in [ids, [1, 2], ids]]
+    SOURCES[name](tmp_path / name, made)
+    _, out = text(tmp_path / name, "--vocab-size", "1000")
+    assert [record["input_ids"] for record in records(out)] == [ids, [1, 2], ids]
+    _, short = text(tmp_path / name, "--max-document-bytes", "1MiB", out="short")
+    assert [record["input_ids"] for record in records(short)] == [[1, 2]]
+    assert [reject["code"] for reject in rejects(short)] == ["too-large"] * 2
 
 
 # Megatron
