@@ -44,6 +44,7 @@ mod option_names;
 mod output_directory;
 mod parts;
 mod preferences;
+mod prompts;
 mod remote_each_request;
 mod remote_output;
 mod remote_races;

@@ -40,7 +40,7 @@ pub(super) struct Preference {
     /// The prompt as JSON: a text, or a list of messages.
     prompt: String,
     /// The name of each completion, and the row of prompt and completion as JSON.
-    pub(super) sides: Vec<(&'static str, String)>,
+    pub(super) sides: NamedCompletions,
     label: Option<bool>,
 }
 
@@ -55,6 +55,9 @@ pub(super) struct CompletionIds {
     /// Whether the completions start before their first trained token, because the sides have different ids there.
     pub(super) is_moved: bool,
 }
+
+/// Completions as JSON, each with the name of its field.
+type NamedCompletions = Vec<(&'static str, String)>;
 
 fn invalid(message: impl Into<String>) -> Reject {
     Reject::new(RejectCode::InvalidChat, message)
@@ -158,10 +161,7 @@ impl Preference {
 }
 
 /// Returns the prompt and completions of two lists of messages that start with the same ones.
-fn without_prompt(
-    chosen: &RawValue,
-    rejected: &RawValue,
-) -> Result<(String, Vec<(&'static str, String)>), Reject> {
+fn without_prompt(chosen: &RawValue, rejected: &RawValue) -> Result<(String, NamedCompletions), Reject> {
     let [chosen_json, rejected_json] = [chosen, rejected].map(|json| nested(json.get()));
     let list = |name: &str, json| {
         messages(name, json)?.ok_or_else(|| {
@@ -360,7 +360,7 @@ mod tests {
                 "",
             ),
             (
-                format!(r#"{{"prompt": "p", "chosen": "a", "rejected": "\u0061"}}"#),
+                r#"{"prompt": "p", "chosen": "a", "rejected": "\u0061"}"#.to_owned(),
                 RejectCode::SameCompletions,
                 "",
             ),

@@ -155,6 +155,9 @@ impl BatchFields {
             _ if source.schema().holds_completions() => {
                 vec![INPUT_IDS, ATTENTION_MASK, COMPLETION_MASK, LABELS, LENGTHS, LABEL]
             }
+            _ if source.schema().holds_prompts() => {
+                source.schema().fields.iter().map(|field| field.name.as_str()).collect()
+            }
             _ if !source.schema().holds_token_ids() => vec![IMAGE, LABEL],
             _ if is_flash(source, options) => {
                 [&[INPUT_IDS, LABELS, POSITION_IDS], &CU_SEQ_LENS[..], &MAX_LENGTH].concat()
