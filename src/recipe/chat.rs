@@ -75,6 +75,12 @@ options! {
             [serde(skip_serializing_if = "is_default")]
             label_field: Option<String> = None, "NAME", requires = Some("completion_field");
 
+            /// Keep prompts as they are, without ids, for reinforcement learning such as GRPO
+            ///
+            /// Their length is that of the prompt with the tools and the start of the answer, for --max-length and --filter-length.
+            [serde(skip_serializing_if = "is_default")]
+            prompt_only: bool = false, "";
+
             /// Handling of preference pairs whose sides have different ids before their completions
             [serde(with = "as_text", skip_serializing_if = "is_default")]
             seam: Seam = Seam::default(), "HOW";
@@ -329,7 +335,7 @@ impl ChatRecipe {
             is_nested,
         };
         let mut members = match (&self.messages_field, &self.prompt_field, &self.completion_field) {
-            _ if self.are_preferences() => self.preference_members(),
+            _ if self.are_preferences() || self.prompt_only => self.preference_members(),
             (Some(messages), ..) => vec![member("messages", messages, "messages_field", true, true)],
             (None, Some(prompt), Some(completion)) => vec![
                 member("prompt", prompt, "prompt_field", true, false),
@@ -371,7 +377,8 @@ impl ChatRecipe {
             special_tokens: template.map(|template| template.special_tokens.clone()).unwrap_or_default(),
             args: self.template_arg.0.clone(),
             now: self.now,
-            train_on: self.train_on.clone(),
+            // No turn of a prompt is trained, so it need not be told apart from others.
+            train_on: if self.prompt_only { TrainOn::None } else { self.train_on.clone() },
             train_parts: self.train_parts,
             final_stop: self.final_stop.clone(),
             history_thinking: self.history_thinking,
@@ -398,7 +405,9 @@ impl ChatRecipe {
             );
         }
         self.check_preferences()?;
-        if self.chosen_field.is_none() && self.prompt_field.is_some() != self.completion_field.is_some() {
+        self.check_prompts()?;
+        let is_alone = self.chosen_field.is_some() || self.prompt_only;
+        if !is_alone && self.prompt_field.is_some() != self.completion_field.is_some() {
             return refuse(
                 "`prompt_field` and `completion_field` belong together".to_owned(),
                 "name both, or neither",

@@ -241,6 +241,7 @@ mod tests {
         ("rejected_field", "worse"),
         ("label_field", "good"),
         ("seam", "error"),
+        ("prompt_only", "true"),
         ("resize", "exact:30x40"),
         ("restart_interval", "4"),
         ("seed", "7"),

@@ -45,6 +45,35 @@ impl ChatRecipe {
         members.into_iter().flatten().collect()
     }
 
+    /// Refuses options that contradict `prompt_only`.
+    pub(super) fn check_prompts(&self) -> Result<()> {
+        if !self.prompt_only {
+            return Ok(());
+        }
+        let defaults = Self::default();
+        let given = [
+            ("messages_field", self.messages_field.is_some()),
+            ("completion_field", self.completion_field.is_some()),
+            ("chosen_field", self.chosen_field.is_some()),
+            ("label_field", self.label_field.is_some()),
+            ("alpaca", self.alpaca.is_some()),
+            ("train_on", self.train_on != defaults.train_on),
+            ("train_parts", self.train_parts != defaults.train_parts),
+            ("final_stop", self.final_stop.is_some()),
+        ];
+        if self.prompt_field.is_none() {
+            return Err(Error::usage("`prompt_only` needs the field with the prompts")
+                .help("name it with `prompt_field`"));
+        }
+        match given.into_iter().find(|(_, is_given)| *is_given) {
+            Some((name, _)) => {
+                Err(Error::usage(format!("`prompt_only` excludes `{name}`: nothing of a prompt is trained"))
+                    .help("leave out one of them"))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Refuses options that contradict those of preference data.
     pub(super) fn check_preferences(&self) -> Result<()> {
         let refuse = |what: String, help: &str| Err(Error::usage(what).help(help));

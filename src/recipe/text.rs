@@ -301,14 +301,14 @@ impl TextRecipe {
         }
         self.shape().check()?;
         self.chat.check()?;
-        if self.chat.are_preferences() {
+        if self.chat.are_preferences() || self.chat.prompt_only {
             for (name, is_given) in [
                 ("pack", self.pack.is_some()),
                 ("overflow", self.overflow.is_some_and(|overflow| overflow != Overflow::Reject)),
             ] {
                 if is_given {
                     return Err(Error::usage(format!(
-                        "`{name}` does not apply to preference data: a completion is never cut, nor joined with another"
+                        "`{name}` does not apply to preference data and prompts, which are neither cut nor joined"
                     ))
                     .help("leave it out; a side longer than `max_length` is rejected"));
                 }

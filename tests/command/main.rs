@@ -44,6 +44,7 @@ mod option_names;
 mod output_directory;
 mod parts;
 mod preferences;
+mod prompts;
 mod records;
 mod remote_each_request;
 mod remote_output;

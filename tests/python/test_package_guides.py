@@ -99,6 +99,33 @@ def test_preference_data_is_trained_with_trl(run, command, tmp_path):
         assert re.search(r"^2 steps, loss \d", run(program, name, "MODEL"), re.MULTILINE)
 
 
+def test_prompts_are_filtered_and_trained_with_grpo(run, command, tmp_path):
+    tokenizer = Tokenizer.from_file(str(ROOT / TOKENIZER))
+    tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    (tmp_path / "MODEL").mkdir()
+    tokenizer.save(str(tmp_path / "MODEL/tokenizer.json"))
+    turn = "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>"
+    template = "{% for m in messages %}" + turn + "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    (tmp_path / "MODEL/chat_template.jinja").write_text(template)
+    (tmp_path / "MODEL/tokenizer_config.json").write_text(
+        '{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<|im_end|>", "eos_token": "<|im_end|>"}'
+    )
+    rows = [{"prompt": [{"role": "user", "content": f"{n} + {n}?"}], "answer": str(2 * n)} for n in range(8)]
+    rows += [rows[0], {"prompt": [{"role": "user", "content": "long " * 2000}], "answer": "0"}]
+    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = (ROOT / "docs/how-to/prompts-for-grpo.md").read_text()
+    (options,) = re.findall(r"^dsconvert text questions.jsonl (.*) --tokenizer MODEL (.*) --out prompts$", page, re.MULTILINE)
+    command("text", tmp_path / "questions.jsonl", "--tokenizer", tmp_path / "MODEL", "--out", tmp_path / "prompts", *" ".join(options).split())
+    import transformers
+
+    reference = transformers.AutoTokenizer.from_pretrained(tmp_path / "MODEL")
+    kept = list(dsconvert.open(tmp_path / "prompts", "train"))
+    assert [(json.loads(record["prompt"]), record["answer"]) for record in kept] == [(row["prompt"], row["answer"]) for row in rows[:8]]
+    expected = [len(reference.apply_chat_template(row["prompt"], add_generation_prompt=True)["input_ids"]) for row in rows[:8]]
+    assert [record["length"] for record in kept] == expected
+    assert re.search(r"^2 steps, loss -?\d", run("train_grpo.py", "prompts", "MODEL"), re.MULTILINE)
+
+
 def test_the_fields_of_alpaca_become_pairs(command, tmp_path):
     rows = [{"instruction": "add", "input": "1 2", "output": "3"}, {"instruction": "sing", "input": "", "output": "la"}]
     (tmp_path / "alpaca_data.json").write_text(json.dumps(rows, indent=4))

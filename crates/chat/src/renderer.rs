@@ -140,7 +140,7 @@ impl ChatRenderer {
             ChatInput::Pair { prompt, completion } => return trained_pair(&prompt, &completion),
         };
         self.check_roles(&chat.messages)?;
-        let rendered = self.run_with_texts(&mut chat)?;
+        let rendered = self.run_with_texts(&mut chat, false)?;
         let layout = Layout::new(&rendered, &chat.origins, chat.messages.len());
         let mut notes = chat.notes.clone();
         self.check_rendered(&chat, &layout, &mut notes)?;
@@ -151,30 +151,7 @@ impl ChatRenderer {
                     .to_owned(),
             ));
         }
-        let (nobody, tools): (Arc<str>, Arc<str>) = ("".into(), "tools".into());
-        let role =
-            |message: u32| chat.messages.get(message as usize).map_or(&nobody, |message| &message.role);
-        let mut pieces: Vec<ChatPiece> = Vec::with_capacity(rendered.pieces.len());
-        let mut push = |end: usize, source: Source| match pieces.last_mut() {
-            Some(last) if last.source == source => last.end = end,
-            _ => pieces.push(ChatPiece { end, source }),
-        };
-        for piece in &rendered.pieces {
-            push(
-                piece.end,
-                match layout.origin(piece.source) {
-                    None => Source::Template,
-                    Some(origin) => Source::Content {
-                        message: origin.message,
-                        role: match origin.message {
-                            Some(message) => role(message).clone(),
-                            None if origin.field == Field::Tools => tools.clone(),
-                            None => nobody.clone(),
-                        },
-                    },
-                },
-            );
-        }
+        let mut pieces = pieces_of(&chat, &rendered, &layout);
         let open = self.rule.as_ref().is_some_and(|rule| !rule.last_closed && !self.tokens.is_empty());
         let last_is_trained = trained.last().is_some_and(|range| range.end == rendered.text.len());
         let stop = match &self.options.final_stop {
@@ -188,7 +165,7 @@ impl ChatRenderer {
         let mut text = rendered.text;
         if let Some(stop) = stop {
             text.push_str(&stop);
-            push(text.len(), Source::Template);
+            push_piece(&mut pieces, text.len(), Source::Template);
             if last_is_trained && let Some(last) = trained.last_mut() {
                 last.end = text.len();
             }
@@ -217,9 +194,29 @@ impl ChatRenderer {
                 message: self.nothing_to_train(&chat.messages),
             });
         }
-        let unread = |key: &String| !self.writes_other_keys && !self.template.mentions(key);
-        let unread_keys = chat.other_keys.into_iter().filter(unread).collect();
+        let unread_keys = self.unread_keys(&mut chat);
         Ok(RenderedChat { text, pieces, trained, notes, unread_keys })
+    }
+
+    /// Renders the messages of a chat that a model is to answer, with the generation prompt. Nothing of it is trained.
+    pub fn render_prompt(&self, chat: &str) -> Result<RenderedChat, ChatReject> {
+        let ChatInput::Chat(mut chat) = ChatInput::parse(chat, self.argument_text)? else {
+            return Err(invalid("the prompt is not a list of messages".to_owned()));
+        };
+        self.check_roles(&chat.messages)?;
+        let rendered = self.run_with_texts(&mut chat, true)?;
+        let layout = Layout::new(&rendered, &chat.origins, chat.messages.len());
+        let mut notes = chat.notes.clone();
+        self.check_rendered(&chat, &layout, &mut notes)?;
+        let pieces = pieces_of(&chat, &rendered, &layout);
+        let unread_keys = self.unread_keys(&mut chat);
+        Ok(RenderedChat { text: rendered.text, pieces, trained: Vec::new(), notes, unread_keys })
+    }
+
+    /// The keys of messages that the template does not read.
+    fn unread_keys(&self, chat: &mut Chat) -> Vec<String> {
+        let unread = |key: &String| !self.writes_other_keys && !self.template.mentions(key);
+        std::mem::take(&mut chat.other_keys).into_iter().filter(unread).collect()
     }
 
     /// Refuses roles of ms-swift, whose calls are turns of the assistant, unless the template names them. A template that
@@ -237,9 +234,9 @@ impl ChatRenderer {
     }
 
     /// Renders a chat. Contents of text parts are given as text where the template does not read lists.
-    fn run_with_texts(&self, chat: &mut Chat) -> Result<Rendered, ChatReject> {
+    fn run_with_texts(&self, chat: &mut Chat, generation_prompt: bool) -> Result<Rendered, ChatReject> {
         let all = chat.messages.len();
-        let rendered = self.run(chat, all, false, None);
+        let rendered = self.run(chat, all, generation_prompt, None);
         if !chat.has_text_parts() {
             return rendered;
         }
@@ -251,15 +248,19 @@ impl ChatRenderer {
                     return Ok(rendered);
                 }
                 chat.join_parts(separator, |number| chosen.contains(&(number as u32)))?;
-                self.run(chat, all, false, None)
+                self.run(chat, all, generation_prompt, None)
             }
             Err(error) if error.code == ChatRejectCode::InvalidChat => {
                 // Other errors are not about the parts.
                 match chat.join_parts(separator, |_| true) {
-                    Ok(()) => self.run(chat, all, false, None).map_err(|_| error),
+                    Ok(()) => self.run(chat, all, generation_prompt, None).map_err(|_| error),
                     Err(several) => {
                         chat.join_parts(Some(""), |_| true)?;
-                        Err(if self.run(chat, all, false, None).is_ok() { several } else { error })
+                        Err(if self.run(chat, all, generation_prompt, None).is_ok() {
+                            several
+                        } else {
+                            error
+                        })
                     }
                 }
             }
@@ -513,6 +514,35 @@ impl ChatRenderer {
             parts if parts.is_all() => ranges,
             parts => trained_parts(layout, number, &ranges, parts, &self.tokens),
         }
+    }
+}
+
+/// Who wrote each part of a rendered chat.
+fn pieces_of(chat: &Chat, rendered: &Rendered, layout: &Layout<'_>) -> Vec<ChatPiece> {
+    let (nobody, tools): (Arc<str>, Arc<str>) = ("".into(), "tools".into());
+    let role = |message: u32| chat.messages.get(message as usize).map_or(&nobody, |message| &message.role);
+    let mut pieces: Vec<ChatPiece> = Vec::with_capacity(rendered.pieces.len());
+    for piece in &rendered.pieces {
+        let source = match layout.origin(piece.source) {
+            None => Source::Template,
+            Some(origin) => Source::Content {
+                message: origin.message,
+                role: match origin.message {
+                    Some(message) => role(message).clone(),
+                    None if origin.field == Field::Tools => tools.clone(),
+                    None => nobody.clone(),
+                },
+            },
+        };
+        push_piece(&mut pieces, piece.end, source);
+    }
+    pieces
+}
+
+fn push_piece(pieces: &mut Vec<ChatPiece>, end: usize, source: Source) {
+    match pieces.last_mut() {
+        Some(last) if last.source == source => last.end = end,
+        _ => pieces.push(ChatPiece { end, source }),
     }
 }
 

@@ -6,6 +6,7 @@ mod array_type;
 mod dtype;
 mod field_type;
 pub mod preference;
+pub mod prompts;
 
 use serde::{Deserialize, Serialize};
 
@@ -260,7 +261,11 @@ impl Schema {
 
     /// Returns what follows from the kind of the dataset.
     pub fn layout(&self) -> &'static RecordLayout {
-        if self.holds_completions() { &preference::LAYOUT } else { self.kind.layout() }
+        match self.kind {
+            _ if self.holds_completions() => &preference::LAYOUT,
+            _ if self.holds_prompts() => &prompts::LAYOUT,
+            kind => kind.layout(),
+        }
     }
 
     /// Returns whether records are lists of token ids, which can be cut, padded and packed.

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::alpaca::AlpacaRow;
+use super::prompt::Prompt;
 use crate::error::{Error, Result};
 use crate::pipeline::job::EngineUse;
 use crate::recipe::{Alpaca, ChatRecipe, DEFAULT_TEMPLATE, PairBos, Seam, TOOL_TEMPLATE};
@@ -114,6 +115,46 @@ impl Chats {
         self.recipe.are_preferences().then_some(self.recipe.seam)
     }
 
+    /// Returns whether items are prompts without ids.
+    pub(super) fn are_prompts(&self) -> bool {
+        self.recipe.prompt_only
+    }
+
+    /// Renders a prompt: a text, or the JSON of a chat.
+    ///
+    /// # Errors
+    ///
+    /// A reject if it is not a chat, or if the template refuses it.
+    pub(super) fn render_prompt(&self, prompt: &Prompt) -> Result<Rendered, Reject> {
+        match &prompt.chat {
+            Some(chat) => {
+                let renderer = self.renderer_for(chat)?;
+                let rendered = renderer.render_prompt(chat).map_err(reject)?;
+                Ok(self.by_policy(rendered, false, false))
+            }
+            None => Ok(self.by_policy(render_pair(&prompt.text, ""), false, false)),
+        }
+    }
+
+    /// Returns the number of tokens of a prompt: those before a text count.
+    ///
+    /// # Errors
+    ///
+    /// A reject if the text cannot be encoded.
+    pub(super) fn prompt_length(
+        &self,
+        prompt: &Prompt,
+        rendered: &Rendered,
+        tokenizer: &Tokenizer,
+        engine: EngineUse,
+        scratch: &mut Scratch,
+        ids: &mut MarkedIds,
+    ) -> Result<usize, Reject> {
+        self.encode_marked(rendered, tokenizer, engine, scratch, ids)?;
+        let start = if prompt.chat.is_none() { self.start.ids.len() } else { 0 };
+        Ok(ids.ids.len() + start)
+    }
+
     /// Renders the JSON of a chat or pair.
     ///
     /// # Errors
@@ -142,6 +183,13 @@ impl Chats {
     }
 
     fn chat(&self, chat: &str) -> Result<Rendered, Reject> {
+        let renderer = self.renderer_for(chat)?;
+        let rendered = renderer.render(chat).map_err(reject)?;
+        Ok(self.by_policy(rendered, renderer.has_generation_blocks(), false))
+    }
+
+    /// Returns the renderer of a chat, which may depend on whether it has tools.
+    fn renderer_for(&self, chat: &str) -> Result<&ChatRenderer, Reject> {
         let has_tools = match self.renderers.contains_key(TOOL_TEMPLATE) {
             true => members::<ToolMember<'_>>(chat)?.tools.is_some(),
             false => false,
@@ -151,15 +199,13 @@ impl Chats {
             None if has_tools => TOOL_TEMPLATE,
             None => DEFAULT_TEMPLATE,
         };
-        let Some(renderer) = self.renderers.get(name) else {
+        self.renderers.get(name).ok_or_else(|| {
             let message = match &self.unusable {
                 Some(why) => format!("a list of messages needs a chat template: {why}"),
                 None => "a list of messages needs a chat template; `chat_template` names it".to_owned(),
             };
-            return Err(Reject::new(RejectCode::InvalidChat, message));
-        };
-        let rendered = renderer.render(chat).map_err(reject)?;
-        Ok(self.by_policy(rendered, renderer.has_generation_blocks(), false))
+            Reject::new(RejectCode::InvalidChat, message)
+        })
     }
 
     /// Finds the parts of a chat or pair in which strings of special tokens are not tokens.
@@ -217,6 +263,30 @@ impl Chats {
         Ok(self.by_policy(rendered, false, true))
     }
 
+    /// Computes the ids of the text.
+    fn encode_marked(
+        &self,
+        rendered: &Rendered,
+        tokenizer: &Tokenizer,
+        engine: EngineUse,
+        scratch: &mut Scratch,
+        ids: &mut MarkedIds,
+    ) -> Result<EncodeStats, Reject> {
+        ids.clear();
+        let Rendered { text, content, .. } = rendered;
+        let stats = match engine {
+            EngineUse::Reference => tokenizer.encode_marked_reference(text, content, scratch, ids),
+            EngineUse::Selected => tokenizer.encode_marked(text, content, scratch, ids),
+        };
+        let stats = stats.map_err(rejected)?;
+        if let Some(found) = rendered.forbidden_in(&ids.special_in_content) {
+            let message =
+                format!("a message contains the special token {found:?} (`special_in_content error`)");
+            return Err(Reject::new(RejectCode::SpecialToken, message));
+        }
+        Ok(stats)
+    }
+
     /// Computes the ids and the mask.
     ///
     /// # Errors
@@ -230,18 +300,7 @@ impl Chats {
         scratch: &mut Scratch,
         ids: &mut MarkedIds,
     ) -> Result<(Tokens, EncodeStats), Reject> {
-        ids.clear();
-        let Rendered { text, content, .. } = rendered;
-        let stats = match engine {
-            EngineUse::Reference => tokenizer.encode_marked_reference(text, content, scratch, ids),
-            EngineUse::Selected => tokenizer.encode_marked(text, content, scratch, ids),
-        };
-        let stats = stats.map_err(rejected)?;
-        if let Some(found) = rendered.forbidden_in(&ids.special_in_content) {
-            let message =
-                format!("a message contains the special token {found:?} (`special_in_content error`)");
-            return Err(Reject::new(RejectCode::SpecialToken, message));
-        }
+        let stats = self.encode_marked(rendered, tokenizer, engine, scratch, ids)?;
         let mut masks = match rendered.is_marked && ends_have_tokens(&ids.ranges, &rendered.trained) {
             true => mask(&ids.ranges, &rendered.trained),
             false => overlap_mask(&ids.ranges, &rendered.trained),

@@ -14,6 +14,7 @@ use super::conversion::{TextConversion, TextJob};
 use super::duplicates::{DocumentPosition, Duplicates};
 use super::feed::TextTask;
 use super::preference::Preference;
+use super::prompt::Prompt;
 use super::sources::source::TextItem;
 use super::split_group;
 use crate::error::Result;
@@ -136,8 +137,14 @@ impl DocumentConverter<'_> {
         let named = key.as_deref().unwrap_or(&origin);
         let preferences = self.conversion.chats.as_ref().and_then(Chats::preferences);
         let preference = preferences.map(|_| Preference::read(&document.text));
-        let fields = &self.conversion.fields;
-        let group = match split_group::take(recipe, fields, &mut document.kept, preference.as_ref()) {
+        let are_prompts = self.conversion.chats.as_ref().is_some_and(Chats::are_prompts);
+        let prompt = are_prompts.then(|| Prompt::read(&document.text));
+        let group = match (&preference, &prompt) {
+            (Some(Ok(preference)), _) => Some(preference.group()),
+            (_, Some(Ok(prompt))) => Some(prompt.group()),
+            _ => None,
+        };
+        let group = match split_group::take(recipe, &self.conversion.fields, &mut document.kept, group) {
             Ok(group) => group,
             Err(reject) => {
                 out.list.push(ItemOutcome::Rejected { split: self.split.of(&origin), origin, reject });
@@ -154,6 +161,10 @@ impl DocumentConverter<'_> {
             let outcome = excluded(&origin, split, out);
             out.list.push(outcome);
             return Converting::Done;
+        }
+        if let Some(prompt) = prompt {
+            let document = SourceDocument { key, ..document };
+            return self.prompt(prompt, document, origin, split, out);
         }
         if let Some(preference) = preference {
             let document = SourceDocument { key, ..document };

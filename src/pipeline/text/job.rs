@@ -76,6 +76,7 @@ impl Conversion for TextConversion {
         let chat = &options.recipe.chat;
         let schema = match options.recipe.has_masks() {
             _ if chat.chosen_field.is_some() => Schema::pairs(width, extra)?,
+            _ if chat.prompt_only => Schema::prompts(extra)?,
             _ if chat.label_field.is_some() => Schema::unpaired(width, extra)?,
             true => Schema::text(width, extra)?.with_assistant_masks()?,
             false => Schema::text(width, extra)?,

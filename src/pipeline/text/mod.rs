@@ -21,6 +21,7 @@ mod pack;
 mod plan;
 mod predict;
 mod preference;
+mod prompt;
 mod roles;
 mod sources;
 mod split_group;

@@ -51,9 +51,10 @@ impl TextOptions {
         self.recipe.check()?;
         self.recipe.chat.check_template()?;
         self.recipe.tokenization = self.tokenizer.options().clone();
-        if self.recipe.chat.are_preferences() && self.recipe.dedup.is_some() && !self.exclude.is_empty() {
+        let has_no_list = self.recipe.chat.are_preferences() || self.recipe.chat.prompt_only;
+        if has_no_list && self.recipe.dedup.is_some() && !self.exclude.is_empty() {
             return Err(Error::usage(
-                "`exclude` with `dedup` compares single lists of ids, not preference data",
+                "`exclude` with `dedup` compares single lists of ids, which preference data and prompts do not have",
             )
             .help("leave out `dedup`: items are then excluded by their keys"));
         }

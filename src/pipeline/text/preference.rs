@@ -34,16 +34,13 @@ struct PreferenceMembers<'a> {
     chat_template_kwargs: Option<&'a RawValue>,
 }
 
-/// The name of a completion, and its JSON.
-type Side = (&'static str, String);
-
 /// A prompt with its completions, before they are rendered.
 #[derive(Debug)]
 pub(super) struct Preference {
     /// The prompt as JSON: a text, or a list of messages.
     prompt: String,
     /// The name of each completion, and the row of prompt and completion as JSON.
-    pub(super) sides: Vec<Side>,
+    pub(super) sides: NamedCompletions,
     label: Option<bool>,
 }
 
@@ -58,6 +55,9 @@ pub(super) struct CompletionIds {
     /// Whether the completions start before their first trained token, because the sides have different ids there.
     pub(super) is_moved: bool,
 }
+
+/// Completions as JSON, each with the name of its field.
+type NamedCompletions = Vec<(&'static str, String)>;
 
 fn invalid(message: impl Into<String>) -> Reject {
     Reject::new(RejectCode::InvalidChat, message)
@@ -103,7 +103,7 @@ impl Preference {
             .iter()
             .filter_map(|(name, value)| Some(format!(",\"{name}\":{}", value.as_ref()?.get())))
             .collect();
-        let side = |(name, completion): Side| {
+        let side = |(name, completion): (&'static str, String)| {
             (name, format!("{{\"prompt\":{prompt},\"completion\":{completion}{further}}}"))
         };
         let label = found.label.map(|label| label_of(label.get())).transpose()?;
@@ -161,7 +161,7 @@ impl Preference {
 }
 
 /// Returns the prompt and completions of two lists of messages that start with the same ones.
-fn without_prompt(chosen: &RawValue, rejected: &RawValue) -> Result<(String, Vec<Side>), Reject> {
+fn without_prompt(chosen: &RawValue, rejected: &RawValue) -> Result<(String, NamedCompletions), Reject> {
     let [chosen_json, rejected_json] = [chosen, rejected].map(|json| nested(json.get()));
     let list = |name: &str, json| {
         messages(name, json)?.ok_or_else(|| {

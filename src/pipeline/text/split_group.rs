@@ -1,6 +1,5 @@
 //! The group of a document, which decides its split: the value of the field of `split_by`, or the prompt of preference data.
 
-use super::preference::Preference;
 use crate::error::{Error, Result};
 use crate::recipe::TextRecipe;
 use crate::sample::{Reject, RejectCode, Value};
@@ -21,7 +20,7 @@ pub(super) fn check(recipe: &TextRecipe, fields: &[Field]) -> Result<()> {
     }
 }
 
-/// Takes the group of a document from the values of its fields. `None` if its key decides.
+/// Takes the group of a document from the values of its fields, or else `default`. `None` if its key decides.
 ///
 /// # Errors
 ///
@@ -30,10 +29,10 @@ pub(super) fn take(
     recipe: &TextRecipe,
     fields: &[Field],
     values: &mut Vec<Value>,
-    preference: Option<&Result<Preference, Reject>>,
+    default: Option<String>,
 ) -> Result<Option<String>, Reject> {
     let Some(name) = &recipe.split_by else {
-        return Ok(preference.and_then(|read| Some(read.as_ref().ok()?.group())));
+        return Ok(default);
     };
     let at = fields.iter().position(|field| field.name == *name);
     let group = match at.and_then(|at| values.get(at)) {

@@ -36,7 +36,7 @@ pub const TOKENIZER_NAME: &str = "tokenizer.json";
 /// Latest version of manifests. Readers reject higher versions.
 pub const MANIFEST_VERSION: u32 = 4;
 
-/// First version whose schema may name columns of the record index, or be one of [`Kind::Records`].
+/// First version whose schema may name columns of the record index, or have records that are neither images nor token ids.
 const RECORDS_VERSION: u32 = 4;
 
 /// Oldest version that this build reads. Version 1 has no digest, no listing digest and no unit sizes.
@@ -289,10 +289,9 @@ impl Manifest {
     /// Returns the version to write for a dataset of `schema`: the oldest one that can express it, so that older builds read
     /// every dataset that they understand.
     pub fn version(schema: &Schema) -> u32 {
-        match schema.indexed.is_empty() && schema.kind != Kind::Records {
-            true => CLASS_COUNTS_VERSION,
-            false => RECORDS_VERSION,
-        }
+        let payload = schema.layout().payload;
+        let is_old = [Kind::Images, Kind::Text].iter().any(|kind| kind.layout().payload == payload);
+        if is_old && schema.indexed.is_empty() { CLASS_COUNTS_VERSION } else { RECORDS_VERSION }
     }
 
     /// Parses and checks the bytes of a manifest.

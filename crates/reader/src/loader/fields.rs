@@ -196,6 +196,9 @@ impl BatchFields {
             _ if source.schema().holds_completions() => {
                 vec![INPUT_IDS, ATTENTION_MASK, COMPLETION_MASK, LABELS, LENGTHS, LABEL]
             }
+            _ if source.schema().holds_prompts() => {
+                source.schema().fields.iter().map(|field| field.name.as_str()).collect()
+            }
             _ if source.schema().holds_images() => vec![IMAGE, LABEL],
             _ if !source.schema().holds_token_ids() => Vec::new(),
             _ if is_flash(source, options) => {

@@ -173,3 +173,30 @@ fn completions_with_a_label_are_rows() {
         }
     }
 }
+
+#[test]
+fn prompts_are_returned_as_they_are_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let schema = Schema::prompts(vec![Field::nullable("answer", FieldType::Int64)]).unwrap();
+    let record = |i: u64| sample::Record {
+        values: vec![
+            sample::Value::Text(format!("k{i}").as_str().into()),
+            sample::Value::Text(format!("[{i}]").as_str().into()),
+            sample::Value::UInt(3 + i),
+            sample::Value::Text("source".into()),
+            sample::Value::Int(i as i64),
+        ],
+    };
+    for format in Format::ALL {
+        let dir = dir.path().join(format.extension());
+        std::fs::create_dir(&dir).unwrap();
+        testing::write_records(&dir, format, schema.clone(), &[&[6]], record).unwrap();
+        let split = Dataset::open(&dir).unwrap().split("train").unwrap();
+        for batch in all(&mut Loader::new(split, batches_of(4)).unwrap()) {
+            let names: Vec<&str> = batch.columns().map(|(name, _)| name).collect();
+            assert_eq!(names, ["key", "prompt", "length", "origin", "answer", "answer.valid"]);
+            let answers = batch.array("answer").unwrap().as_slice::<i64>().unwrap();
+            assert_eq!(answers, batch.records().iter().map(|record| *record as i64).collect::<Vec<_>>());
+        }
+    }
+}
