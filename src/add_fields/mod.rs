@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use self::join::Join;
 use self::rows::TableRows;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
 use crate::manifest::{Alignment, Binding, BoundField};
 use crate::options::{Existing, word_values};
@@ -127,7 +127,7 @@ pub struct Added {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Usage`](crate::error::ErrorKind) if the table does not fit the base: a key occurs twice, a record has no row, a
+/// [`ErrorKind::Usage`] if the table does not fit the base: a key occurs twice, a record has no row, a
 /// name is taken, or a value has another number of items than the record has tokens. Nothing was written then.
 pub fn add_fields(
     base: &Dataset,
@@ -148,7 +148,7 @@ pub fn add_fields(
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Usage`](crate::error::ErrorKind) if the base is packed, a name is taken, or there is no such field to read.
+/// [`ErrorKind::Usage`] if the base is packed, a name is taken, or there is no such field to read.
 pub fn bind_computed(base: &Dataset, options: &AddOptions, fields: &[Field]) -> Result<Binding> {
     check_packed(base)?;
     check_fields(base, fields, options)?;
@@ -260,18 +260,26 @@ fn bind(base: &Dataset, options: &AddOptions) -> Result<Binding> {
     let read: Vec<&str> = read.iter().map(String::as_str).collect();
     let manifest = base.manifest();
     let is_of_ids = read.contains(&INPUT_IDS);
+    let reads_of = |companion: &&Dataset| {
+        let adds = |name: &&str| {
+            manifest.schema.index_of(name).is_none() && companion.schema().index_of(name).is_some()
+        };
+        read.iter().any(adds)
+    };
+    let companions =
+        base.companions().iter().filter(reads_of).filter_map(|other| other.manifest().digest.clone());
     let mut splits = BTreeMap::new();
     for split in base.unverified().splits() {
-        let bound =
-            bound_split(&split, &read).map_err(|error| match base.schema().index_of(split.name()) {
-                _ if error.kind() == crate::error::ErrorKind::Usage => error.of_option("read"),
-                _ => error,
-            })?;
+        let bound = bound_split(&split, &read).map_err(|error| match error.kind() {
+            ErrorKind::Usage => error.of_option("read"),
+            _ => error,
+        })?;
         splits.insert(split.name().to_owned(), bound);
     }
     Ok(Binding {
         fingerprint: manifest.fingerprint.clone(),
         manifest: manifest.digest.clone(),
+        companions: companions.collect(),
         tokenizer: is_of_ids.then(|| manifest.tokenizer_sha256().unwrap_or("no file").to_owned()),
         template: Binding::template_of(manifest).filter(|_| is_of_ids),
         splits,

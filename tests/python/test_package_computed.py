@@ -158,6 +158,17 @@ def test_values_per_token_and_a_companion_of_a_companion(command, tmp_path):
     dsconvert.add_fields(base, doubled, second, {"twice": "int64"}, read=["count"], add=[tmp_path / "first"], version="1")
     data = dsconvert.open(base, add=[tmp_path / "first", second])
     assert all(record["twice"] == 2 * record["count"] == 2 * record["length"] for record in data)
+    with pytest.raises(dsconvert.UsageError, match='made from the field "count", which the dataset does not have'):
+        dsconvert.open(base, add=[second])
+    # The same field with other values.
+    other = tmp_path / "other"
+    dsconvert.add_fields(base, longer, other, {"count": "int64"}, **options)
+    with pytest.raises(dsconvert.UsageError, match='the content of "count" in split "train" had the digest'):
+        dsconvert.open(base, add=[other, second])
+
+
+def longer(record):
+    return {"count": len(record["input_ids"]) + 1}
 
 
 def doubled(record):

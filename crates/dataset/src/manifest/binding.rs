@@ -20,6 +20,9 @@ pub struct Binding {
     /// [`Manifest::digest`] of the base. With an equal one, all files of the base are the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<String>,
+    /// [`Manifest::digest`] of other companions of the base from whose fields fields were made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub companions: Vec<String>,
     /// SHA-256 of the tokenizer of the base, if fields were made from its token ids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,

@@ -64,10 +64,13 @@ pub(in crate::companions) fn compare(base: &Dataset, companion: &Dataset, bindin
             "it was made for {bound} in split {name:?}, which the dataset does not have"
         )));
     }
-    let is_same = match (&binding.manifest, &here.digest) {
-        (None, None) => binding.fingerprint == here.fingerprint,
-        (bound, here) => bound == here,
-    };
+    let added: Vec<_> = base.companions().iter().map(|other| other.manifest().digest.as_ref()).collect();
+    let has_all = binding.companions.iter().all(|digest| added.contains(&Some(digest)));
+    let is_same = has_all
+        && match (&binding.manifest, &here.digest) {
+            (None, None) => binding.fingerprint == here.fingerprint,
+            (bound, here) => bound == here,
+        };
     if is_same {
         return Ok(());
     }
