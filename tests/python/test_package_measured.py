@@ -39,6 +39,8 @@ def test_index_columns_are_arrays(out):
     split = dsconvert.open(out, "train")
     column = split.index_column("patches")
     assert column.dtype == np.uint32 and column.tolist() == [patches(item) for item in range(200)]
+    whole = dsconvert.open(out)
+    assert whole.index_column("patches").tolist() == whole.with_length("patches").lengths().tolist() == column.tolist()
     assert split.select(["key"]).index_column("patches").tolist() == column.tolist()
     with pytest.raises(dsconvert.UsageError, match=r'no column "frames"\s.*its columns are patches'):
         split.index_column("frames")
@@ -63,8 +65,9 @@ def test_batches_are_measured_by_a_column(out, kind):
 
 def test_several_datasets_have_no_common_index(out):
     both = dsconvert.open([out, out])
-    with pytest.raises(dsconvert.UsageError, match="no common record index"):
-        both.index_column("patches")
+    for measure in (both.index_column, both.with_length):
+        with pytest.raises(dsconvert.UsageError, match="no common record index"):
+            measure("patches")
 
 
 @pytest.mark.parametrize("as_torch", [False, True])

@@ -313,6 +313,11 @@ class Concatenation(Split):
         """Returns the same records with only these fields."""
         return self._with(lambda part: part.select(fields))
 
+    def with_length(self, name: str) -> Split:
+        """Refused: several datasets have no common record index."""
+        self._handle().index_column(name)
+        raise AssertionError("a concatenation has no record index")
+
     def with_transform(self, transform: Transform | None) -> Split:
         """Returns the same records with another transform."""
         return Concatenation(self._parts, merge_classes=self._merge_classes, transform=transform)
@@ -404,6 +409,14 @@ class Dataset(DatasetProperties, MapDataset):
     def lengths(self) -> npt.NDArray[np.uint64]:
         """Returns the lengths of all records of the default split in tokens or pixels, from the index."""
         return self.default.lengths()
+
+    def index_column(self, name: str) -> npt.NDArray[np.uint32]:
+        """Returns a column of the record index of the default split for all records, without reading them."""
+        return self.default.index_column(name)
+
+    def with_length(self, name: str) -> Split:
+        """Returns the default split, measured by a column of the record index."""
+        return self.default.with_length(name)
 
     def select(self, fields: Sequence[str]) -> Dataset:
         """Returns the same dataset with only these fields."""
