@@ -109,6 +109,10 @@ impl OpenOptions {
     /// Adds the fields of the companion at `path`, a directory or URL: a dataset with further fields for the records, in their
     /// order. It is opened with the same options.
     #[must_use]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the option is called `add` in Python and on the command line, too"
+    )]
     pub fn add(mut self, path: impl Into<PathBuf>) -> Self {
         self.companions.push(path.into());
         self

@@ -298,7 +298,7 @@ impl Assembler {
                 BatchField::PerBox(index, ty) => images(index).boxes(ty, &blank)?,
                 BatchField::PerToken { index, array, aligned } => text.per_token(index, array, aligned)?,
                 BatchField::Mirrored { index, twin, ty } => {
-                    let chosen = mirrored(records, index, twin, &is_mirrored);
+                    let chosen = mirrored(records, index, twin, is_mirrored);
                     stored::column(&self.pool, &chosen, rows, index, ty)?
                 }
                 BatchField::CropTopLeft { corner, resized, target } => {
