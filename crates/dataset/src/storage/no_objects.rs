@@ -1,5 +1,5 @@
 //! The interface of `objects/` in builds without the feature `remote`: no store can be reached. Its types have no
-//! values, because [`Bucket::of`] and [`RemoteDataset::new`], which come first, return an error that names the feature.
+//! values, because [`Bucket::of`] and `RemoteDataset::new`, which come first, return an error that names the feature.
 
 use std::convert::Infallible;
 use std::io::{self, Write};

@@ -18,7 +18,8 @@ pub struct Record {
 }
 /// Nested message and enum types in `Record`.
 pub mod record {
-    /// Content of the record. Always set, with the same case in all records of a dataset.
+    /// Content of the record, with the same case in all records of a dataset. Datasets of other records than images and text
+    /// set none.
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Payload {
         #[prost(message, tag = "2")]
