@@ -51,7 +51,7 @@ class Loader(Epochs):
     Args:
         source: Path of a dataset, a `Dataset`, a `Split`, or a list of these, whose records are read as one split.
         split: Name of the split to read. Default: `train`, or the only one.
-        add: With a path: paths of companions, whose fields `fields` may name. Default: `None`.
+        add: Paths of companions, whose fields `fields` may name, if the dataset is a path. Default: `None`.
 
         batch_size: Records (with `seq_len`: rows) per batch, an integer from 1. Give this, `max_tokens`,
             `max_tokens_unpadded` or `max_pixels`.
