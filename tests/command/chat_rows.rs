@@ -246,6 +246,10 @@ fn fields_of_other_kinds_of_training_are_named_before_and_after_a_run() {
         }
         assert_eq!(rows.notes()[format!("unread_field:{name}")], 1);
     }
+    let both = json!({"prompt": "a", "completion": "b", "chosen": "b", "rejected": "c"});
+    let source = write_lines(&rows.dir.path().join("c.jsonl"), &[both]);
+    rows.convert(&source, "--prompt-field prompt --completion-field completion", 0)
+        .says(&["--chosen-field chosen"]);
     let pair = json!({"prompt": "a", "completion": "b", "system": "s", "tools": [{"name": "f"}]});
     let (.., notes) = rows.of(&[pair], "--prompt-field prompt --completion-field completion");
     assert_eq!(notes, json!({"system_beside_pair": 1, "tools_beside_pair": 1}));

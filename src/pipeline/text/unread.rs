@@ -54,9 +54,17 @@ pub(super) fn warning<'a>(recipe: &TextRecipe, names: impl Iterator<Item = &'a S
     let named = fields.iter().map(|(name, meaning)| format!("{name:?} ({meaning})"));
     let what = if fields.len() == 1 { "this field" } else { "these fields" };
     let message = format!("nothing reads {what} of the rows: {}", listed(named));
-    let warning = Warning::new("fields-unread", message).with("fields", &fields);
-    Some(match fields.iter().any(|(name, _)| *name == "input") {
-        true => warning.remedy("alpaca", "chat", "reads instruction, input and output"),
-        false => warning,
-    })
+    let mut warning = Warning::new("fields-unread", message).with("fields", &fields);
+    let is_unread = |wanted: &str| fields.iter().any(|(name, _)| *name == wanted);
+    if is_unread("input") {
+        warning = warning.remedy("alpaca", "chat", "reads instruction, input and output");
+    }
+    if is_unread("chosen") && is_unread("rejected") {
+        warning =
+            warning.remedy("chosen_field", "chosen", "with `rejected_field rejected` makes preference pairs");
+    }
+    if is_unread("label") && recipe.chat.prompt_field.is_some() {
+        warning = warning.remedy("label_field", "label", "makes completions with a label, for KTO");
+    }
+    Some(warning)
 }
