@@ -46,7 +46,7 @@ pub use engine::reference::REFERENCE_VERSION;
 pub use error::{EncodeError, LoadError, SequenceEnd};
 pub use ids::{IdSink, IdSource};
 pub use info::{EngineInfo, SpecialToken, TokenizerInfo};
-pub use marked::{MarkedIds, ends_have_tokens, mask, overlap_mask};
+pub use marked::{MarkedIds, mask, overlap_mask};
 pub use options::{
     DEFAULT_MAX_REFERENCE_BYTES, EngineChoice, SpecialInText, TokenizerOptions, VERIFY_PER_MILLION, Verify,
 };

@@ -61,30 +61,22 @@ impl MarkedIds {
 /// `apply_chat_template` with `return_assistant_tokens_mask=True`.
 ///
 /// `ranges` are those of [`MarkedIds`], and `spans` are byte ranges of the same text. From the first token that has the
-/// first character of a span, all tokens up to the first one that has its last character are trained. If no token has
-/// the first character, because a normalizer or `trim_offsets` removed it, neither this span nor those after it are
-/// trained; if none has the last character, or it is in the first token, all tokens after the start are.
-pub fn mask(ranges: &[Range<u32>], spans: &[Range<usize>]) -> Vec<u8> {
+/// first character of a span, all tokens up to the first one that has its last character are trained; if that is the
+/// first token, all tokens after the start are.
+///
+/// `None` if no token has the first or the last character of a span, because a normalizer or `trim_offsets` removed it.
+/// `transformers` then trains none of the spans that follow, or everything.
+pub fn mask(ranges: &[Range<u32>], spans: &[Range<usize>]) -> Option<Vec<u8>> {
     let mut mask = vec![0; ranges.len()];
     let token_at = token_finder(ranges);
     for span in spans {
-        let Some(first) = token_at(span.start) else { break };
-        let last = span.end.checked_sub(1).and_then(&token_at).filter(|last| *last > 0);
-        let end = last.map_or(ranges.len(), |last| last + 1);
+        let (first, last) = (token_at(span.start)?, token_at(span.end.checked_sub(1)?)?);
+        let end = if last > 0 { last + 1 } else { ranges.len() };
         if let Some(tokens) = mask.get_mut(first..end) {
             tokens.fill(1);
         }
     }
-    mask
-}
-
-/// Returns whether the first and the last character of each span belong to a token. Otherwise, [`mask`] trains none of the
-/// spans that follow, or everything.
-pub fn ends_have_tokens(ranges: &[Range<u32>], spans: &[Range<usize>]) -> bool {
-    let token_at = token_finder(ranges);
-    spans
-        .iter()
-        .all(|span| token_at(span.start).is_some() && span.end.checked_sub(1).and_then(&token_at).is_some())
+    Some(mask)
 }
 
 /// Returns a function that finds the first token with the character at a byte.
@@ -679,14 +671,16 @@ mod tests {
                 ranges.iter().position(|range| at >= range.start as usize && at < range.end as usize)
             };
             let mut expected = vec![0; ranges.len()];
+            let mut has_ends = true;
             for span in &spans {
                 let start_token = char_to_token(span.start);
                 let end_token = char_to_token(span.end - 1);
+                has_ends &= start_token.is_some() && end_token.is_some();
                 let Some(start_token) = start_token else { break };
                 let end = if end_token.is_some_and(|end| end != 0) { end_token.unwrap() + 1 } else { ranges.len() };
                 (start_token..end).for_each(|token| expected[token] = 1);
             }
-            prop_assert_eq!(mask(&ranges, &spans), expected);
+            prop_assert_eq!(mask(&ranges, &spans), has_ends.then_some(expected));
         }
     }
 
@@ -694,28 +688,29 @@ mod tests {
     fn masks_of_characters_with_several_tokens() {
         // `a`, an emoji with three tokens, `b` with the space before it trimmed, and the end.
         let ranges = [0..1, 1..5, 1..5, 1..5, 6..7, 7..8];
-        let one = |span| mask(&ranges, &[span]);
+        let one = |span| mask(&ranges, &[span]).unwrap();
         assert_eq!(one(1..8), [0, 1, 1, 1, 1, 1]);
         // Only the first token of the last character, as in `transformers`.
         assert_eq!(one(0..5), [1, 1, 0, 0, 0, 0]);
         assert_eq!(overlap_mask(&ranges, &[0..5]), [1, 1, 1, 1, 0, 0]);
         // No token has the first character.
-        assert_eq!(mask(&ranges, &[5..7, 7..8]), [0; 6]);
+        assert_eq!(mask(&ranges, &[5..7, 7..8]), None);
         assert_eq!(overlap_mask(&ranges, &[5..7]), [0, 0, 0, 0, 1, 0]);
-        // No token has the last one, or it is in the first token.
-        assert_eq!(one(0..6), [1; 6]);
+        // No token has the last one.
+        assert_eq!(mask(&ranges, &[0..6]), None);
+        // The last one is in the first token.
         assert_eq!(one(0..1), [1; 6]);
         assert_eq!(overlap_mask(&ranges, &[0..1, 7..8]), [1, 0, 0, 0, 0, 1]);
-        assert_eq!((mask(&[], &[0..1]), overlap_mask(&[], &[0..1])), (vec![], vec![]));
+        assert_eq!((mask(&[], &[0..1]), overlap_mask(&[], &[0..1])), (None, vec![]));
     }
 
     #[test]
-    fn transformers_loses_spans_without_tokens_at_their_ends() {
+    fn spans_without_tokens_at_their_ends_have_no_mask() {
         let span = 2..5;
         for (ranges, expected) in
             [(vec![0..2, 2..5], true), (vec![0..2, 3..5], false), (vec![0..3, 3..4], false)]
         {
-            assert_eq!(ends_have_tokens(&ranges, std::slice::from_ref(&span)), expected, "{ranges:?}");
+            assert_eq!(mask(&ranges, std::slice::from_ref(&span)).is_some(), expected, "{ranges:?}");
         }
     }
 

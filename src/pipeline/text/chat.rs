@@ -9,7 +9,7 @@ use dsconvert_chat::{
     ChatReject, ChatRejectCode, ChatRenderer, RenderedChat, Source, Template, TemplateError, TrainOn,
     render_pair,
 };
-use dsconvert_tokens::{ends_have_tokens, mask, overlap_mask};
+use dsconvert_tokens::{mask, overlap_mask};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -301,10 +301,8 @@ impl Chats {
         ids: &mut MarkedIds,
     ) -> Result<(Tokens, EncodeStats), Reject> {
         let stats = self.encode_marked(rendered, tokenizer, engine, scratch, ids)?;
-        let mut masks = match rendered.is_marked && ends_have_tokens(&ids.ranges, &rendered.trained) {
-            true => mask(&ids.ranges, &rendered.trained),
-            false => overlap_mask(&ids.ranges, &rendered.trained),
-        };
+        let exact = rendered.is_marked.then(|| mask(&ids.ranges, &rendered.trained)).flatten();
+        let mut masks = exact.unwrap_or_else(|| overlap_mask(&ids.ranges, &rendered.trained));
         let mut all = Cow::Borrowed(&ids.ids[..]);
         if let (true, Some((end, _))) = (rendered.is_pair, &self.end) {
             let PairStart { ids: start, .. } = &self.start;
