@@ -44,8 +44,8 @@ def program():
 
 def compare(program, path):
     for tally in chat_oracle.compare(path, program, COUNT, seed=tier.SEED):
-        # Few of the chats of which transformers renders a part differently are not compared.
-        least = {"a": 0, "b": 0.8 * COUNT, "c": COUNT}[tally.kind]
+        # Chats of which transformers renders a part differently are not compared. Their number varies with the seed.
+        least = {"a": 0, "b": 0.8 * COUNT, "c": 0.6 * COUNT}[tally.kind]
         assert tally.equal >= least or path.stem in EXPECTED, tally.line()
         expected = EXPECTED.get(path.stem) if tally.kind == "c" else None
         unexpected = [reason for reason in tally.reasons if expected is None or expected not in reason]
