@@ -261,9 +261,12 @@ impl Schema {
 
     /// Returns what follows from the kind of the dataset.
     pub fn layout(&self) -> &'static RecordLayout {
+        // Asked for each record: nearly all datasets of text have ids, in the second field.
+        let may_differ =
+            self.kind == Kind::Text && self.fields.get(1).is_none_or(|field| field.name != INPUT_IDS);
         match self.kind {
-            _ if self.holds_completions() => &preference::LAYOUT,
-            _ if self.holds_prompts() => &prompts::LAYOUT,
+            _ if may_differ && self.holds_completions() => &preference::LAYOUT,
+            _ if may_differ && self.holds_prompts() => &prompts::LAYOUT,
             kind => kind.layout(),
         }
     }
