@@ -261,12 +261,13 @@ impl Schema {
 
     /// Returns what follows from the kind of the dataset.
     pub fn layout(&self) -> &'static RecordLayout {
-        // Asked for each record: nearly all datasets of text have ids, in the second field.
-        let may_differ =
-            self.kind == Kind::Text && self.fields.get(1).is_none_or(|field| field.name != INPUT_IDS);
         match self.kind {
-            _ if may_differ && self.holds_completions() => &preference::LAYOUT,
-            _ if may_differ && self.holds_prompts() => &prompts::LAYOUT,
+            // Each of the two searches all fields, and this is called for each record.
+            Kind::Text if self.index_of(INPUT_IDS).is_none() => match self.holds_completions() {
+                true => &preference::LAYOUT,
+                false if self.holds_prompts() => &prompts::LAYOUT,
+                false => self.kind.layout(),
+            },
             kind => kind.layout(),
         }
     }
