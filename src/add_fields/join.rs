@@ -32,7 +32,7 @@ const NO_ROW: u64 = u64::MAX;
 /// Bytes of the length before the values of a row.
 const LENGTH_BYTES: u64 = 8;
 /// Rows between two checks for a request to stop.
-const CHECKED_ROWS: u64 = 4096;
+pub(super) const CHECKED_ROWS: u64 = 4096;
 /// Number of keys that a message shows.
 const SHOWN_KEYS: usize = 3;
 

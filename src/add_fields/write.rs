@@ -6,7 +6,7 @@ use std::ops::Range;
 use dsconvert_writer::{DatasetWriter, Provenance, WriterOptions};
 use serde_json::json;
 
-use super::join::{Join, keys_of};
+use super::join::{CHECKED_ROWS, Join, keys_of};
 use super::{AddOptions, AddOutput, Added, check_stop, schema};
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::Binding;
@@ -114,7 +114,7 @@ fn write_unit(
     let mut unit = writer.unit(number)?;
     let fields = join.fields.clone();
     for (at, key) in records.clone().zip(keys_of(split, records)?) {
-        if at % 4096 == 0 {
+        if at % CHECKED_ROWS == 0 {
             check_stop(stop)?;
         }
         let key = key?;

@@ -396,6 +396,13 @@ pub(super) fn members<'a, T: Deserialize<'a>>(chat: &'a str) -> Result<T, Reject
         .map_err(|e| Reject::new(RejectCode::InvalidChat, format!("the chat is not valid JSON: {e}")))
 }
 
+/// Returns the members that the JSON of an item has, in an object after others: `,"tools":[…]`.
+pub(super) fn further_members(members: &[(&str, Option<&RawValue>)]) -> String {
+    let written =
+        |(name, json): &(&str, Option<&RawValue>)| Some(format!(",\"{name}\":{}", json.as_ref()?.get()));
+    members.iter().filter_map(written).collect()
+}
+
 /// Returns the parts of a template's text that look like special tokens: `<|name|>`, with bars of either width.
 fn markers(text: &str) -> impl Iterator<Item = &str> {
     const MAX_BYTES: usize = 64;

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
 use super::canonical::canonical;
-use super::chat::members;
+use super::chat::{further_members, members};
 use crate::recipe::Seam;
 use crate::sample::{ArrayValue, Reject, RejectCode, Tokens, Value};
 
@@ -94,15 +94,11 @@ impl Preference {
         {
             return Err(same_completions());
         }
-        let further = [
+        let further = further_members(&[
             ("system", found.system),
             ("tools", found.tools),
             ("chat_template_kwargs", found.chat_template_kwargs),
-        ];
-        let further: String = further
-            .iter()
-            .filter_map(|(name, value)| Some(format!(",\"{name}\":{}", value.as_ref()?.get())))
-            .collect();
+        ]);
         let side = |(name, completion): (&'static str, String)| {
             (name, format!("{{\"prompt\":{prompt},\"completion\":{completion}{further}}}"))
         };

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::canonical::canonical;
-use super::chat::members;
+use super::chat::{further_members, members};
 use crate::sample::{Reject, RejectCode};
 
 /// The members of an item, as JSON.
@@ -50,11 +50,11 @@ impl Prompt {
         if !json.starts_with('[') {
             return Err(invalid("the prompt is neither a text nor a list of messages"));
         }
-        let further = [("system", system), ("tools", tools), ("chat_template_kwargs", chat_template_kwargs)];
-        let further: String = further
-            .iter()
-            .filter_map(|(name, value)| Some(format!(",\"{name}\":{}", value.as_ref()?.get())))
-            .collect();
+        let further = further_members(&[
+            ("system", system),
+            ("tools", tools),
+            ("chat_template_kwargs", chat_template_kwargs),
+        ]);
         let chat = Some(format!("{{\"messages\":{json}{further}}}"));
         Ok(Self { json: json.to_owned(), text: String::new(), chat })
     }
