@@ -131,7 +131,7 @@ def test_wrong_arguments_are_refused_before_anything_is_written(command, photos,
         ({"schema": {"width": "int64"}}, 'has a field "width" already'), ({"on": "id"}, "on does not apply"),
         ({"group": "size"}, "group cannot be 'size'"), ({"workers": "cuda", "fn": lambda r: r}, "no GPU|cannot be sent"),
         ({"fn": lambda record: {}, "workers": 1}, "move fn to a module|cannot be sent to another process"),
-        ({"unit_records": 0}, "unit_records is 0"), ({"batch_size": 0, "per": {"x": "input_ids"}}, 'no field "x"'),
+        ({"unit_records": 0}, "unit_records is 0"), ({"batch_size": -1}, "batch_size is -1"), ({"batch_size": 0, "per": {"x": "input_ids"}}, 'no field "x"'),
     ]:
         with pytest.raises(dsconvert.UsageError, match=message):
             add(photos, out, **options)

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import _native
-from ..errors import NotCommittedError, UsageError
-from . import processes
-from .convert import _checked_part, _commit, _compare, _devices, _open, _Progress, _todo
-from .function import AFTER_EXCEPTION, Function, Reject, StopRun
+from ..errors import UsageError
+from .convert import check_count, checked_part, existing, joining, run_units, with_identity
+from .function import Function, Reject, StopRun
 from .inputs import Items
 from .types import Schema
 from .units import Counts, Work
@@ -192,7 +191,7 @@ def compute(
         )
     if group not in (None, "shape"):
         raise UsageError(f'group cannot be {group!r}: expected None or "shape"')
-    number, parts = _checked_part(part)
+    part = checked_part(part)
     null = missing == "null"
     types = {name: ty if not null or ty.endswith("?") else f"{ty}?" for name, ty in schema.items()}
     function, fields = Function(fn), Schema(types)
@@ -207,8 +206,9 @@ def compute(
     if group == "shape" and items._sizes is None:
         raise UsageError('group="shape" applies to datasets of images')
     per_unit = fields.unit_items() if unit_records is None else unit_records
-    if isinstance(per_unit, bool) or not isinstance(per_unit, int) or per_unit < 1:
-        raise UsageError(f"unit_records is {per_unit!r}: it is at least 1")
+    check_count("unit_records", per_unit)
+    if batch_size is not None:
+        check_count("batch_size", batch_size, ", or None")
     units = [
         (name, start, min(start + per_unit, numbers.stop))
         for name, numbers in items.splits()
@@ -225,43 +225,17 @@ def compute(
     }
     options = {
         "units": len(units),
-        "fingerprint": json.dumps({"convert": identity}, sort_keys=True),
         "splits": items.names,
         "format": format,
         "shard_bytes": 256 << 20,
-        "shard_records": None,
-        "existing": "overwrite" if overwrite else "resume" if resume or parts > 1 else "refuse",
+        "existing": existing(resume, overwrite, part),
         "scratch": scratch,
         "max_rejects": "0",
     }
-    _compare(out, identity, replaced=overwrite)
-    joining = {**options, "existing": "resume"}
+    options = with_identity(options, identity)
     work = ComputedWork(
-        out, json.dumps(joining), fields, function, items, per_unit, batch_size, items.names[0],
+        out, joining(options), fields, function, items, per_unit, batch_size, items.names[0],
         binding=binding, units=units, group=group, per=per, null=null,
     )
-    devices = _devices(workers)
-    if devices:
-        processes.pickled(work)
-    source = function.source_digest()
-    if _open(out, fields, options, source):
-        return Computed(len(items), 0, True, True)
-    shown, counts = _Progress(len(items), sys.stderr.isatty()), Counts()
-    with shown:
-        todo = _todo(work, number, parts)
-        if devices:
-            counts = processes.run(work, todo, devices, shown.add)
-        else:
-            function.start(None)
-            joined = work.join()
-            try:
-                for unit in todo:
-                    counts.add(work.convert(joined, unit, shown.add))
-            except StopRun as error:
-                raise NotCommittedError(
-                    str(error), remedy="finished units are kept: run the same call again with resume=True"
-                ) from error
-            finally:
-                joined.close()
-    committed = _commit(work, joining, {**identity, "source": source, "after_exception": AFTER_EXCEPTION})
-    return Computed(len(items), counts.rejected, committed, False)
+    ran = run_units(work, options, identity, workers, part, is_shown=sys.stderr.isatty())
+    return Computed(len(items), ran.counts.rejected, ran.committed, ran.was_complete)

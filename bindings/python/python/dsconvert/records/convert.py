@@ -110,19 +110,18 @@ def convert(
     started = time.monotonic()
     if not isinstance(version, str) or not version:
         raise UsageError(f"version is {version!r}, not a text", remedy='such as version="1"')
-    if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1):
-        raise UsageError(f"batch_size is {batch_size!r}: it is at least 1, or None")
+    if batch_size is not None:
+        check_count("batch_size", batch_size, ", or None")
     if resume and overwrite:
         raise UsageError("resume and overwrite contradict each other")
-    number, parts = _checked_part(part)
+    part = checked_part(part)
     location = os.fspath(out)
     function, fields = Function(fn), Schema(schema, index)
     items = items_of(inputs, None if scratch is None else os.fspath(scratch))
     if len(items) == 0:
         raise UsageError("inputs has no items")
     per_unit = fields.unit_items() if unit_items is None else unit_items
-    if isinstance(per_unit, bool) or not isinstance(per_unit, int) or per_unit < 1:
-        raise UsageError(f"unit_items is {per_unit!r}: it is at least 1")
+    check_count("unit_items", per_unit)
     identity = {
         "version": version,
         "function": function.identity(),
@@ -131,36 +130,62 @@ def convert(
         "batch_size": batch_size,
         "unit_items": per_unit,
     }
-    units = math.ceil(len(items) / per_unit)
     options = {
-        "units": units,
-        "fingerprint": json.dumps({"convert": identity}, sort_keys=True),
+        "units": math.ceil(len(items) / per_unit),
         "splits": [split],
         "format": format,
         "shard_bytes": shard_bytes,
-        "shard_records": None,
-        "existing": "overwrite" if overwrite else "resume" if resume or parts > 1 else "refuse",
+        "existing": existing(resume, overwrite, part),
         "scratch": None if scratch is None else os.fspath(scratch),
         "max_rejects": str(max_rejects),
     }
-    _compare(location, identity, replaced=overwrite)
-    joining = {**options, "existing": "resume"}
-    work = Work(location, json.dumps(joining), fields, function, items, per_unit, batch_size, split)
+    options = with_identity(options, identity)
+    work = Work(location, joining(options), fields, function, items, per_unit, batch_size, split)
+    is_shown = sys.stderr.isatty() if progress is None else progress
+    ran = run_units(work, options, identity, workers, part, is_shown=is_shown)
+    summary = ConvertSummary(
+        out=location, committed=ran.committed, seconds=time.monotonic() - started, **vars(ran.counts)
+    )
+    if is_shown and not ran.was_complete:
+        print(summary, file=sys.stderr)
+    return summary
+
+
+@dataclass
+class Ran:
+    """What a run of units did."""
+
+    counts: Counts
+    committed: bool
+    was_complete: bool
+    """Whether the dataset was there already."""
+
+
+def run_units(
+    work: Work,
+    options: dict[str, Any],
+    identity: Mapping[str, Any],
+    workers: int | str,
+    part: tuple[int, int],
+    *,
+    is_shown: bool,
+) -> Ran:
+    """Opens the output with `options`, converts the unfinished units of `part`, and commits if it was the last one."""
+    _compare(work.out, identity, replaced=options["existing"] == "overwrite")
     devices = _devices(workers)
     if devices:
         # Before anything is written.
         processes.pickled(work)
-    source = function.source_digest()
-    if _open(location, fields, options, source):
-        return _summary(location, True, Counts(), started)
-    shown = _Progress(len(items), sys.stderr.isatty() if progress is None else progress)
-    counts = Counts()
+    source = work.function.source_digest()
+    if _open(work.out, work.schema, options, source):
+        return Ran(Counts(), True, True)
+    shown, counts = _Progress(len(work.items), is_shown), Counts()
     with shown:
-        todo = _todo(work, number, parts)
+        todo = _todo(work, *part)
         if devices:
             counts = processes.run(work, todo, devices, shown.add)
         else:
-            function.start(None)
+            work.function.start(None)
             joined = work.join()
             try:
                 for unit in todo:
@@ -171,18 +196,32 @@ def convert(
                 ) from error
             finally:
                 joined.close()
-    committed = _commit(work, joining, {**identity, "source": source, "after_exception": AFTER_EXCEPTION})
-    summary = _summary(location, committed, counts, started)
-    if shown.is_shown:
-        print(summary, file=sys.stderr)
-    return summary
+    return Ran(counts, _commit(work, {**identity, "source": source, "after_exception": AFTER_EXCEPTION}), False)
 
 
-def _summary(out: str, committed: bool, counts: Counts, started: float) -> ConvertSummary:
-    return ConvertSummary(out=out, committed=committed, seconds=time.monotonic() - started, **vars(counts))
+def with_identity(options: Mapping[str, Any], identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options of the native writer for a run that `identity` describes."""
+    fingerprint = json.dumps({"convert": identity}, sort_keys=True)
+    return {**options, "fingerprint": fingerprint, "shard_records": None}
 
 
-def _checked_part(part: tuple[int, int]) -> tuple[int, int]:
+def joining(options: Mapping[str, Any]) -> str:
+    """Returns the options, as JSON, of a process that joins an output."""
+    return json.dumps({**options, "existing": "resume"})
+
+
+def existing(resume: bool, overwrite: bool, part: tuple[int, int]) -> str:
+    """Returns what happens to what is in the output. The parts of a run join each other."""
+    return "overwrite" if overwrite else "resume" if resume or part[1] > 1 else "refuse"
+
+
+def check_count(name: str, count: Any, alternative: str = "") -> None:
+    """Refuses what is not a number from 1."""
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise UsageError(f"{name} is {count!r}: it is at least 1{alternative}")
+
+
+def checked_part(part: tuple[int, int]) -> tuple[int, int]:
     try:
         number, parts = (int(value) for value in part)
     except (TypeError, ValueError):
@@ -275,7 +314,7 @@ def _check_source(out: str, source: str | None) -> None:
         warnings.warn(
             "the source of fn has changed since this run was started; units that are finished stay as they are. "
             "Change version if the records differ",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -287,12 +326,12 @@ def _todo(work: Work, number: int, parts: int) -> list[int]:
         writer.close()
 
 
-def _commit(work: Work, options: dict[str, Any], described: dict[str, Any]) -> bool:
+def _commit(work: Work, described: dict[str, Any]) -> bool:
     """Commits if all units are finished, and returns whether the dataset is committed."""
     fields, deadline = work.schema, time.monotonic() + _SETTLE_SECONDS
     while True:
         try:
-            writer = _native.DatasetWriter(work.out, fields.json(), json.dumps(options), False)
+            writer = _native.DatasetWriter(work.out, fields.json(), work.options, False)
         except UsageError:
             # Another part holds the output: it is still writing, or it commits.
             if time.monotonic() > deadline:
