@@ -74,17 +74,22 @@ def test_only_answers_of_a_chat_are_trained(run, command, tmp_path):
         command(*command_of_guide.replace("chats", str(tmp_path / "chats")).split())
 
 
-def test_preference_data_is_trained_with_trl(run, command, tmp_path):
+def save_model(folder):
+    """Saves a tokenizer with a chat template."""
     tokenizer = Tokenizer.from_file(str(ROOT / TOKENIZER))
     tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>"])
-    (tmp_path / "MODEL").mkdir()
-    tokenizer.save(str(tmp_path / "MODEL/tokenizer.json"))
+    folder.mkdir()
+    tokenizer.save(str(folder / "tokenizer.json"))
     turn = "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>"
     template = "{% for m in messages %}" + turn + "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-    (tmp_path / "MODEL/chat_template.jinja").write_text(template)
-    (tmp_path / "MODEL/tokenizer_config.json").write_text(
+    (folder / "chat_template.jinja").write_text(template)
+    (folder / "tokenizer_config.json").write_text(
         '{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<|im_end|>", "eos_token": "<|im_end|>"}'
     )
+
+
+def test_preference_data_is_trained_with_trl(run, command, tmp_path):
+    save_model(tmp_path / "MODEL")
     answers = [{"role": "assistant", "content": content} for content in ("yes, of course", "no", "the end")]
     prompts = [[{"role": "user", "content": f"question {number}"}] for number in range(8)]
     pairs = [{"chosen": prompt + answers[:1], "rejected": prompt + answers[1:2]} for prompt in prompts]
@@ -100,16 +105,7 @@ def test_preference_data_is_trained_with_trl(run, command, tmp_path):
 
 
 def test_prompts_are_filtered_and_trained_with_grpo(run, command, tmp_path):
-    tokenizer = Tokenizer.from_file(str(ROOT / TOKENIZER))
-    tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>"])
-    (tmp_path / "MODEL").mkdir()
-    tokenizer.save(str(tmp_path / "MODEL/tokenizer.json"))
-    turn = "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>"
-    template = "{% for m in messages %}" + turn + "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-    (tmp_path / "MODEL/chat_template.jinja").write_text(template)
-    (tmp_path / "MODEL/tokenizer_config.json").write_text(
-        '{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<|im_end|>", "eos_token": "<|im_end|>"}'
-    )
+    save_model(tmp_path / "MODEL")
     rows = [{"prompt": [{"role": "user", "content": f"{n} + {n}?"}], "answer": str(2 * n)} for n in range(8)]
     rows += [rows[0], {"prompt": [{"role": "user", "content": "long " * 2000}], "answer": "0"}]
     (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
