@@ -40,7 +40,7 @@ pub use boxes::{Int32Pair, PixelBox, box_numbers, boxes, pack_box_numbers, pack_
 pub use ids::{Ids, PackedIds};
 pub use numbers::Numbers;
 
-use crate::schema::{MAX_INDEX_COLUMNS, Schema, TRAINED, preference};
+use crate::schema::{INPUT_IDS, MAX_INDEX_COLUMNS, Schema, TRAINED, preference};
 
 /// One value of a record. Its bytes are shared ([`Bytes`]) or, for short-lived access, borrowed (`&[u8]`).
 #[derive(Debug, Clone, PartialEq)]
@@ -229,17 +229,19 @@ pub fn crc32c_of<B: AsRef<[u8]>>(values: &[Value<B>]) -> u32 {
 ///
 /// Fails if the values do not determine a length.
 pub fn length_of<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result<u64, String> {
-    let ids = match schema.payload_field().and_then(|field| values.get(field)) {
+    let layout = schema.layout();
+    let payload = layout.payload.and_then(|name| schema.index_of(name));
+    let ids = match payload.and_then(|field| values.get(field)) {
         Some(Value::Ids(ids)) => Some(ids.len() as u64),
-        _ if schema.holds_token_ids() => return Err("the record has no token ids".to_owned()),
+        _ if layout.payload == Some(INPUT_IDS) => return Err("the record has no token ids".to_owned()),
         _ => None,
     };
     check_aligned(schema, values)?;
     check_per_box(schema, values)?;
-    if schema.holds_completions() {
+    if layout.payload != Some(INPUT_IDS) && schema.holds_completions() {
         return preference::length_of(schema, values);
     }
-    let fields = schema.layout().length_fields;
+    let fields = layout.length_fields;
     if fields.is_empty() {
         return Ok(canonical_size_of(values));
     }
