@@ -5,6 +5,7 @@
 mod array_type;
 mod dtype;
 mod field_type;
+pub mod multimodal;
 pub mod preference;
 pub mod prompts;
 

@@ -9,6 +9,7 @@ use dsconvert_dataset::schema::{
 };
 
 use super::added;
+use super::joined;
 use super::options::{LabelsFor, LoaderOptions, PackedLayout, StoredPacking};
 use super::padded::open_axis;
 use crate::RecordSource;
@@ -88,6 +89,8 @@ pub(super) enum BatchField {
     },
     /// A field as it is stored, with its index.
     Stored(usize, FieldType),
+    /// A field of the documents of packed rows, one after another, with its index.
+    Joined(usize, FieldType),
     /// Arrays with one open axis, padded to the longest of the batch, with the index of their field.
     Padded {
         index: usize,
@@ -325,8 +328,7 @@ impl BatchFields {
                 .help(format!("the fields of its records are {}", names.join(", ")))
         })?;
         if self.shape == TokenLayout::Packed {
-            let what = format!("{name:?} is a field of single records, but a packed row holds several");
-            return Err(Error::usage(what).help("leave it out; each batch has the ordinals of its records"));
+            return joined::field(schema, options, index, name);
         }
         let ty = schema.fields.get(index).map_or(FieldType::Binary, |f| f.ty);
         Ok(match ty {
@@ -395,6 +397,11 @@ impl BatchFields {
     /// Returns whether batches have numbers per token, which are in records.
     pub(super) fn reads_per_token(&self) -> bool {
         self.columns.iter().any(|(_, field)| matches!(field, BatchField::PerToken { .. }))
+    }
+
+    /// Returns whether packed rows have fields of their documents, which are in records.
+    pub(super) fn reads_joined(&self) -> bool {
+        self.columns.iter().any(|(_, field)| matches!(field, BatchField::Joined(..)))
     }
 
     /// Returns whether it is needed which tokens are to be trained on.
