@@ -208,7 +208,7 @@ pub(super) struct LoadedTokenizer {
 }
 
 impl LoadedTokenizer {
-    fn bytes(options: TokenizerOptions) -> Result<Self> {
+    pub(super) fn bytes(options: TokenizerOptions) -> Result<Self> {
         Ok(Self { tokenizer: Tokenizer::bytes(options).map_err(usage_error)?, path: None })
     }
 }

@@ -47,7 +47,9 @@ pub use progress::{Activity, Event, EventLevel, Phase, Progress, Snapshot};
 pub use run::{RunOutcome, check_excluded, check_inputs, check_output};
 pub use selection::{Selection, ranges};
 pub use status::{Status, status};
-pub use text::{TextConversion, TextInput, TextJob, TextOptions};
+pub use text::{
+    IdsFinding, IdsReport, OddDocument, TextConversion, TextInput, TextJob, TextOptions, check_ids,
+};
 pub(crate) use text::{UNREAD_FIELD, UNREAD_MESSAGE_KEY};
 
 pub use crate::recipe::{

@@ -159,9 +159,8 @@ struct Index {
 }
 
 impl Index {
-    fn open(planned: &PlannedFile) -> Result<Self> {
+    fn open(planned: &PlannedFile) -> Result<Self, Broken> {
         let file = planned.open()?;
-        let wrong = |message: String| wrong(file.path(), message);
         let mut header = [0; HEADER_BYTES as usize];
         let read = planned.bytes.min(HEADER_BYTES) as usize;
         fill(&file, &mut header[..read], 0)?;
@@ -180,7 +179,8 @@ impl Index {
         };
         let bytes = u128::from(planned.bytes);
         if bytes == size(13) && sequences > 0 {
-            return Err(wrong("the dataset is multimodal: its sequences are not only text".to_owned()));
+            let message = "the dataset is multimodal: its sequences are not only text";
+            return Err(Error::usage(message).at_path(file.path()).into());
         }
         if bytes != size(12) || bounds == 0 {
             let what =
@@ -216,7 +216,7 @@ impl Index {
 
     /// Checks the whole index, and the size of the file with the ids. Returns the sections: ranges of documents, each with
     /// its bytes of ids.
-    fn check(&self, ids: &PlannedFile, section_bytes: u64) -> Result<Vec<(Range<usize>, u64, u64)>> {
+    fn check(&self, ids: &PlannedFile, section_bytes: u64) -> Result<Vec<(Range<usize>, u64, u64)>, Broken> {
         let (mut sections, mut start, mut bytes) = (Vec::new(), 0, 0u64);
         let mut documents = DocumentCursor::new(self, 0..self.documents)?;
         let mut document = 0;
@@ -232,7 +232,6 @@ impl Index {
         if start < document {
             sections.push((start..document, bytes, bytes));
         }
-        let wrong = |message: String| wrong(self.file.path(), message);
         let DocumentCursor { sequence, end, .. } = documents;
         if sequence != self.sequences {
             let message =
@@ -248,8 +247,14 @@ impl Index {
     }
 }
 
-fn wrong(path: &Path, message: String) -> Error {
-    Error::usage(message)
+/// Returns damage to an index, or to the file with its ids.
+fn wrong(message: String) -> Broken {
+    Reject::new(RejectCode::Corrupt, message).into()
+}
+
+/// Returns the error that refuses a dataset, because of damage to the index `path`.
+pub(in crate::pipeline::text) fn refusal(path: &Path, damage: &Reject) -> Error {
+    Error::usage(&damage.message)
         .at_path(path)
         .help("write the dataset again: its files are truncated, or belong to others")
 }
@@ -275,14 +280,11 @@ struct DocumentCursor {
 }
 
 impl DocumentCursor {
-    fn new(index: &Index, documents: Range<u64>) -> Result<Self> {
+    fn new(index: &Index, documents: Range<u64>) -> Result<Self, Broken> {
         let sequence = index.bounds(documents.start..documents.start + 1)?.first().copied().unwrap_or(0);
         let end = match documents.start {
             0 if sequence > 0 => {
-                return Err(wrong(
-                    index.file.path(),
-                    format!("the first document starts at sequence {sequence}"),
-                ));
+                return Err(wrong(format!("the first document starts at sequence {sequence}")));
             }
             0 => 0,
             _ if sequence < index.sequences => {
@@ -296,7 +298,7 @@ impl DocumentCursor {
     }
 
     /// Returns the bytes of the next document; `None` at the end.
-    fn next(&mut self, index: &Index) -> Result<Option<Range<u64>>> {
+    fn next(&mut self, index: &Index) -> Result<Option<Range<u64>>, Broken> {
         if self.bounds.len() == 0 {
             if self.documents.is_empty() {
                 return Ok(None);
@@ -307,13 +309,12 @@ impl DocumentCursor {
             self.bounds = index.bounds(start + 1..end + 1)?.into_iter();
         }
         let Some(bound) = self.bounds.next() else { return Ok(None) };
-        let wrong = |message: String| Err(wrong(index.file.path(), message));
         if bound < self.sequence || bound > index.sequences {
             let message = format!(
                 "the bounds of documents do not ascend to {}: {bound} follows {}",
                 index.sequences, self.sequence
             );
-            return wrong(message);
+            return Err(wrong(message));
         }
         let start = self.end;
         while self.sequence < bound {
@@ -325,13 +326,13 @@ impl DocumentCursor {
             }
             let Some((length, offset)) = self.lengths.next() else { break };
             let Ok(length) = u64::try_from(length) else {
-                return wrong(format!("sequence {} has the length {length}", self.sequence));
+                return Err(wrong(format!("sequence {} has the length {length}", self.sequence)));
             };
             if offset != self.end {
                 let (sequence, end) = (self.sequence, self.end);
-                return wrong(format!(
+                return Err(wrong(format!(
                     "sequence {sequence} is at byte {offset}, but the one before ends at {end}"
-                ));
+                )));
             }
             self.end = self.end.saturating_add(length * index.id_bytes);
             self.sequence += 1;
@@ -351,6 +352,16 @@ struct DocumentsSection {
     max_bytes: u64,
 }
 
+impl DocumentsSection {
+    /// Returns the bytes of the next document. The whole index was checked when the run was planned.
+    fn next_document(&mut self) -> Result<Option<Range<u64>>> {
+        self.cursor.next(&self.index).map_err(|broken| match broken {
+            Broken::Failed(error) => error,
+            Broken::Damaged(reject) => refusal(self.index.file.path(), &reject),
+        })
+    }
+}
+
 impl SectionReader for DocumentsSection {
     fn next(&mut self) -> Result<Option<TaskBlock>> {
         let mut bytes = 0..0;
@@ -358,7 +369,7 @@ impl SectionReader for DocumentsSection {
         loop {
             let next = match self.next.take() {
                 Some(next) => Some(next),
-                None => self.cursor.next(&self.index)?,
+                None => self.next_document()?,
             };
             let Some(next) = next else { break };
             let length = next.end - next.start;
