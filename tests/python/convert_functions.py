@@ -1,8 +1,11 @@
 """Functions for `dsconvert.convert`, in a module of their own: workers import them."""
 
+import multiprocessing
 import os
 import pathlib
+import signal
 import sys
+import threading
 import time
 
 import numpy as np
@@ -95,6 +98,17 @@ def gone(item):
 
 def slow(item):
     time.sleep(0.02)
+    return record_of(item)
+
+
+def kills(item):
+    """Kills the process that called `convert` at one call, counted over all processes."""
+    with open(os.environ["DSCONVERT_TEST_CALLS"], "ab", buffering=0) as calls:
+        calls.write(b".")
+        if os.fstat(calls.fileno()).st_size >= int(os.environ["DSCONVERT_TEST_KILL_AT"]):
+            worker = multiprocessing.parent_process()
+            os.kill(os.getpid() if worker is None else worker.pid, signal.SIGKILL)
+            threading.Event().wait()
     return record_of(item)
 
 

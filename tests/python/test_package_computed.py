@@ -191,12 +191,13 @@ def test_a_kill_at_any_moment_loses_no_finished_unit(photos, tmp_path):
     expected, killed = files(tmp_path / "whole"), 0
     for attempt in range(6):
         out = tmp_path / f"killed-{attempt}"
-        process = subprocess.Popen([*command, str(out), str(attempt % 2 * 2)], env=environment, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([*command, str(out), str(attempt % 2 * 2)], env=environment, stderr=subprocess.PIPE)
         try:
-            process.wait(seconds * (attempt + 3) / 9)
+            process.communicate(timeout=seconds * (attempt + 3) / 9)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
-            process.wait()
+            # Returns when its workers have ended, too.
+            process.communicate()
             killed += 1
         subprocess.run([*command, str(out), "0"], check=True, env=environment)
         assert files(out) == expected, attempt

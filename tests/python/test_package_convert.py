@@ -104,40 +104,36 @@ def test_batches_do_not_cross_units(tmp_path):
     assert shards[0] == shards[1]
 
 
-def kill_at(out, function, seconds, workers):
+@pytest.mark.parametrize("workers", [0, 2])
+def test_kills_lose_nothing_that_is_finished(tmp_path, workers, monkeypatch):
+    whole = tmp_path / "whole"
+    monkeypatch.setenv("DSCONVERT_TEST_CALLS", str(tmp_path / "calls"))
+    monkeypatch.setenv("DSCONVERT_TEST_KILL_AT", "1000")
+    dsconvert.convert(functions.kills, range(60), whole, SCHEMA, version="1", unit_items=6)
     program = (
         "import sys, convert_functions as f, dsconvert\n"
         "if __name__ == '__main__':\n"
-        f"    dsconvert.convert(f.{function}, range(60), sys.argv[1], f.SCHEMA, version='1', unit_items=6,"
+        "    dsconvert.convert(f.kills, range(60), sys.argv[1], f.SCHEMA, version='1', unit_items=6,"
         f" workers={workers}, resume=True)\n"
     )
-    script = out.parent / "program.py"
+    script, out, finished = tmp_path / "program.py", tmp_path / "out", [0]
     script.write_text(program)
-    environment = {**os.environ, "PYTHONPATH": str(HERE)}
-    process = subprocess.Popen([sys.executable, script, out], env=environment, start_new_session=True)
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        return True
-    return False
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_kills_lose_nothing_that_is_finished(tmp_path, workers):
-    whole = tmp_path / "whole"
-    dsconvert.convert(functions.slow, range(60), whole, SCHEMA, version="1", unit_items=6)
-    out, kills = tmp_path / "out", 0
-    for attempt in range(40):
-        # Later each time, so that progress is certain.
-        if not kill_at(out, "slow", 0.6 + 0.15 * attempt, workers):
+    while True:
+        # At the 14th call, one of two processes has begun its second unit at least.
+        calls = tmp_path / f"calls-{len(finished)}"
+        monkeypatch.setenv("DSCONVERT_TEST_CALLS", str(calls))
+        monkeypatch.setenv("DSCONVERT_TEST_KILL_AT", "14")
+        environment = {**os.environ, "PYTHONPATH": str(HERE)}
+        # Returns when all processes have closed stderr: workers end with the process that started them.
+        ran = subprocess.run([sys.executable, script, out], env=environment, capture_output=True, text=True)
+        if ran.returncode != -signal.SIGKILL:
             break
-        kills += 1
-        assert not (out / "manifest.json").exists() or tree(out).keys() == tree(whole).keys()
-        # Workers end with the process that started them.
-        time.sleep(0.2)
-    assert kills > 0 and tree(out) == tree(whole)
+        assert not (out / "manifest.json").exists()
+        finished.append(len(list(out.glob(".dsconvert/units/*/done"))))
+    assert ran.returncode == 0, ran.stderr
+    assert len(finished) > 4 and sorted(set(finished)) == finished, finished
+    assert calls.stat().st_size <= 60 - 6 * finished[-1]
+    assert tree(out) == tree(whole)
 
 
 def test_exceptions_and_rejects_are_listed_with_type_and_message(tmp_path):
