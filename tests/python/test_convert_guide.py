@@ -30,7 +30,7 @@ def test_the_guide_about_audio_features(tmp_path):
     write(tmp_path / "audio/short.wav", 0.01, 440)
     (tmp_path / "audio/broken.wav").write_bytes(b"RIFF")
     blocks = dict(re.findall(r'^```python title="(.*?)"\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL))
-    assert set(blocks) == {"features.py", "convert.py", "train.py"}
+    assert set(blocks) == {"features.py", "convert.py", "train.py", "simulate.py", "table.py"}
     for name, program in blocks.items():
         (tmp_path / name).write_text(program)
 
@@ -54,3 +54,10 @@ def test_the_guide_about_audio_features(tmp_path):
     assert sum(int(shape[1]) for shape in shapes) == 30
     assert all(int(shape[1]) * int(shape[2]) <= 400 for shape in shapes)
     assert "0 items" in run("convert.py"), "nothing is left to do"
+    assert run("simulate.py") == "600 records\n"
+    episodes = dsconvert.open(tmp_path / "episodes")
+    assert {name: len(episodes[name]) for name in episodes.splits} == {"train": 540, "test": 60}
+    assert episodes["test"][31]["key"] == "19/1"
+    assert run("table.py") == ""
+    found = {record["key"]: list(record["embedding"]) for record in dsconvert.open(tmp_path / "embeddings", "train")}
+    assert found == {"a": [1, 2], "b": [3, 4]}

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+import convert_functions as functions
 import dsconvert
 from dataset import FORMATS
 from object_server import CREDENTIALS
@@ -157,31 +158,67 @@ def test_options_that_do_not_apply_are_refused(tmp_path):
         dsconvert.open("s3://bucket/x", storage_options={"color": "red"})
 
 
-def test_records_are_converted_to_object_storage(moto, tmp_path, monkeypatch):
-    """Also by processes and parts: the objects are those of a local conversion."""
-    import convert_functions as functions
-
+@pytest.fixture
+def bucket(moto, monkeypatch):
+    """A client of the moto server, whose endpoint is in the variables."""
     endpoint, client = moto
     for name, value in {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true"}.items():
         monkeypatch.setenv(name, value)
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name.upper(), value)
+    return client
+
+
+def objects_in(client, prefix):
+    """Returns the objects below a prefix, by name."""
+    found = client.list_objects_v2(Bucket="bucket", Prefix=f"{prefix}/").get("Contents", [])
+    read = lambda key: client.get_object(Bucket="bucket", Key=key)["Body"].read()  # noqa: E731
+    return {entry["Key"].removeprefix(f"{prefix}/"): read(entry["Key"]) for entry in found}
+
+
+def files_in(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_records_are_converted_to_object_storage(bucket, tmp_path):
+    """Also by processes and parts: the objects are those of a local conversion."""
     options = {"version": "1", "unit_items": 9, "index": ["number"]}
     local = tmp_path / "local"
     dsconvert.convert(functions.record, range(50), local, functions.SCHEMA, **options)
-    expected = {str(path.relative_to(local)): path.read_bytes() for path in local.rglob("*") if path.is_file()}
-
-    def objects(prefix):
-        found = client.list_objects_v2(Bucket="bucket", Prefix=f"{prefix}/")["Contents"]
-        read = lambda key: client.get_object(Bucket="bucket", Key=key)["Body"].read()  # noqa: E731
-        return {entry["Key"].removeprefix(f"{prefix}/"): read(entry["Key"]) for entry in found}
-
+    expected = files_in(local)
     dsconvert.convert(functions.record, range(50), "s3://bucket/records", functions.SCHEMA, workers=2, **options)
-    assert objects("records") == expected
+    assert objects_in(bucket, "records") == expected
     out = "s3://bucket/parts"
     done = [dsconvert.convert(functions.record, range(50), out, functions.SCHEMA, part=(n, 2), **options) for n in (2, 1)]
-    assert [summary.committed for summary in done] == [False, True] and objects("parts") == expected
+    assert [summary.committed for summary in done] == [False, True] and objects_in(bucket, "parts") == expected
     again = dsconvert.convert(functions.record, range(50), out, functions.SCHEMA, resume=True, **options)
     assert again.committed and again.found == 0
     with pytest.raises(dsconvert.UsageError):
         dsconvert.convert(functions.record, range(50), out, functions.SCHEMA, resume=True, **{**options, "version": "2"})
+
+
+def test_a_writer_commits_to_object_storage_or_leaves_nothing(bucket, tmp_path):
+    def write(out, items):
+        with dsconvert.Writer(out, functions.SCHEMA, shard_bytes=500) as writer:
+            for item in items:
+                writer.write(functions.record_of(item))
+
+    def failing():
+        yield from range(40)
+        assert any(name.endswith(".arrow") for name in objects_in(bucket, "failed")), "shards were uploaded"
+        raise ValueError("mine")
+
+    write(tmp_path / "local", range(40))
+    write("s3://bucket/written", range(40))
+    assert objects_in(bucket, "written") == files_in(tmp_path / "local")
+    with pytest.raises(dsconvert.UsageError, match="a dataset already exists"):
+        write("s3://bucket/written", range(40))
+    with pytest.raises(ValueError, match="mine"):
+        write("s3://bucket/failed", failing())
+    assert objects_in(bucket, "failed") == {}
+    write("s3://bucket/failed", range(40))
+    with pytest.raises(dsconvert.NotCommittedError, match="two items have the key"):
+        with dsconvert.Writer("s3://bucket/twice", functions.SCHEMA) as writer:
+            for item in range(2):
+                writer.write(functions.record_of(item), key="twice")
+    assert objects_in(bucket, "twice") == {}

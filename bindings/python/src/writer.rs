@@ -4,6 +4,7 @@
 //! write units, and one of them commits, as [`dsconvert::writer`] describes.
 
 use std::path::PathBuf;
+use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dsconvert::error::{Error, Result};
@@ -43,11 +44,22 @@ struct Options {
     existing: String,
     scratch: Option<PathBuf>,
     max_rejects: String,
+    is_resumable: bool,
 }
 
 impl Options {
     fn parsed(self) -> Result<WriterOptions> {
-        let Self { units, fingerprint, splits, format, shard_bytes, shard_records, scratch, .. } = self;
+        let Self {
+            units,
+            fingerprint,
+            splits,
+            format,
+            shard_bytes,
+            shard_records,
+            scratch,
+            is_resumable,
+            ..
+        } = self;
         let existing = match self.existing.as_str() {
             "resume" => Existing::Resume(ResumeCheck::Sizes),
             "overwrite" => Existing::Overwrite,
@@ -63,6 +75,7 @@ impl Options {
             existing,
             scratch,
             max_rejects,
+            is_resumable,
             ..options
         })
     }
@@ -72,21 +85,51 @@ fn parsed<T: DeserializeOwned>(what: &str, json: &str) -> Result<T> {
     serde_json::from_str(json).map_err(|e| Error::usage(format!("{what} cannot be read: {e}")))
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// What only the process that made it may use, until it is taken out. A forked process has a copy, whose files and locks
+/// are those of its parent: it can neither use nor drop it.
+struct OfProcess<T> {
+    made_by: u32,
+    inner: Mutex<Option<T>>,
+}
+
+impl<T> OfProcess<T> {
+    fn new(inner: T) -> Self {
+        Self { made_by: process::id(), inner: Mutex::new(Some(inner)) }
+    }
+
+    /// Returns the content; `None` if it was taken out.
+    fn lock(&self) -> Result<MutexGuard<'_, Option<T>>> {
+        // Before the lock, which another thread may have held when the process was forked.
+        if process::id() != self.made_by {
+            return Err(Error::usage(
+                "another process has opened this writer, and this one was forked from it",
+            )
+            .help("write in the process that opened it, or open another output here"));
+        }
+        Ok(self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<T> Drop for OfProcess<T> {
+    fn drop(&mut self) {
+        if process::id() != self.made_by {
+            // Dropping it would remove files that the parent is writing.
+            std::mem::forget(self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
 }
 
 /// A dataset that is being written. Until `commit`, no reader sees it.
 #[pyclass(frozen, module = "dsconvert._native")]
 pub(crate) struct DatasetWriter {
-    inner: Mutex<Option<writer::DatasetWriter>>,
+    inner: OfProcess<writer::DatasetWriter>,
     schema: Schema,
     is_remote: bool,
 }
 
 impl DatasetWriter {
     fn with<T>(&self, read: impl FnOnce(&writer::DatasetWriter) -> Result<T>) -> Result<T> {
-        match &*lock(&self.inner) {
+        match &*self.inner.lock()? {
             Some(writer) => read(writer),
             None => Err(Error::usage("the writer is closed")),
         }
@@ -109,7 +152,7 @@ impl DatasetWriter {
                 true => writer::DatasetWriter::join(&out, &schema, &options),
                 false => writer::DatasetWriter::open(&out, &schema, &options),
             }?;
-            Ok(Self { inner: Mutex::new(Some(inner)), schema, is_remote })
+            Ok(Self { inner: OfProcess::new(inner), schema, is_remote })
         };
         detached(py, is_remote, made)
     }
@@ -129,7 +172,7 @@ impl DatasetWriter {
     fn unit(&self, py: Python<'_>, number: u32) -> PyResult<UnitWriter> {
         let inner = detached(py, self.is_remote, || self.with(|writer| writer.unit(number)))?;
         Ok(UnitWriter {
-            inner: Mutex::new(Some(Box::new(inner))),
+            inner: OfProcess::new(Box::new(inner)),
             schema: self.schema.clone(),
             is_remote: self.is_remote,
         })
@@ -152,7 +195,7 @@ impl DatasetWriter {
                 binding: binding.map(|binding| parsed("the binding", binding)).transpose()?,
                 ..Provenance::default()
             };
-            let writer = lock(&self.inner).take().ok_or_else(|| Error::usage("the writer is closed"))?;
+            let writer = self.inner.lock()?.take().ok_or_else(|| Error::usage("the writer is closed"))?;
             let manifest = writer.commit(&provenance)?;
             serde_json::to_string(&manifest).map_err(|e| Error::not_serialized("the manifest", e))
         };
@@ -160,8 +203,19 @@ impl DatasetWriter {
     }
 
     /// Releases the output. Finished units are kept.
-    fn close(&self, py: Python<'_>) {
-        py.detach(|| drop(lock(&self.inner).take()));
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.inner.lock().map(|mut writer| drop(writer.take()))).map_err(raise)
+    }
+
+    /// Releases the output, and removes everything that was written to it, and the directory itself if this created it.
+    /// `unit` is one that nobody finishes.
+    fn abandon(&self, py: Python<'_>, unit: &UnitWriter) -> PyResult<()> {
+        detached(py, self.is_remote, || {
+            let unit = unit.inner.lock()?.take();
+            let writer = self.inner.lock()?.take();
+            unit.map_or(Ok(()), |unit| unit.abandon())?;
+            writer.map_or(Ok(()), writer::DatasetWriter::abandon)
+        })
     }
 }
 
@@ -169,7 +223,7 @@ impl DatasetWriter {
 #[pyclass(frozen, module = "dsconvert._native")]
 pub(crate) struct UnitWriter {
     /// In a box, because its hash is aligned to 64 bytes, and objects of Python to 16.
-    inner: Mutex<Option<Box<writer::UnitWriter>>>,
+    inner: OfProcess<Box<writer::UnitWriter>>,
     schema: Schema,
     is_remote: bool,
 }
@@ -180,7 +234,7 @@ impl UnitWriter {
         py: Python<'_>,
         write: impl FnOnce(&mut writer::UnitWriter) -> Result<()> + Send,
     ) -> PyResult<()> {
-        detached(py, self.is_remote, || match &mut *lock(&self.inner) {
+        detached(py, self.is_remote, || match &mut *self.inner.lock()? {
             Some(unit) => write(unit),
             None => Err(Error::usage("the unit is finished")),
         })
@@ -219,7 +273,7 @@ impl UnitWriter {
     /// that result stays.
     fn finish(&self, py: Python<'_>) -> PyResult<bool> {
         detached(py, self.is_remote, || {
-            let unit = lock(&self.inner).take().ok_or_else(|| Error::usage("the unit is finished"))?;
+            let unit = self.inner.lock()?.take().ok_or_else(|| Error::usage("the unit is finished"))?;
             unit.finish_if_first().map(|result| result.is_some())
         })
     }

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use super::layout::{Existing, LOCK_NAME, PLAN_NAME, RETIRED_NAME, ResumeCheck, WORK_NAME};
 use super::remote::{PrefixContents, Remote, ScratchDir};
-use super::units::{UnitDirs, UnitResult, UnitShard, UnitSplit, shard_path};
+use super::units::{UnitDirs, UnitResult, UnitShard, UnitSplit, UnitState, shard_path};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{INDEX_DIR, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest};
@@ -243,8 +243,13 @@ impl OutputDir {
     pub fn abandon(self, units: u32, plan: &str) -> Result<()> {
         if let Some(remote) = &self.remote {
             let dirs = UnitDirs::new(&self.work());
-            let units: Result<Vec<UnitResult>> = (0..units).map(|unit| dirs.result(unit, plan)).collect();
-            return remote.abandon(&units?);
+            let mut finished: Vec<UnitResult> = Vec::new();
+            for unit in 0..units {
+                if let UnitState::Done(result) = dirs.read(unit, plan)? {
+                    finished.push(*result);
+                }
+            }
+            return remote.abandon(&finished);
         }
         self.clear()?;
         self.remove_run()

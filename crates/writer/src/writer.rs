@@ -17,7 +17,7 @@ use super::remote_units::PlanId;
 use super::stage::Stages;
 use super::stop::Stop;
 use super::unit::{ClosedShard, UnitContext, UnitSink};
-use super::units::{CheckLevel, PlannedUnits, UnitDirs, UnitResult, UnitShard, UnitState};
+use super::units::{CheckLevel, PlannedUnits, UnitDirs, UnitResult, UnitShard, UnitState, shard_path};
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Format, check_record, check_schema};
@@ -50,6 +50,8 @@ pub struct WriterOptions {
     pub scratch: Option<PathBuf>,
     /// Limit on rejects; [`DatasetWriter::commit`] refuses more.
     pub max_rejects: MaxRejects,
+    /// Whether another call can continue after a commit that failed. Otherwise, it removes the units.
+    pub is_resumable: bool,
 }
 
 impl WriterOptions {
@@ -65,6 +67,7 @@ impl WriterOptions {
             existing: Existing::default(),
             scratch: None,
             max_rejects: MaxRejects::default(),
+            is_resumable: true,
         }
     }
 
@@ -159,6 +162,7 @@ pub struct DatasetWriter {
     /// What the units share that this process writes one by one.
     context: OnceLock<Arc<UnitContext>>,
     max_rejects: MaxRejects,
+    is_resumable: bool,
     /// The manifest, if the same dataset was already committed.
     committed: Option<Box<Manifest>>,
 }
@@ -185,6 +189,7 @@ impl DatasetWriter {
         let (dir, state) = OutputDir::open(out, options.scratch.as_deref(), options.existing)?;
         let mut writer = Self::new(dir, units);
         writer.max_rejects = options.max_rejects;
+        writer.is_resumable = options.is_resumable;
         match state {
             OutputState::Empty => options.store_plan(schema, &writer.dir)?,
             OutputState::Planned => writer.check_plan()?,
@@ -232,6 +237,7 @@ impl DatasetWriter {
             units: Arc::new(units),
             context: OnceLock::new(),
             max_rejects: MaxRejects::default(),
+            is_resumable: true,
             committed: None,
         }
     }
@@ -399,7 +405,7 @@ impl DatasetWriter {
                 self.dir.remove_work()?;
                 Ok(committed.manifest)
             }
-            Err(CommitFailure { error, worth_resuming: true }) => Err(error),
+            Err(CommitFailure { error, worth_resuming: true }) if self.is_resumable => Err(error),
             Err(CommitFailure { error, .. }) => Err(combine_errors(error, self.abandon())),
         }
     }
@@ -511,6 +517,19 @@ impl UnitWriter {
     pub fn duplicate(&mut self, origin: impl Into<String>, of: impl Into<String>, split: &str) -> Result<()> {
         let split = self.split(split)?;
         self.write(ItemOutcome::Duplicate { split, origin: origin.into(), of: of.into() }, Vec::new())
+    }
+
+    /// Removes what was uploaded of a unit that nobody finishes. Its local files are removed in any case.
+    ///
+    /// # Errors
+    ///
+    /// If objects cannot be deleted.
+    pub fn abandon(self) -> Result<()> {
+        let Some(remote) = &self.context.remote else { return Ok(()) };
+        let splits = &self.context.units.splits;
+        self.shards.iter().try_for_each(|(split, shard)| {
+            remote.bucket().delete(&remote.object(&shard_path(&splits[*split], &shard.name))?)
+        })
     }
 
     /// Makes the unit final. If another process has finished it meanwhile, that result stays.

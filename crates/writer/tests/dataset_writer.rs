@@ -350,6 +350,23 @@ fn rejects_filtered_items_and_duplicates_are_counted_and_listed() {
     assert!(list("rejects.jsonl").contains(r#""origin":"a1","split":"train","code":"invalid-value""#));
 }
 
+#[test]
+fn a_commit_that_fails_keeps_units_only_for_a_call_that_continues() {
+    for is_resumable in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        let options =
+            WriterOptions { max_rejects: "0".parse().unwrap(), is_resumable, ..WriterOptions::new(1, "v1") };
+        let writer = DatasetWriter::open(&out, &schema(), &options).unwrap();
+        let mut unit = writer.unit(0).unwrap();
+        unit.push(record("a", &[1]), "train").unwrap();
+        unit.reject("b", Reject::new(RejectCode::InvalidValue, "no number"), "train").unwrap();
+        unit.finish().unwrap();
+        refused(writer.commit(&Provenance::default()), ErrorKind::NotCommitted, "1 of 2 items was rejected");
+        assert_eq!(out.exists(), is_resumable);
+    }
+}
+
 /// Returns a record whose masks are `masks`, with one id for each.
 fn masked(key: &str, masks: &[u8]) -> Record {
     let ids: Vec<u32> = (0..masks.len() as u32).collect();

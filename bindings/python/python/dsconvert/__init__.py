@@ -4,7 +4,8 @@
 * `dsconvert.Loader` returns batches as arrays or tensors, made by threads in this process.
 * `dsconvert.BatchSampler` returns only the record ordinals of batches, for use with your own dataset and `DataLoader`.
 * `dsconvert.CacheDataLoader` replays batches, to show how fast training would be if loading cost nothing.
-* `dsconvert.convert` writes a dataset of the records that a function makes of any items.
+* `dsconvert.convert` writes a dataset of the records that a function makes of any items, `dsconvert.Writer` one of those that
+  a program writes one after another.
 * `dsconvert.bench`, `dsconvert.headspace` and `dsconvert.simulate` measure and predict what loading costs.
 
 The reference is `docs/reference/python.md` in the repository.
@@ -42,7 +43,7 @@ from .lab import (
 )
 from .loader import Loader
 from .mixture import Mixture
-from .records import ConvertSummary, Reject, array, convert
+from .records import ConvertSummary, Reject, Writer, array, convert
 from .sampler import BatchSampler
 from .source import Record
 
@@ -78,6 +79,7 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "WorkerPrediction",
+    "Writer",
     "__version__",
     "add_fields",
     "array",

@@ -3,5 +3,6 @@
 from .convert import ConvertSummary, convert
 from .function import Reject
 from .types import array
+from .writer import Writer
 
-__all__ = ["ConvertSummary", "Reject", "array", "convert"]
+__all__ = ["ConvertSummary", "Reject", "Writer", "array", "convert"]

@@ -202,7 +202,7 @@ def run_units(
 def with_identity(options: Mapping[str, Any], identity: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the options of the native writer for a run that `identity` describes."""
     fingerprint = json.dumps({"convert": identity}, sort_keys=True)
-    return {**options, "fingerprint": fingerprint, "shard_records": None}
+    return {**options, "fingerprint": fingerprint, "shard_records": None, "is_resumable": True}
 
 
 def joining(options: Mapping[str, Any]) -> str:

@@ -14,6 +14,11 @@ from ..dataset import Split
 from ..errors import UsageError
 
 
+def default_key(number: int) -> str:
+    """Returns the key of the record with this number."""
+    return f"{number:09d}"
+
+
 class Items:
     """Items with numbers from 0, in any process. `identity` is compared when a run is resumed."""
 
@@ -27,7 +32,7 @@ class Items:
 
     def key(self, number: int, item: Any) -> str:
         """Returns the key of an item whose record has none."""
-        return f"{number:09d}"
+        return default_key(number)
 
 
 class SequenceItems(Items):
