@@ -50,7 +50,7 @@ pub use status::{Status, status};
 pub use text::{
     IdsFinding, IdsReport, OddDocument, TextConversion, TextInput, TextJob, TextOptions, check_ids,
 };
-pub(crate) use text::{UNREAD_FIELD, UNREAD_MESSAGE_KEY};
+pub(crate) use text::{FIT_SAMPLES, FIT_SQUARED_ERROR, UNREAD_FIELD, UNREAD_MESSAGE_KEY};
 
 pub use crate::recipe::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, Dedup, ImageFields, LengthRange, ListedImage,

@@ -20,13 +20,16 @@ use super::canonical::canonical;
 use super::conversion::TextJob;
 use super::duplicates::{DocumentPosition, DuplicatesFile, PAIR_BYTES, POSITION_BYTES, encode_position};
 use super::feed::TextTask;
+use super::multimodal::Multimodal;
 use super::sources::source::TextItem;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::pipeline::dedup::{DUPLICATE_PAIRS_NAME, is_stored, store};
 use crate::pipeline::memory::MemoryPool;
 use crate::recipe::TextRecipe;
+use crate::source::io::broken::Broken;
 use crate::source::items::text::fields::SourceDocument;
+use crate::source::list::source_file::SourceFile;
 use crate::storage::NewFile;
 
 /// Memory of each of the two sorts. The second one takes its rows from the first.
@@ -50,11 +53,15 @@ pub(super) fn find(
     }
     let texts = Mutex::new(ExternalSort::<TEXT_BYTES>::new(work, SORT_BYTES));
     for_each_block(job, "looking for duplicates", workers, memory, stop, |task, held| {
-        let TextTask { section, mut items, .. } = task;
+        let TextTask { section, file, mut items, .. } = task;
         let (context, mut out, mut rows) = (job.item_context(), Outcomes::default(), Vec::new());
         while let Some(TextItem { mark, document }) = items.next(&context, &mut out)? {
             let position = DocumentPosition { section, mark };
-            rows.extend(document.ok().and_then(|document| hashed(context.recipe, &document, position)));
+            let Ok(document) = document else { continue };
+            rows.extend(match &job.conversion.multimodal {
+                Some(multimodal) => hashed_with_images(job, multimodal, &file, &document, position)?,
+                None => hashed(context.recipe, &document, position),
+            });
         }
         drop(items);
         drop(held);
@@ -107,4 +114,31 @@ fn hashed(
     }
     row[..HASH_BYTES].copy_from_slice(&Sha256::digest(text.as_bytes()));
     Some(row)
+}
+
+/// Returns the hash of a chat with its images, wherever they are stored, and its position; `None` if it is not compared.
+///
+/// # Errors
+///
+/// Fails if an image has changed or cannot be read.
+fn hashed_with_images(
+    job: &TextJob,
+    multimodal: &Multimodal,
+    file: &SourceFile,
+    document: &SourceDocument<'_>,
+    position: DocumentPosition,
+) -> Result<Option<[u8; TEXT_BYTES]>> {
+    // Documents that will be rejected are not duplicates of anything.
+    let Ok(chat) = multimodal.chat(&document.text) else { return Ok(None) };
+    let mut hash = Sha256::new();
+    hash.update(Sha256::digest(canonical(&chat.chat)));
+    match multimodal.sources(job, file, chat.images, |bytes, _| hash.update(Sha256::digest(bytes))) {
+        Ok(_) => {}
+        Err(Broken::Damaged(_)) => return Ok(None),
+        Err(Broken::Failed(error)) => return Err(error),
+    }
+    let mut row = [0; TEXT_BYTES];
+    row[..HASH_BYTES].copy_from_slice(&hash.finalize());
+    row[HASH_BYTES..].copy_from_slice(&encode_position(position));
+    Ok(Some(row))
 }

@@ -16,8 +16,9 @@ use super::dedup;
 use super::duplicates::DuplicatesFile;
 use super::feed::{SectionFeed, TextTask};
 use super::ids::TokenIds;
+use super::multimodal::named_images::{self, NamedImages};
 use super::options::{TextInput, TextOptions};
-use super::pack::PackDocuments;
+use super::pack::{Pack, PackDocuments};
 use super::sources::{refusal, stdin};
 use super::{field_check, label_check, plan, split_group};
 use crate::error::{Error, ErrorKind, Result};
@@ -58,7 +59,11 @@ impl Conversion for TextConversion {
     fn write(&self, file: &mut JobWriter) -> Result<()> {
         file.line(&(&self.input, &self.recipe, &self.fields))?;
         file.list(&self.details)?;
-        file.list(&self.sections)
+        file.list(&self.sections)?;
+        match &self.multimodal {
+            Some(multimodal) => file.list(&multimodal.named.lines()),
+            None => Ok(()),
+        }
     }
 
     fn read(tokenizer_json: Option<Vec<u8>>, file: &mut JobReader) -> Result<Self> {
@@ -66,7 +71,11 @@ impl Conversion for TextConversion {
         let tokenizer =
             Tokenizer::stored(tokenizer_json, recipe.tokenization.clone()).map_err(usage_error)?;
         let (details, sections) = (file.list()?, file.list()?);
-        Self::new(input, recipe, tokenizer, details, sections, fields)
+        let mut conversion = Self::new(input, recipe, tokenizer, details, sections, fields)?;
+        if let Some(multimodal) = &mut conversion.multimodal {
+            multimodal.named = NamedImages::of_lines(file.list()?);
+        }
+        Ok(conversion)
     }
 
     fn tokenizer_json(&self) -> Option<&[u8]> {
@@ -104,8 +113,8 @@ impl Conversion for TextConversion {
         Ok(Box::new(SectionFeed::new(job, sections, engine, duplicates)?))
     }
 
-    fn scratch(job: &TextJob, _: &Shares) -> TextScratch {
-        TextScratch::new(&job.conversion.tokenizer)
+    fn scratch(job: &TextJob, memory: &Shares) -> TextScratch {
+        TextScratch::new(&job.conversion.tokenizer, memory)
     }
 
     fn convert(
@@ -118,10 +127,17 @@ impl Conversion for TextConversion {
     }
 
     fn stages(job: &TextJob, work: &Path) -> Stages {
-        let TextRecipe { ids, .. } = &job.conversion.recipe;
-        let pack = job.conversion.recipe.shape().pack.filter(|_| !ids.keep_packs);
-        let has_masks = job.header.schema.masks_field().is_some();
-        output_stages(&job.header.output, work).and(pack.map(|pack| PackDocuments::new(pack, has_masks)))
+        let recipe = &job.conversion.recipe;
+        let pack = recipe.shape().pack.filter(|_| !recipe.ids.keep_packs);
+        let schema = &job.header.schema;
+        let pack = pack.map(|(length, packing)| Pack {
+            length,
+            packing,
+            // The number of patches of a row is a number of 32 bits.
+            patches: schema.holds_multimodal().then(|| recipe.pack_patches.unwrap_or(u32::MAX)),
+            has_masks: schema.masks_field().is_some(),
+        });
+        output_stages(&job.header.output, work).and(pack.map(PackDocuments::new))
     }
 }
 
@@ -158,6 +174,9 @@ impl TextJob {
             _ if chat.chosen_field.is_some() => Schema::pairs(width, extra)?,
             _ if chat.prompt_only => Schema::prompts(extra)?,
             _ if chat.label_field.is_some() => Schema::unpaired(width, extra)?,
+            true if options.recipe.multimodal.is_given() => {
+                Schema::text(width, extra)?.with_assistant_masks()?.with_images()?
+            }
             true => Schema::text(width, extra)?.with_assistant_masks()?,
             false => Schema::text(width, extra)?,
         };
@@ -204,12 +223,15 @@ impl TextJob {
             items: documents.then_some(found.listing.files.len() as u64),
             split_files,
             fields: conversion.fields.iter().take(kept).map(|field| field.name.clone()).collect(),
+            vision: conversion.recipe.multimodal.vision.clone(),
             dedup,
             exclude: exclude.summary(),
             warnings,
             ..PlanSummary::default()
         };
-        Ok(Job::new(header, found.listing.files, found.units, named_splits, summary, conversion))
+        let mut job = Job::new(header, found.listing.files, found.units, named_splits, summary, conversion);
+        named_images::plan_files(&mut job)?;
+        Ok(job)
     }
 }
 
