@@ -206,6 +206,7 @@ mod tests {
         ("mask_field", "completion_mask,assistant_masks"),
         ("trim_padding", "true"),
         ("vocab_size", "50304"),
+        ("weights_field", "weights"),
         ("image_fields", "image=rgb.png,seg=seg.png:mask"),
         ("input_format", "jsonl.gz"),
         ("invalid_utf8", "replace"),
