@@ -28,6 +28,7 @@ mod selection;
 pub(crate) mod shuffle;
 mod skipped_advice;
 mod source_checks;
+mod split_group;
 mod status;
 mod stored_job;
 mod text;
