@@ -208,6 +208,7 @@ mod tests {
         ("mask_field", "completion_mask,assistant_masks"),
         ("trim_padding", "true"),
         ("vocab_size", "50304"),
+        ("weights_field", "weights"),
         ("image_arg", "max_pixels=1003520"),
         ("image_fields", "image=rgb.png,seg=seg.png:mask"),
         ("images", "fit"),

@@ -119,7 +119,8 @@ def test_prompts_are_filtered_and_trained_with_grpo(run, command, tmp_path):
     assert [(json.loads(record["prompt"]), record["answer"]) for record in kept] == [(row["prompt"], row["answer"]) for row in rows[:8]]
     expected = [len(reference.apply_chat_template(row["prompt"], add_generation_prompt=True)["input_ids"]) for row in rows[:8]]
     assert [record["length"] for record in kept] == expected
-    assert re.search(r"^2 steps, loss -?\d", run("train_grpo.py", "prompts", "MODEL"), re.MULTILINE)
+    command("export", tmp_path / "prompts", "--to", "hf", "--out", tmp_path / "prompts-hf")
+    assert re.search(r"^2 steps, loss -?\d", run("train_grpo.py", "prompts-hf", "MODEL"), re.MULTILINE)
 
 
 def test_the_fields_of_alpaca_become_pairs(command, tmp_path):

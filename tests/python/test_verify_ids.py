@@ -106,8 +106,7 @@ def changed(**members):
 ROWS = {
     "ids-null": (changed(input_ids=None), "missing-field", "input_ids"),
     "ids-empty": (changed(input_ids=[], assistant_masks=[], labels=[]), "empty", "no ids"),
-    "id-negative": (changed(input_ids=[8, -9, 5, 7]), "label-mismatch", "nor its id -9"),
-    "id-negative-alone": (changed(input_ids=[-8, 9, 5, 7]), "invalid-value", "the id -8 of token 0 is negative"),
+    "id-negative": (changed(input_ids=[8, -9, 5, 7]), "invalid-value", "the id -9 of token 1 is negative"),
     "id-beyond-32-bits": (changed(input_ids=[2**32, 9, 5, 7]), "invalid-value", "does not fit in 32 bits"),
     "id-beyond-vocabulary": (changed(input_ids=[60_000, 9, 5, 7]), "invalid-value", "the largest id of the tokenizer"),
     "mask-null": (changed(assistant_masks=None), "missing-field", "assistant_masks"),

@@ -42,7 +42,7 @@ pub use ids::{Ids, PackedIds};
 pub use joined::{can_be_joined, joined};
 pub use numbers::Numbers;
 
-use crate::schema::{INPUT_IDS, MAX_INDEX_COLUMNS, Schema, TRAINED, preference};
+use crate::schema::{FieldType, INPUT_IDS, MAX_INDEX_COLUMNS, Schema, TOKEN_WEIGHTS, TRAINED, preference};
 
 /// One value of a record. Its bytes are shared ([`Bytes`]) or, for short-lived access, borrowed (`&[u8]`).
 #[derive(Debug, Clone, PartialEq)]
@@ -272,6 +272,17 @@ pub(crate) fn check_aligned<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]
         let flags = flags.as_ref().len();
         if flags != ids {
             return Err(format!("the record has {ids} ids, but {flags} values in {:?}", field.name));
+        }
+    }
+    if let Some((at, array)) = schema.weights_field() {
+        let ids = match schema.payload_field().and_then(|field| values.get(field)) {
+            Some(Value::Ids(ids)) => ids.len(),
+            _ => return Err("the record has no token ids".to_owned()),
+        };
+        let numbers = values.get(at).and_then(|value| Numbers::of(FieldType::Array(array), value));
+        let weights = numbers.map_or(0, |numbers| numbers.shape.first().copied().unwrap_or_default());
+        if weights != ids {
+            return Err(format!("the record has {ids} ids, but {weights} values in {TOKEN_WEIGHTS:?}"));
         }
     }
     Ok(())

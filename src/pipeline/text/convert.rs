@@ -24,7 +24,7 @@ use crate::panics::caught;
 use crate::pipeline::job::{Converting, EngineUse, ItemSplit, excluded};
 use crate::pipeline::memory::{MemoryPool, Shares};
 use crate::recipe::Overflow;
-use crate::sample::{Ids, PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
+use crate::sample::{ArrayValue, Ids, PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
 use crate::schema::IdWidth;
 use crate::source::io::broken::Broken;
 use crate::source::items::text::fields::SourceDocument;
@@ -684,7 +684,15 @@ impl TextRecord {
                     Some(Some(Value::Bytes(masks))) => Some(masks),
                     Some(_) => return None,
                 };
-                Some(Self { key, tokens: Tokens::new(ids, masks)?, origin, extra_values: values.collect() })
+                let mut values = values.peekable();
+                // No other field of a text dataset has an array.
+                let weights = values.next_if(|value| matches!(value, Value::Array(_)));
+                let weights = weights.and_then(|weights| match weights {
+                    Value::Array(weights) => Some(weights.as_bytes().clone()),
+                    _ => None,
+                });
+                let tokens = Tokens::new(ids, masks)?.with_weights(weights)?;
+                Some(Self { key, tokens, origin, extra_values: values.collect() })
             }
             _ => None,
         }
@@ -693,11 +701,13 @@ impl TextRecord {
     /// Creates the record, for the split with the ordinal `split`. `key_may_repeat` states whether another record may
     /// have the same key.
     pub(super) fn converted(self, split: u16, key_may_repeat: bool) -> ConvertedRecord {
-        let Self { key, tokens: Tokens { ids, masks }, origin, extra_values } = self;
+        let Self { key, tokens: Tokens { ids, masks, weights }, origin, extra_values } = self;
         let length = ids.len() as u64;
         let key_hash = key_may_repeat.then(|| xxh3_128(key.as_bytes()));
         let mut values = vec![Value::Text(key), Value::Ids(ids), Value::UInt(length), Value::Text(origin)];
         values.extend(masks.map(Value::Bytes));
+        // A record has fewer than 2³² tokens.
+        values.extend(weights.map(|weights| Value::Array(ArrayValue::new([length as u32], weights))));
         values.extend(extra_values);
         ConvertedRecord { key_hash, ..ConvertedRecord::new(split, Record { values }, length) }
     }

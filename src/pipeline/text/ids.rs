@@ -72,7 +72,11 @@ impl TokenIds {
     pub(super) fn tokens(&self, row: &TokenRow) -> Result<Tokens, Reject> {
         self.check(row)?;
         let masks = row.masks.clone().map(Bytes::from);
-        let tokens = Ids::pack(self.width, &row.ids).and_then(|ids| Tokens::new(ids, masks));
+        let weights = row.weights.as_ref();
+        let weights = weights.map(|all| all.iter().flat_map(|weight| weight.to_le_bytes()).collect());
+        let tokens = Ids::pack(self.width, &row.ids)
+            .and_then(|ids| Tokens::new(ids, masks))
+            .and_then(|tokens| tokens.with_weights(weights));
         tokens.ok_or_else(|| Reject::new(RejectCode::Unsupported, "the ids do not fit in the records"))
     }
 

@@ -180,6 +180,10 @@ impl TextJob {
             true => Schema::text(width, extra)?.with_assistant_masks()?,
             false => Schema::text(width, extra)?,
         };
+        let schema = match options.recipe.ids.weights_field {
+            Some(_) => schema.with_token_weights()?,
+            None => schema,
+        };
         check_schema(output.format, &Arc::new(schema.clone()))?;
         let mut read_stdin = match (&options.input, &found.details[..]) {
             (TextInput::Stdin, [detail]) => Some(stdin(detail.kind, options.recipe.encoding)?),

@@ -9,6 +9,7 @@ mod cells;
 pub mod columns;
 pub mod delimited;
 pub(crate) mod missing_field;
+pub mod number_lists;
 pub mod numbers;
 mod pages;
 pub mod parquet;

@@ -5,7 +5,7 @@ use dsconvert_dataset::manifest::Alignment;
 use dsconvert_dataset::sample::Value;
 use dsconvert_dataset::schema::{
     ASSISTANT_MASKS, ArrayType, CROP_TOP_LEFT, CU_SEQLENS, FieldType, IMAGE, INPUT_IDS, Kind, LABEL,
-    RESIZED_SIZE, TARGET_SIZE,
+    RESIZED_SIZE, TARGET_SIZE, TOKEN_WEIGHTS,
 };
 
 use super::added;
@@ -227,7 +227,11 @@ impl BatchFields {
             names.push(VALID);
         }
         // The entries of these batches are the arguments of a model.
-        if source.properties().is_mixture && !is_flash(source, options) && !is_megatron(options) {
+        let are_arguments = is_flash(source, options) || is_megatron(options);
+        if source.schema().weights_field().is_some() && !are_arguments {
+            names.push(TOKEN_WEIGHTS);
+        }
+        if source.properties().is_mixture && !are_arguments {
             names.push(SOURCE);
         }
         let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();

@@ -23,6 +23,7 @@ use crate::source::io::opened::OpenedFile;
 use crate::source::io::planned::PlannedFile;
 use crate::source::items::text::columns::TextColumns;
 use crate::source::items::text::fields::{SourceDocument, TextFields};
+use crate::source::table::number_lists::{Integers, RowList};
 
 /// First bytes of an index, and its version.
 const MAGIC: &[u8] = b"MMIDIDX\0\0\x01\0\0\0\0\0\0\0";
@@ -44,6 +45,7 @@ impl TextSource for MegatronIndex {
         for (option, is_given) in [
             ("mask_field", !recipe.ids.mask_field.is_empty()),
             ("labels_field", recipe.ids.labels_field.is_some()),
+            ("weights_field", recipe.ids.weights_field.is_some()),
             ("key_field", recipe.key_field.is_some()),
             ("keep_fields", !recipe.keep_fields.is_empty()),
         ] {
@@ -443,7 +445,9 @@ impl SourceTask for DocumentsTask {
         self.at += 1;
         let ids = self.id_type.ids(self.ids.get(start..end).unwrap_or_default());
         let row = match context.text {
-            TextFields::Ids(fields) => fields.row(|at, _| Ok((at == 0).then(|| ids.clone()))),
+            TextFields::Ids(fields) => {
+                fields.row(|at, _| Ok((at == 0).then_some(RowList::Integers(Integers::I64((&ids).into())))))
+            }
             _ => Err(Reject::new(RejectCode::Unsupported, "the file holds token ids, not text")),
         };
         let document = row.map(|row| SourceDocument {
