@@ -15,6 +15,7 @@ mod source;
 mod stored;
 mod text;
 mod trained;
+mod vision;
 
 use std::path::Path;
 
