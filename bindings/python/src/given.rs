@@ -53,6 +53,10 @@ pub(crate) const BUDGET: Condition =
         let budgets = ["max_tokens", "max_tokens_unpadded", "max_pixels"];
         !given.has("batch_size") || budgets.iter().any(|name| given.has(name))
     });
+pub(crate) const BOUNDED: Condition =
+    condition("it needs a token budget, max_tokens, max_tokens_unpadded or seq_len", |given| {
+        ["max_tokens", "max_tokens_unpadded", "seq_len"].iter().any(|name| given.has(name))
+    });
 pub(crate) const PADDED: Condition =
     condition("with max_tokens_unpadded, nothing is padded", |given| !given.has("max_tokens_unpadded"));
 pub(crate) const NOT_FLASH: Condition =

@@ -1,6 +1,6 @@
 //! Python handle for a loader, which assembles batches in the background and returns them as dictionaries of arrays.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -48,8 +48,8 @@ pub(crate) struct Loader {
 /// Name of a source of a mixture, requested share, realized share, passes.
 type SourceTuple = (String, f64, f64, f64);
 
-/// Rows, tokens, padded tokens, labels, trained tokens, sources of a mixture.
-type TotalsTuple = (u64, u64, u64, Option<u64>, Option<u64>, Vec<SourceTuple>);
+/// Rows, tokens, padded tokens, labels, trained tokens, columns of the record index, sources of a mixture.
+type TotalsTuple = (u64, u64, u64, Option<u64>, Option<u64>, BTreeMap<String, u64>, Vec<SourceTuple>);
 
 impl Loader {
     /// Locks the progress. The caller holds the GIL and does not release it before the lock.
@@ -317,8 +317,8 @@ impl Loader {
         self.progress(py).last.as_ref().map(|(_, info, _)| info.clone())
     }
 
-    /// Returns the rows, tokens, padded tokens, labels when packed, and trained tokens of the step of the last batch, over all
-    /// ranks, and the sources of a mixture.
+    /// Returns the rows, tokens, padded tokens, labels when packed, trained tokens, and sums of columns of the record index of
+    /// the step of the last batch, over all ranks, and the sources of a mixture.
     fn totals(&self, py: Python<'_>) -> PyResult<Option<TotalsTuple>> {
         let last = self.progress(py).last.as_ref().map(|(id, _, start)| (*id, start.clone()));
         let Some((id, start)) = last else { return Ok(None) };
@@ -326,7 +326,7 @@ impl Loader {
         Ok(totals.map(|all| {
             let sources = all.sources.into_iter();
             let sources = sources.map(|of| (of.name, of.requested, of.realized, of.epochs)).collect();
-            (all.rows, all.tokens, all.padded_tokens, all.labels, all.trained, sources)
+            (all.rows, all.tokens, all.padded_tokens, all.labels, all.trained, all.columns, sources)
         }))
     }
 }

@@ -28,6 +28,7 @@ mod aligned;
 mod array_value;
 pub(crate) mod boxes;
 mod ids;
+mod joined;
 mod numbers;
 
 use bytes::Bytes;
@@ -38,6 +39,7 @@ pub use array_value::ArrayValue;
 pub(crate) use boxes::check_per_box;
 pub use boxes::{Int32Pair, PixelBox, box_numbers, boxes, pack_box_numbers, pack_boxes, pack_pair, pair};
 pub use ids::{Ids, PackedIds};
+pub use joined::{can_be_joined, joined};
 pub use numbers::Numbers;
 
 use crate::schema::{MAX_INDEX_COLUMNS, Schema, TRAINED, preference};

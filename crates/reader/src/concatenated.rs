@@ -381,6 +381,11 @@ impl Lengths for Concatenated {
         part.source.lengths().shape_of(ordinal)
     }
 
+    fn column_of(&self, record: u64, name: &str) -> Result<Option<u64>> {
+        let (_, part, ordinal) = self.part_of(record)?;
+        part.source.lengths().column_of(ordinal, name)
+    }
+
     fn key_of(&self, record: u64) -> Option<String> {
         let (_, part, ordinal) = self.part_of(record).ok()?;
         part.source.key_of(ordinal)

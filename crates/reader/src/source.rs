@@ -316,6 +316,10 @@ impl Lengths for Split {
         Ok(shape.filter(|_| schema.holds_images()))
     }
 
+    fn column_of(&self, record: u64, name: &str) -> Result<Option<u64>> {
+        Ok(self.index_column(record, name)?.map(u64::from))
+    }
+
     fn key_of(&self, record: u64) -> Option<String> {
         Some(self.get(record).ok()?.key()?.to_owned())
     }
@@ -363,6 +367,10 @@ impl Lengths for Arc<dyn RecordSource> {
 
     fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {
         self.lengths().shape_of(record)
+    }
+
+    fn column_of(&self, record: u64, name: &str) -> Result<Option<u64>> {
+        self.lengths().column_of(record, name)
     }
 
     fn key_of(&self, record: u64) -> Option<String> {

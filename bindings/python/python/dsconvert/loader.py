@@ -58,6 +58,10 @@ class Loader(Epochs):
             `max_tokens_unpadded` or `max_pixels`.
         max_tokens: Budget of a padded batch: rows × width of its longest record, in tokens (images: stored pixels).
         max_tokens_unpadded: Budget of a batch without padding: the sum of the lengths. Records are concatenated.
+        max_patches: With a token budget: the most patches of images that the records of a batch (with `seq_len`: the documents
+            of a row) have together. Short for `budget={"patches": …}`.
+        budget: With a token budget: a second one, `{"name": most}`: the most that the records of a batch (with `seq_len`: the
+            documents of a row) have together of a column of the record index.
         shuffle: Order of an epoch: `True` or `"full"`, `False` or `"none"`, or `"block"`, which keeps records that
             are adjacent on disk together. Default: `True`.
         seed: Integer from 0, for the order and for crops and flips. Default: 0.
@@ -164,6 +168,8 @@ class Loader(Epochs):
         batch_size: int | None = None,
         max_tokens: int | None = None,
         max_tokens_unpadded: int | None = None,
+        max_patches: int | None = None,
+        budget: Mapping[str, int] | None = None,
         shuffle: Shuffle = True,
         seed: int = 0,
         bucket: Bucket | None = None,
@@ -363,9 +369,9 @@ class Loader(Epochs):
         totals = self._handle().totals()
         if totals is None:
             return None
-        rows, tokens, padded_tokens, labels, trained, sources = totals
+        rows, tokens, padded_tokens, labels, trained, columns, sources = totals
         shares = {name: SourceShare(*share) for name, *share in sources}
-        return StepTotals(rows, tokens, padded_tokens, labels, trained, shares or None)
+        return StepTotals(rows, tokens, padded_tokens, labels, trained, shares or None, columns or None)
 
     def state_dict(self) -> State:
         """Returns the position of the loader, equal on every rank: after the batches that were returned, not those that

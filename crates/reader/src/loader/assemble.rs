@@ -16,6 +16,7 @@ use super::completions::Sides;
 use super::drops::Drop;
 use super::fields::{BatchField, BatchFields, TokenLayout};
 use super::image::{DecodeScratch, ImageRows};
+use super::joined;
 use super::options::{IdType, LoaderOptions};
 use super::packed::stored_pieces;
 use super::padded::{lengths, padded};
@@ -197,8 +198,10 @@ impl Assembler {
     ) -> Result<Batch> {
         let pieces = rows.iter().flat_map(|row| &row.pieces);
         let ordinals: Vec<u64> = pieces.map(|piece| piece.document).collect();
-        let is_needed =
-            self.fields.reads_masks() || self.fields.reads_per_token() || self.fields.reads_images();
+        let is_needed = self.fields.reads_masks()
+            || self.fields.reads_per_token()
+            || self.fields.reads_joined()
+            || self.fields.reads_images();
         let records = self.read_if(is_needed, &ordinals)?;
         let masks = self.masks_of(&records)?;
         self.with_ids(&ordinals, &records, |ids| {
@@ -447,6 +450,7 @@ impl Assembler {
                             .at_row(record.ordinal())
                     })?
                 }
+                BatchField::Joined(index, ty) => joined::column(&text, index, ty)?,
                 BatchField::Stored(index, ty) => stored::column(&self.pool, records, rows, index, ty)?,
                 BatchField::Padded { index, array, axis } => {
                     padded(&self.pool, records, rows, index, array, axis).map_err(|record| {

@@ -9,6 +9,7 @@ use dsconvert_dataset::schema::{
 };
 
 use super::added;
+use super::joined;
 use super::options::{LabelsFor, LoaderOptions, PackedLayout, StoredPacking};
 use super::padded::open_axis;
 use super::vision::{IMAGE_GRID_THW, MM_TOKEN_TYPE_IDS, PIXEL_VALUES, USE_CACHE, VisionFields};
@@ -99,6 +100,8 @@ pub(super) enum BatchField {
     ImageGrids,
     /// False: with a cache of keys and values, models of transformers attend to the other documents of a row.
     UseCache,
+    /// A field of the documents of packed rows, one after another, with its index.
+    Joined(usize, FieldType),
     /// Arrays with one open axis, padded to the longest of the batch, with the index of their field.
     Padded {
         index: usize,
@@ -363,8 +366,7 @@ impl BatchFields {
                 .help(format!("the fields of its records are {}", names.join(", ")))
         })?;
         if self.shape == TokenLayout::Packed {
-            let what = format!("{name:?} is a field of single records, but a packed row holds several");
-            return Err(Error::usage(what).help("leave it out; each batch has the ordinals of its records"));
+            return joined::field(schema, options, index, name);
         }
         let ty = schema.fields.get(index).map_or(FieldType::Binary, |f| f.ty);
         Ok(match ty {
@@ -436,6 +438,11 @@ impl BatchFields {
     /// Returns whether batches have numbers per token, which are in records.
     pub(super) fn reads_per_token(&self) -> bool {
         self.columns.iter().any(|(_, field)| matches!(field, BatchField::PerToken { .. }))
+    }
+
+    /// Returns whether packed rows have fields of their documents, which are in records.
+    pub(super) fn reads_joined(&self) -> bool {
+        self.columns.iter().any(|(_, field)| matches!(field, BatchField::Joined(..)))
     }
 
     /// Returns whether it is needed which tokens are to be trained on.

@@ -41,6 +41,7 @@ mod engine;
 mod fields;
 mod handoff;
 mod image;
+mod joined;
 mod options;
 mod packed;
 mod padded;

@@ -8,6 +8,7 @@ mod failures;
 mod finisher;
 #[cfg(feature = "decode")]
 mod image;
+mod joined;
 #[cfg(feature = "decode")]
 mod masks;
 mod pinned;
