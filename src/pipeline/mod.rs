@@ -47,8 +47,8 @@ pub use progress::{Activity, Event, EventLevel, Phase, Progress, Snapshot};
 pub use run::{RunOutcome, check_excluded, check_inputs, check_output};
 pub use selection::{Selection, ranges};
 pub use status::{Status, status};
+pub(crate) use text::{FIT_SAMPLES, FIT_SQUARED_ERROR, UNREAD_FIELD, UNREAD_MESSAGE_KEY};
 pub use text::{TextConversion, TextInput, TextJob, TextOptions};
-pub(crate) use text::{UNREAD_FIELD, UNREAD_MESSAGE_KEY};
 
 pub use crate::recipe::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, Dedup, ImageFields, LengthRange, ListedImage,

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::chat::ChatRecipe;
 use super::ids::IdsRecipe;
+use super::multimodal::MultimodalRecipe;
 use super::{EXCLUDE, Recipe, RecordedInput};
 use crate::error::{Error, Result};
 use crate::options::{
@@ -135,6 +136,8 @@ options! {
         groups {
             /// How chats and pairs are read and rendered.
             [serde(skip_serializing_if = "is_default")] chat: ChatRecipe;
+            /// How the images of chats are read and stored.
+            [serde(skip_serializing_if = "is_default")] multimodal: MultimodalRecipe;
             /// How token ids that exist already are read.
             [serde(skip_serializing_if = "is_default")] ids: IdsRecipe;
             /// How text becomes ids.
@@ -213,7 +216,12 @@ impl TextRecipe {
     /// Returns the fields that make up the text of a document, or the chat, pair or ids in its place.
     pub fn text_fields(&self) -> TextFields {
         let ids = || self.ids.fields().map(TextFields::Ids);
-        self.chat.fields().or_else(ids).unwrap_or_else(|| TextFields::Text(self.text_field.clone()))
+        let mut fields =
+            self.chat.fields().or_else(ids).unwrap_or_else(|| TextFields::Text(self.text_field.clone()));
+        if let TextFields::Json(members) = &mut fields {
+            members.extend(self.multimodal.member());
+        }
+        fields
     }
 
     /// Returns the fields to read beside the text: the kept ones and, if it is not one of them, the one that decides the split.
@@ -283,6 +291,24 @@ impl TextRecipe {
         Ok(())
     }
 
+    /// Refuses options that contradict images of chats.
+    fn check_images(&self) -> Result<()> {
+        self.multimodal.check(self.chat.messages_field.is_some())?;
+        if !self.multimodal.is_given() {
+            return Ok(());
+        }
+        for (name, is_given) in [
+            ("pack", self.pack.is_some()),
+            ("overflow split", matches!(self.overflow, Some(Overflow::Split { .. }))),
+        ] {
+            if is_given {
+                return Err(Error::usage(format!("`{name}` does not apply to chats with images"))
+                    .help("leave it out: each chat is a record of its own"));
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses options that contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
         self.output.check()?;
@@ -314,6 +340,7 @@ impl TextRecipe {
                 }
             }
         }
+        self.check_images()?;
         self.ids.check()?;
         if self.ids.is_given() {
             self.check_ids()?;

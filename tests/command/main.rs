@@ -38,6 +38,7 @@ mod memory;
 mod messages;
 mod metadata_beside;
 mod mistakes;
+mod multimodal;
 mod no_labels;
 mod open_files;
 mod option_names;

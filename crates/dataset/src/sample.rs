@@ -369,6 +369,8 @@ pub enum RejectCode {
     EmptyCompletion,
     /// A pair whose sides have different ids before their completions, with `--seam error`.
     SeamDiffers,
+    /// A chat whose images are more or fewer than its messages have places for, or than the template writes tokens for.
+    ImageCount,
     /// A chat whose row has a system message, and whose list of messages starts with another one.
     TwoSystems,
     /// An animated image, with `--animated reject`.
@@ -416,6 +418,7 @@ impl RejectCode {
             RejectCode::EmptyCompletion => "empty-completion",
             RejectCode::SeamDiffers => "seam-differs",
             RejectCode::TwoSystems => "two-systems",
+            RejectCode::ImageCount => "image-count",
             RejectCode::Animated => "animated",
             RejectCode::MissingFile => "missing-file",
             RejectCode::UnsafePath => "unsafe-path",

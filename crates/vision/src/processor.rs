@@ -1,5 +1,7 @@
 //! The resolved parameters of a processor.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -98,10 +100,19 @@ impl Processor {
         let mut processor = Self::default_of(family, image_token, image_token_id);
         processor.model_type = files.model_type().map(str::to_owned);
         processor.read_parameters(parameters)?;
+        processor.with_args(args)
+    }
+
+    /// Sets `args`: `min_pixels` and `max_pixels`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if there is no such argument, or if a value is invalid.
+    pub fn with_args(mut self, args: &[(String, Value)]) -> Result<Self, Error> {
         for (name, value) in args {
             match name.as_str() {
-                "min_pixels" => processor.min_pixels = whole(name, value, u64::MAX)?,
-                "max_pixels" => processor.max_pixels = whole(name, value, u64::MAX)?,
+                "min_pixels" => self.min_pixels = whole(name, value, u64::MAX)?,
+                "max_pixels" => self.max_pixels = whole(name, value, u64::MAX)?,
                 _ => {
                     return Err(Error::new(
                         format!("unknown argument {name:?} of the image processor"),
@@ -110,8 +121,8 @@ impl Processor {
                 }
             }
         }
-        processor.check()?;
-        Ok(processor)
+        self.check()?;
+        Ok(self)
     }
 
     /// Returns the processor of `family` with the parameters of its class.
@@ -286,6 +297,22 @@ impl Processor {
     }
 }
 
+impl fmt::Display for Processor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { processor_class, image_processor_type, patch_size, merge_size, .. } = self;
+        write!(f, "{processor_class} with {image_processor_type}")?;
+        if let Some(model) = &self.model_type {
+            write!(f, " of {model}")?;
+        }
+        let (min, max, token) = (self.min_pixels, self.max_pixels, &self.image_token);
+        let side = patch_size * merge_size;
+        write!(
+            f,
+            ": {min} to {max} pixels, {side}×{side} for each token {token} ({merge_size}×{merge_size} patches)"
+        )
+    }
+}
+
 /// Returns a positive whole number of at most `max`.
 fn whole(name: &str, value: &Value, max: u64) -> Result<u64, Error> {
     value.as_u64().filter(|number| (1..=max).contains(number)).ok_or_else(|| {
@@ -355,6 +382,11 @@ mod tests {
         let (qwen25, qwen3) = (resolve(&qwen2_5_vl(), &[]).unwrap(), resolve(&qwen3_vl(), &[]).unwrap());
         assert_eq!(qwen25, Processor::qwen2_5_vl());
         assert_eq!(qwen3, Processor::qwen3_vl());
+        assert_eq!(
+            qwen3.to_string(),
+            "Qwen3VLProcessor with Qwen2VLImageProcessor of qwen3_vl: 65536 to 16777216 pixels, 32×32 for each token \
+             <|image_pad|> (2×2 patches)"
+        );
         for processor in [qwen25, qwen3] {
             let json = serde_json::to_string(&processor).unwrap();
             assert_eq!(serde_json::from_str::<Processor>(&json).unwrap(), processor);

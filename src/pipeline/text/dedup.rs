@@ -20,6 +20,7 @@ use super::canonical::canonical;
 use super::conversion::TextJob;
 use super::duplicates::{DocumentPosition, DuplicatesFile, PAIR_BYTES, POSITION_BYTES, encode_position};
 use super::feed::{SectionFeed, TextTask};
+use super::multimodal::Multimodal;
 use super::sources::source::{BYTES_HELD_PER_BYTE, TextItem};
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
@@ -27,7 +28,9 @@ use crate::pipeline::dedup::{DUPLICATE_PAIRS_NAME, is_stored, store};
 use crate::pipeline::job::{EngineUse, Feed};
 use crate::pipeline::memory::MemoryPool;
 use crate::recipe::TextRecipe;
+use crate::source::io::broken::Broken;
 use crate::source::items::text::fields::SourceDocument;
+use crate::source::list::source_file::SourceFile;
 use crate::storage::NewFile;
 use crate::threads;
 
@@ -69,11 +72,15 @@ pub(super) fn find(
             drop(held);
             held = reserve(bytes);
         }
-        let TextTask { section, mut items, .. } = task;
+        let TextTask { section, file, mut items, .. } = task;
         let (context, mut out, mut rows) = (job.item_context(), Outcomes::default(), Vec::new());
         while let Some(TextItem { mark, document }) = items.next(&context, &mut out)? {
             let position = DocumentPosition { section, mark };
-            rows.extend(document.ok().and_then(|document| hashed(context.recipe, &document, position)));
+            let Ok(document) = document else { continue };
+            rows.extend(match &job.conversion.multimodal {
+                Some(multimodal) => hashed_with_images(job, multimodal, &file, &document, position)?,
+                None => hashed(context.recipe, &document, position),
+            });
         }
         drop(items);
         drop(held);
@@ -148,4 +155,31 @@ fn hashed(
     }
     row[..HASH_BYTES].copy_from_slice(&Sha256::digest(text.as_bytes()));
     Some(row)
+}
+
+/// Returns the hash of a chat with its images, wherever they are stored, and its position; `None` if it is not compared.
+///
+/// # Errors
+///
+/// Fails if an image has changed or cannot be read.
+fn hashed_with_images(
+    job: &TextJob,
+    multimodal: &Multimodal,
+    file: &SourceFile,
+    document: &SourceDocument<'_>,
+    position: DocumentPosition,
+) -> Result<Option<[u8; TEXT_BYTES]>> {
+    // Documents that will be rejected are not duplicates of anything.
+    let Ok(chat) = multimodal.chat(&document.text) else { return Ok(None) };
+    let mut hash = Sha256::new();
+    hash.update(Sha256::digest(canonical(&chat.chat)));
+    match multimodal.sources(job, file, chat.images, |bytes, _| hash.update(Sha256::digest(bytes))) {
+        Ok(_) => {}
+        Err(Broken::Damaged(_)) => return Ok(None),
+        Err(Broken::Failed(error)) => return Err(error),
+    }
+    let mut row = [0; TEXT_BYTES];
+    row[..HASH_BYTES].copy_from_slice(&hash.finalize());
+    row[HASH_BYTES..].copy_from_slice(&encode_position(position));
+    Ok(Some(row))
 }

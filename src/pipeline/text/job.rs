@@ -16,6 +16,7 @@ use super::dedup;
 use super::duplicates::DuplicatesFile;
 use super::feed::{SectionFeed, TextTask};
 use super::ids::TokenIds;
+use super::multimodal::named_images::{self, NamedImages};
 use super::options::{TextInput, TextOptions};
 use super::pack::PackDocuments;
 use super::sources::stdin;
@@ -78,6 +79,9 @@ impl Conversion for TextConversion {
             _ if chat.chosen_field.is_some() => Schema::pairs(width, extra)?,
             _ if chat.prompt_only => Schema::prompts(extra)?,
             _ if chat.label_field.is_some() => Schema::unpaired(width, extra)?,
+            true if options.recipe.multimodal.is_given() => {
+                Schema::text(width, extra)?.with_assistant_masks()?.with_images()?
+            }
             true => Schema::text(width, extra)?.with_assistant_masks()?,
             false => Schema::text(width, extra)?,
         };
@@ -124,12 +128,14 @@ impl Conversion for TextConversion {
             items: documents.then_some(found.listing.files.len() as u64),
             split_files,
             fields: conversion.fields.iter().take(kept).map(|field| field.name.clone()).collect(),
+            vision: conversion.recipe.multimodal.vision.clone(),
             dedup,
             exclude: exclude.summary(),
             warnings,
             ..PlanSummary::default()
         };
-        let job = Job::new(header, found.listing.files, found.units, named_splits, summary, conversion);
+        let mut job = Job::new(header, found.listing.files, found.units, named_splits, summary, conversion);
+        named_images::plan_files(&mut job)?;
         label_check::check(&job)?;
         Ok(job)
     }
@@ -137,7 +143,11 @@ impl Conversion for TextConversion {
     fn write(&self, file: &mut JobWriter) -> Result<()> {
         file.line(&(&self.input, &self.recipe, &self.fields))?;
         file.list(&self.details)?;
-        file.list(&self.sections)
+        file.list(&self.sections)?;
+        match &self.multimodal {
+            Some(multimodal) => file.list(&multimodal.named.lines()),
+            None => Ok(()),
+        }
     }
 
     fn read(tokenizer_json: Option<Vec<u8>>, file: &mut JobReader) -> Result<Self> {
@@ -145,7 +155,11 @@ impl Conversion for TextConversion {
         let tokenizer =
             Tokenizer::stored(tokenizer_json, recipe.tokenization.clone()).map_err(usage_error)?;
         let (details, sections) = (file.list()?, file.list()?);
-        Self::new(input, recipe, tokenizer, details, sections, fields)
+        let mut conversion = Self::new(input, recipe, tokenizer, details, sections, fields)?;
+        if let Some(multimodal) = &mut conversion.multimodal {
+            multimodal.named = NamedImages::of_lines(file.list()?);
+        }
+        Ok(conversion)
     }
 
     fn tokenizer_json(&self) -> Option<&[u8]> {
@@ -183,8 +197,8 @@ impl Conversion for TextConversion {
         Ok(Box::new(SectionFeed::new(job, sections, engine, duplicates)?))
     }
 
-    fn scratch(job: &TextJob, _: &Shares) -> TextScratch {
-        TextScratch::new(&job.conversion.tokenizer)
+    fn scratch(job: &TextJob, memory: &Shares) -> TextScratch {
+        TextScratch::new(&job.conversion.tokenizer, memory)
     }
 
     fn convert(

@@ -16,6 +16,7 @@ mod field_check;
 mod ids;
 mod job;
 mod label_check;
+mod multimodal;
 mod options;
 mod pack;
 mod plan;
@@ -31,4 +32,5 @@ mod unread;
 
 pub use self::conversion::{TextConversion, TextJob};
 pub(crate) use self::convert::{UNREAD_FIELD, UNREAD_MESSAGE_KEY};
+pub(crate) use self::multimodal::{FIT_SAMPLES, FIT_SQUARED_ERROR};
 pub use self::options::{TextInput, TextOptions};

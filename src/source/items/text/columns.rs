@@ -15,7 +15,8 @@ use crate::source::items::metadata::columns::Keep;
 use crate::source::table::columns::{ColumnNames, kept_type, position, read_columns};
 use crate::source::table::numbers::{can_be_numbers, list_length, numbers};
 use crate::source::table::{
-    RowBatch, can_be_json, can_be_text, checked_cell, json, memory_bytes, text_or_bytes, utf8,
+    RowBatch, can_be_json, can_be_json_with_bytes, can_be_text, checked_cell, json, memory_bytes,
+    text_or_bytes, utf8,
 };
 
 /// Bytes of a token id.
@@ -32,6 +33,8 @@ pub struct WantedColumns {
     pub keep: Vec<Keep>,
     /// The one of them that decides the split, for messages.
     pub split_by: Option<String>,
+    /// Whether the members of a chat may hold bytes: its images.
+    pub has_images: bool,
 }
 
 /// Positions of the columns.
@@ -70,13 +73,15 @@ impl WantedColumns {
                 vec![Some(at)]
             }
             TextFields::Json(members) => {
+                let has_images = self.has_images;
                 let mut found = Vec::new();
                 for member in members {
                     let at = match member.is_named {
                         true => Some(names.required(&member.field, member.option)?),
                         false => names.at(&member.field)?,
                     };
-                    if let Some(at) = at.filter(|&at| !can_be_json(ty(at))) {
+                    let fits = if has_images { can_be_json_with_bytes } else { can_be_json };
+                    if let Some(at) = at.filter(|&at| !fits(ty(at))) {
                         return Err(wrong(&member.field, at, "strings, lists or structs", member.option));
                     }
                     found.push(at);
