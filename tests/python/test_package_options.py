@@ -19,7 +19,7 @@ CLASSES = [dsconvert.Loader, dsconvert.BatchSampler]
 # Arguments that are handled in Python.
 PYTHON = {
     "source", "split", "add", "transform", "batch_transform", "as_torch", "pin_memory", "rank", "world_size",
-    "replication",
+    "replication", "processor",
 }
 
 # How the help of an option starts, by the reason for which the option may not apply.
@@ -28,6 +28,7 @@ STARTS = {
     r"it needs a token budget, .*": r"With a token budget: ",
     r"the records are not packed": r"Text that was packed by `dsconvert text --pack` only. ",
     r"the records are not preference pairs": r"Preference pairs only. ",
+    r"the records are no chats with images": r"Chats with images only. ",
     r"the dataset holds images": r"Text only",
     r"the dataset holds text": r"Images only. ",
 }

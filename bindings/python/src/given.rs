@@ -35,6 +35,9 @@ pub(crate) const PAIRS: Condition = condition("the records are not preference pa
 });
 pub(crate) const IMAGES: Condition =
     condition("the dataset holds text", |given| given.schema().is_none_or(Schema::holds_images));
+pub(crate) const CHAT_IMAGES: Condition = condition("the records are no chats with images", |given| {
+    given.schema().is_some_and(Schema::holds_multimodal)
+});
 pub(crate) const STORED_PACKED: Condition = condition("the records are not packed", |given| {
     given.source.is_some_and(|source| source.properties().packed_length.is_some())
 });

@@ -145,8 +145,10 @@ impl Loader {
     /// Creates a loader. `options` is a JSON object of the given options. `finish` is called on the thread that made a
     /// batch, with the batch as a dictionary and the information that [`Loader::last`] returns. Its result replaces the
     /// batch. If `assemble` is false, the batch is empty, and `finish` reads the records.
+    /// `processor` has the files of the model, as JSON, whose processor must be that of the dataset.
     #[new]
-    #[pyo3(signature = (split, options, rank_layout, as_torch, finish=None, assemble=true))]
+    #[pyo3(signature = (split, options, rank_layout, as_torch, finish=None, assemble=true, processor=None))]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of Python")]
     fn new(
         py: Python<'_>,
         split: &Bound<'_, Split>,
@@ -155,6 +157,7 @@ impl Loader {
         as_torch: bool,
         finish: Option<Py<PyAny>>,
         assemble: bool,
+        processor: Option<&str>,
     ) -> PyResult<Self> {
         let source = Arc::clone(split.get().source());
         let finishing = Arc::new(FinishingThreads::default());
@@ -163,7 +166,7 @@ impl Loader {
         let loader = detached(py, source.is_remote(), || {
             let (rank, world_size, replication) = rank_layout;
             let rank_layout = Layout::replicated(rank, world_size, replication)?;
-            let options = loader_options(options, rank_layout, &*source, assemble)?;
+            let options = loader_options(options, rank_layout, &*source, processor, assemble)?;
             let loader = loader::Loader::new(Arc::clone(&source), options)?;
             Ok(match finisher {
                 Some(finisher) => loader.finish_with(Arc::new(finisher)),

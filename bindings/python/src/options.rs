@@ -15,7 +15,8 @@ use dsconvert::reader::batch::{
 };
 use dsconvert::reader::loader::{
     Channels, Crop, DropField, IdType, ImageBatchOptions, ImageLayout, LabelsFor, LoaderOptions, MAX_THREADS,
-    PackedLayout, PadSide, PairOrder, StoredPacking, TextBatchOptions, Undecodable,
+    PackedLayout, PadSide, PairOrder, PatchType, StoredPacking, TextBatchOptions, Undecodable,
+    VisionBatchOptions,
 };
 use dsconvert::reader::{
     Exhausted, MixtureEpoch, MixtureOptions, MixtureUnit, OnChange, RecordSource, Weights,
@@ -25,10 +26,11 @@ use pyo3::pyfunction;
 use serde::{Deserialize, Serialize};
 
 use crate::given::{
-    ASSEMBLED, BLOCKS, BOUNDED, BUDGET, BY_LENGTH, DECODED, GEOMETRIC, Given, IMAGES, LABELED, LOADER,
-    MIRRORED, NOT_FLASH, NOT_PLANES, OptionInfo, PACKED, PADDED, PAIRS, PICTURES, RANDOM_CROP, STORED_PACKED,
-    TEXT, TOKENS, UNPACKED, WINDOWS,
+    ASSEMBLED, BLOCKS, BOUNDED, BUDGET, BY_LENGTH, CHAT_IMAGES, DECODED, GEOMETRIC, Given, IMAGES, LABELED,
+    LOADER, MIRRORED, NOT_FLASH, NOT_PLANES, OptionInfo, PACKED, PADDED, PAIRS, PICTURES, RANDOM_CROP,
+    STORED_PACKED, TEXT, TOKENS, UNPACKED, WINDOWS,
 };
+use crate::processor::processor_of;
 
 /// Column of the record index that `max_patches` counts.
 const PATCHES: &str = "patches";
@@ -110,6 +112,9 @@ define_options! {
     stored_packing: StoredPacking = StoredPacking::default(), [LOADER, TEXT, STORED_PACKED];
     pairs: PairOrder = PairOrder::default(), [LOADER, TEXT, PAIRS, ASSEMBLED];
     id_dtype: IdType = IdType::default(), [LOADER, TEXT, TOKENS, ASSEMBLED];
+    // Chats with images.
+    pixels: PatchType = PatchType::default(), [LOADER, CHAT_IMAGES, ASSEMBLED];
+    dummy_image: Option<bool> = None, [LOADER, CHAT_IMAGES, ASSEMBLED];
 }
 
 /// Returns the default batch options, for the fields whose defaults do not depend on the batch size.
@@ -192,6 +197,7 @@ pub(crate) fn loader_options(
     json: &str,
     rank_layout: Layout,
     source: &dyn RecordSource,
+    processor: Option<&str>,
     assemble: bool,
 ) -> Result<LoaderOptions> {
     let given = Given::parse(json, Some(source), assemble)?;
@@ -216,6 +222,11 @@ pub(crate) fn loader_options(
         prefetch: options.prefetch,
         image: options.image()?,
         text: options.text(),
+        vision: VisionBatchOptions {
+            patches: options.pixels,
+            dummy_image: options.dummy_image,
+            processor: processor.map(|files| processor_of(files, source)).transpose()?,
+        },
         drop: options.drop.into_iter().flatten().map(drop_field).collect::<Result<_>>()?,
         fields: if assemble { options.fields } else { Some(Vec::new()) },
         pad_fields: options.pad_fields.unwrap_or_default(),

@@ -214,6 +214,20 @@ impl Processor {
         Ok(())
     }
 
+    /// Returns the first parameter that differs from that of `other`, with both values.
+    pub fn difference(&self, other: &Self) -> Option<(String, Value, Value)> {
+        let values = |processor: &Self| match serde_json::to_value(processor) {
+            Ok(Value::Object(values)) => values,
+            _ => Map::new(),
+        };
+        let (own, others) = (values(self), values(other));
+        let value =
+            |values: &Map<String, Value>, name: &String| values.get(name).cloned().unwrap_or_default();
+        let mut names = own.keys().chain(others.keys());
+        let name = names.find(|name| value(&own, name) != value(&others, name))?;
+        Some((name.clone(), value(&own, name), value(&others, name)))
+    }
+
     /// Returns an error with the reason if documents of this model cannot share a packed row.
     ///
     /// # Errors
@@ -381,6 +395,16 @@ mod tests {
             assert!(hybrid.check_packing().unwrap_err().what().contains("linear attention"));
             assert!(Processor { model_type: None, ..processor }.check_packing().is_err());
         }
+    }
+
+    #[test]
+    fn a_difference_has_both_values() {
+        let own = Processor::qwen2_5_vl();
+        assert_eq!(own.difference(&own.clone()), None);
+        let other = Processor { max_pixels: 7, ..own.clone() };
+        assert_eq!(own.difference(&other), Some(("max_pixels".to_owned(), json!(12_845_056), json!(7))));
+        let other = Processor { model_type: None, ..own.clone() };
+        assert_eq!(other.difference(&own), Some(("model_type".to_owned(), Value::Null, json!("qwen2_5_vl"))));
     }
 
     #[test]

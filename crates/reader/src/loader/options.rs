@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::completions::PairOrder;
 use super::drops::DropField;
+use super::vision::VisionBatchOptions;
 use crate::RecordSource;
 use crate::batch::{Batching, ColumnBudget, Last, Layout, Lengths, MAX_BATCH_TOKENS, Oversize};
 use crate::range::check_in_range;
@@ -64,6 +65,8 @@ pub struct LoaderOptions {
     pub image: ImageBatchOptions,
     /// How token ids are laid out.
     pub text: TextBatchOptions,
+    /// How the images of chats become patches.
+    pub vision: VisionBatchOptions,
 }
 
 impl LoaderOptions {
@@ -81,6 +84,7 @@ impl LoaderOptions {
             drop: Vec::new(),
             image: ImageBatchOptions::default(),
             text: TextBatchOptions::default(),
+            vision: VisionBatchOptions::default(),
         }
     }
 

@@ -16,6 +16,7 @@ mod source;
 mod stored;
 mod text;
 mod trained;
+mod vision;
 
 use std::path::Path;
 
