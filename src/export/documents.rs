@@ -232,6 +232,12 @@ pub(super) fn check_text(input: &ExportInput, format: ExportFormat) -> Result<()
         let what = format!("the dataset holds {items}, and {format} holds token ids");
         return Err(Error::usage(what).of_option("to").help(help));
     }
+    if schema.holds_multimodal() {
+        let what = format!("the tokens of images stand for images, which {format} does not hold");
+        return Err(Error::usage(what)
+            .of_option("to")
+            .help("export chats with images with `to hf` and all stored columns"));
+    }
     schema.index_of(INPUT_IDS).map(drop).ok_or_else(no_ids)
 }
 
