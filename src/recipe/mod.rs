@@ -240,6 +240,7 @@ mod tests {
         ("overflow", "split:4"),
         ("pack", "512"),
         ("packing", "concat"),
+        ("pack_patches", "4096"),
         ("pad", "40x40:#808080"),
         ("prompt_field", "question"),
         ("chosen_field", "better"),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use dsconvert_vision::Processor;
 use serde_json::{Map, Value};
 
 use super::chat::ChatRecipe;
@@ -132,6 +133,12 @@ options! {
             /// Packing algorithm of --pack [default: best-fit]
             [serde(with = "as_text", skip_serializing_if = "is_default")]
             packing: Option<Packing> = None, "HOW", requires = Some("pack");
+
+            /// Maximum number of patches of images in a row of --pack
+            ///
+            /// Chats with images are packed whole, by first fit decreasing. A chat with more patches is rejected.
+            [serde(skip_serializing_if = "is_default")]
+            pack_patches: Option<u32> = None, "P", requires = Some("pack");
         }
         groups {
             /// How chats and pairs are read and rendered.
@@ -174,6 +181,7 @@ impl Recipe for TextRecipe {
         "overflow",
         "pack",
         "packing",
+        "pack_patches",
         "dedup",
         "config",
     ];
@@ -295,18 +303,34 @@ impl TextRecipe {
     fn check_images(&self) -> Result<()> {
         self.multimodal.check(self.chat.messages_field.is_some())?;
         if !self.multimodal.is_given() {
-            return Ok(());
+            return match self.pack_patches {
+                Some(_) => Err(Error::usage("`pack_patches` applies only to chats with images")
+                    .help("name the field with the images with `images_field`")),
+                None => Ok(()),
+            };
         }
         for (name, is_given) in [
-            ("pack", self.pack.is_some()),
+            ("packing concat", self.packing == Some(Packing::Concat)),
             ("overflow split", matches!(self.overflow, Some(Overflow::Split { .. }))),
         ] {
             if is_given {
                 return Err(Error::usage(format!("`{name}` does not apply to chats with images"))
-                    .help("leave it out: each chat is a record of its own"));
+                    .help("leave it out: no chat is divided among records"));
             }
         }
-        Ok(())
+        if self.pack_patches == Some(0) {
+            return Err(Error::usage("`pack_patches 0`: a row has room for an image"));
+        }
+        let Some(row) = self.pack else { return Ok(()) };
+        if let Some(max) = self.max_length.filter(|max| *max > row) {
+            return Err(Error::usage(format!("`max_length {max}` is more than `pack {row}`"))
+                .help("chats with images are packed whole, so none may be longer than a row"));
+        }
+        // Without the processor, the run is refused later.
+        let packs = self.multimodal.vision.as_ref().map_or(Ok(()), Processor::check_packing);
+        packs.map_err(|error| {
+            Error::usage(format!("`pack` does not apply: {}", error.what())).help(error.help().to_owned())
+        })
     }
 
     /// Refuses options that contradict each other.
@@ -315,6 +339,7 @@ impl TextRecipe {
         for (option, is_given, other, has_other) in [
             ("overflow", self.overflow.is_some(), "max_length", self.max_length.is_some()),
             ("packing", self.packing.is_some(), "pack", self.pack.is_some()),
+            ("pack_patches", self.pack_patches.is_some(), "pack", self.pack.is_some()),
         ] {
             if is_given && !has_other {
                 return Err(Error::usage(format!("`{option}` applies only with `{other}`"))

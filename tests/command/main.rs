@@ -39,6 +39,7 @@ mod messages;
 mod metadata_beside;
 mod mistakes;
 mod multimodal;
+mod multimodal_packs;
 mod no_labels;
 mod open_files;
 mod option_names;

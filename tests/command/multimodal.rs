@@ -17,7 +17,7 @@ const TEMPLATE: &str = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n
     {{ '<|im_end|>' + '\\n' }}{% endfor %}";
 
 /// Writes the folder of a model whose images have few tokens. Returns it.
-fn vision_model(dir: &Path) -> PathBuf {
+pub(crate) fn vision_model(dir: &Path) -> PathBuf {
     let folder = model(dir, TEMPLATE);
     let path = folder.join("tokenizer.json");
     let mut tokenizer: Json = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -39,35 +39,35 @@ fn vision_model(dir: &Path) -> PathBuf {
     folder
 }
 
-fn write_json(path: &Path, json: &Json) {
+pub(crate) fn write_json(path: &Path, json: &Json) {
     std::fs::write(path, json.to_string()).unwrap();
 }
 
 /// Returns the bytes of a file of Portable Anymap, one color, which every build reads.
-fn ppm(width: u32, height: u32, color: u8) -> Vec<u8> {
+pub(crate) fn ppm(width: u32, height: u32, color: u8) -> Vec<u8> {
     let mut file = format!("P6\n{width} {height}\n255\n").into_bytes();
     file.extend(vec![color; (width * height * 3) as usize]);
     file
 }
 
-fn row(images: &Json, content: &Json) -> Json {
+pub(crate) fn row(images: &Json, content: &Json) -> Json {
     let messages = json!([{"role": "user", "content": content}, {"role": "assistant", "content": "yes"}]);
     json!({"messages": messages, "images": images})
 }
 
-fn options(model: &Path, more: &str) -> String {
+pub(crate) fn options(model: &Path, more: &str) -> String {
     let model = model.display();
     format!("--messages-field messages --images-field images --tokenizer {model} --max-rejects 100% {more}")
 }
 
 /// Converts `rows`, which lie beside the images of `dir`.
-fn run(dir: &Path, model: &Path, rows: &[Json], more: &str, status: i32) -> (PathBuf, Ran) {
+pub(crate) fn run(dir: &Path, model: &Path, rows: &[Json], more: &str, status: i32) -> (PathBuf, Ran) {
     let (source, out) = (write_lines(&dir.join("chats.jsonl"), rows), dir.join("out"));
     let ran = convert("text", &source, &out, &options(model, &format!("--overwrite {more}"))).exits(status);
     (out, ran)
 }
 
-fn codes(out: &Path) -> Vec<String> {
+pub(crate) fn codes(out: &Path) -> Vec<String> {
     rejects(out).into_iter().map(|(_, code)| code).collect()
 }
 
@@ -255,7 +255,7 @@ fn the_processor_is_that_of_the_model() {
     let like = format!("--like {}", out.display());
     convert("text", &dir.path().join("chats.jsonl"), &again, &like).exits(0);
     assert_same(&tree(&out), &tree(&again));
-    for more in ["--image-arg patch_size=16", "--image-arg max_pixels=1", "--pack 64", "--images half"] {
+    for more in ["--image-arg patch_size=16", "--image-arg max_pixels=1", "--images half"] {
         run(dir.path(), &model, &rows, more, 2);
     }
     let (source, refused) = (dir.path().join("chats.jsonl"), dir.path().join("refused"));

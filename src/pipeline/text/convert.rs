@@ -359,6 +359,13 @@ impl DocumentConverter<'_> {
         let mut noted = Outcomes::default();
         let TextScratch { images, pixels, .. } = &mut *self.scratch;
         let stored = multimodal.store(&sources, images, pixels, &mut noted)?;
+        if let Some(max) = self.conversion.recipe.pack_patches
+            && stored.patches() > max.into()
+        {
+            let message =
+                format!("the images have {} patches, more than `pack_patches {max}`", stored.patches());
+            return Err(Reject::new(RejectCode::TooLong, message).into());
+        }
         noted.notes.into_iter().for_each(|(name, count)| out.count(name, count));
         Ok(Some((chat, stored)))
     }

@@ -18,7 +18,7 @@ use super::feed::{SectionFeed, TextTask};
 use super::ids::TokenIds;
 use super::multimodal::named_images::{self, NamedImages};
 use super::options::{TextInput, TextOptions};
-use super::pack::PackDocuments;
+use super::pack::{Pack, PackDocuments};
 use super::sources::stdin;
 use super::{field_check, label_check, plan, split_group};
 use crate::error::{Error, ErrorKind, Result};
@@ -211,10 +211,17 @@ impl Conversion for TextConversion {
     }
 
     fn stages(job: &TextJob, work: &Path) -> Stages {
-        let TextRecipe { ids, .. } = &job.conversion.recipe;
-        let pack = job.conversion.recipe.shape().pack.filter(|_| !ids.keep_packs);
-        let has_masks = job.header.schema.masks_field().is_some();
-        output_stages(&job.header.output, work).and(pack.map(|pack| PackDocuments::new(pack, has_masks)))
+        let recipe = &job.conversion.recipe;
+        let pack = recipe.shape().pack.filter(|_| !recipe.ids.keep_packs);
+        let schema = &job.header.schema;
+        let pack = pack.map(|(length, packing)| Pack {
+            length,
+            packing,
+            // The number of patches of a row is a number of 32 bits.
+            patches: schema.holds_multimodal().then(|| recipe.pack_patches.unwrap_or(u32::MAX)),
+            has_masks: schema.masks_field().is_some(),
+        });
+        output_stages(&job.header.output, work).and(pack.map(PackDocuments::new))
     }
 }
 

@@ -149,13 +149,18 @@ impl RowImages {
         self.plans.iter().map(|plan| plan.tokens).collect()
     }
 
+    /// Returns the number of patches of all images.
+    pub(in crate::pipeline::text) fn patches(&self) -> u64 {
+        self.plans.iter().map(|plan| u64::from(plan.patches)).sum()
+    }
+
     /// Returns the values of the fields of images, in the order of the schema.
     ///
     /// # Errors
     ///
     /// A reject if there are too many patches.
     pub(in crate::pipeline::text) fn values(self) -> Result<[Value; 3], Reject> {
-        let patches: u64 = self.plans.iter().map(|plan| u64::from(plan.patches)).sum();
+        let patches = self.patches();
         let too_many =
             || Reject::new(RejectCode::TooLarge, "the images have more patches than a record can count");
         u32::try_from(patches).map_err(|_| too_many())?;

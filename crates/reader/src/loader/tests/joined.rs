@@ -4,8 +4,11 @@ use bytes::Bytes;
 use dsconvert_dataset::packing::Packing;
 use dsconvert_dataset::sample::{ArrayValue, Ids, Record, Value};
 use dsconvert_dataset::schema::{Field, FieldType, IdWidth, Schema};
+use dsconvert_dataset::storage::Access;
+use proptest::prelude::*;
 
 use super::*;
+use crate::OpenOptions;
 use crate::batch::{ColumnBudget, Last, Oversize, PackOptions};
 
 const FIELDS: [&str; 4] = ["input_ids", "images", "image_grids", "patches"];
@@ -157,4 +160,54 @@ fn fields_of_documents_that_may_be_cut_are_refused() {
     let counts: Vec<i64> = counts.collect();
     assert_eq!(counts.iter().sum::<i64>(), (0..20).sum::<i64>());
     assert!(counts.into_iter().all(|count| count <= 50));
+}
+
+/// Reads an epoch of packed rows and one of padded batches, and returns their records; an error ends an epoch.
+fn read_all(split: Split) -> Result<Vec<Vec<u64>>, Error> {
+    let budget = || Some(ColumnBudget { column: "patches".to_owned(), max: 80 });
+    let rows = PackOptions { budget: budget(), ..PackOptions::new(90, 3) };
+    let padded = BatchOptions {
+        budget: budget(),
+        oversize: Oversize::Drop,
+        ..BatchOptions::new(BatchSize::MaxTokens(120))
+    };
+    let mut found = Vec::new();
+    for batching in [Batching::from(rows), padded.into()] {
+        let fields = Some(FIELDS.map(str::to_owned).to_vec());
+        let loader =
+            Loader::new(split.clone(), LoaderOptions { fields, threads: 0, ..LoaderOptions::new(batching) })?;
+        for batch in loader.take(200) {
+            found.push(batch?.records().to_vec());
+        }
+    }
+    Ok(found)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    /// A column of the record index that was altered is an error, or at least does no harm if checksums are off.
+    #[test]
+    fn a_damaged_column_is_an_error(
+        at: prop::sample::Index, mask in 1u8.., access in prop::sample::select(vec![Access::Map, Access::Read]),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let expected = read_all(split(dir.path(), Format::Arrow)).unwrap();
+        prop_assert!(expected.len() > 20);
+        let path = dir.path().join("index/train.records-0000.arrow");
+        let mut bytes = std::fs::read(&path).unwrap();
+        // The last column, which has `patches`: the last third of the file, with the footer.
+        let start = bytes.len() / 3 * 2;
+        let at = start + at.index(bytes.len() - start);
+        bytes[at] ^= mask;
+        std::fs::write(&path, bytes).unwrap();
+        let open = |is_checked: bool| {
+            OpenOptions::new().access(access).verify_checksums(is_checked).open(dir.path())?.split("train")
+        };
+        let checked = open(true).and_then(read_all);
+        prop_assert_eq!(checked.unwrap_err().kind(), ErrorKind::Corrupt);
+        // Every record exists, and an epoch ends.
+        for batch in open(false).and_then(read_all).into_iter().flatten() {
+            prop_assert!(batch.iter().all(|record| *record < 100));
+        }
+    }
 }
