@@ -1,4 +1,7 @@
-"""Chats with images for tests: processors and tiny models of Qwen-VL, made without any download, and datasets."""
+"""Chats with images for tests: image processors and tiny models of Qwen-VL, and datasets of chosen ids.
+
+`vision_models.py` has the folders of models for conversions.
+"""
 
 import io
 import json
@@ -10,7 +13,10 @@ import torch
 import transformers
 from PIL import Image
 
+import vision_models
+
 IMAGE, START, END, VIDEO, VOCABULARY = 90, 91, 92, 93, 100
+TOKENS = {"image_token_id": IMAGE, "video_token_id": VIDEO, "vision_start_token_id": START, "vision_end_token_id": END}
 MEAN, STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
 
 # The published parameters, but for the limits of pixels: the models of the tests are small.
@@ -104,11 +110,10 @@ def write(binary, out, rule, lines, fmt="arrow", *row):
     return out
 
 
-def tiny_model(family, seed=0):
+def tiny_model(family, seed=0, tokens=TOKENS, vocabulary=VOCABULARY):
     """A random model of a family with two layers."""
-    tokens = {"image_token_id": IMAGE, "video_token_id": VIDEO, "vision_start_token_id": START, "vision_end_token_id": END}
     text = {
-        "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "vocab_size": vocabulary, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
         "num_key_value_heads": 2, "max_position_embeddings": 4096, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
     }
     rope = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
@@ -136,3 +141,13 @@ def tiny_model(family, seed=0):
     model = kind(config)
     model.train()
     return model
+
+
+def save_model(folder, family, **limits):
+    """Saves a tiny model with the files that a conversion reads."""
+    vision_models.folder(folder, family, **limits)
+    ids = vision_models.tokenizer().get_vocab()
+    names = {"image_token_id": "image_pad", "video_token_id": "video_pad", "vision_start_token_id": "vision_start", "vision_end_token_id": "vision_end"}
+    tokens = {name: ids[f"<|{token}|>"] for name, token in names.items()}
+    tiny_model(family, tokens=tokens, vocabulary=len(ids)).save_pretrained(folder)
+    return folder

@@ -9,6 +9,7 @@ import transformers
 from PIL import Image
 
 import dsconvert
+import vision_models
 from chat_images import (
     FAMILIES, IMAGE, STD, document, encoded, image_processor, joined, patches_of_torch, photograph, resolved, tiny_model, write,
 )
@@ -328,7 +329,7 @@ def test_what_would_break_a_chat_is_refused(chats, options, message):
 
 
 def test_a_row_that_is_too_short_for_images_is_an_error(chats):
-    with pytest.raises(dsconvert.UsageError, match="a record with images is never cut"):
+    with pytest.raises(dsconvert.UsageError, match="documents are packed whole"):
         batches(chats("qwen2_5_vl"), seq_len=16, batch_size=1)
 
 
@@ -366,6 +367,57 @@ def test_parquet_gives_the_same_batches(binary, chats, images, tmp_path):
     source = write(binary, tmp_path / "out", resolved("qwen2_5_vl"), three_documents("qwen2_5_vl", images), "parquet")
     (found,) = batches(source, batch_size=3)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("family", PACKED)
+def test_converted_chats_are_what_the_processor_makes_of_them(command, tmp_path, images, family):
+    limits = {"min_pixels": 4 * 28 * 28, "max_pixels": 40 * 28 * 28}
+    model = vision_models.folder(tmp_path / "MODEL", family, **limits)
+    chats = [
+        [{"role": "user", "content": [image(0), {"type": "text", "text": "and"}, image(1)]}, answer("yes\n")],
+        [{"role": "user", "content": "no image"}, answer("no")],
+        [{"role": "user", "content": [{"type": "text", "text": "look: "}, image(3)]}, answer("so"), user("why?"), answer("because")],
+    ]
+    with (tmp_path / "chats.jsonl").open("w") as file:
+        for messages in chats:
+            named = [part["path"] for m in messages for part in m["content"] if isinstance(part, dict) and part["type"] == "image"]
+            without = [{**m, "content": [{"type": p["type"], **({"text": p["text"]} if "text" in p else {})} for p in m["content"]]} if isinstance(m["content"], list) else m for m in messages]
+            for at, name in enumerate(named):
+                (tmp_path / name).write_bytes(images[int(name.split(".")[0])].read_bytes())
+            file.write(json.dumps({"messages": without, "images": named}) + "\n")
+    options = ["--messages-field", "messages", "--images-field", "images", "--tokenizer", model]
+    command("text", tmp_path / "chats.jsonl", *options, "--out", tmp_path / "chats")
+    processor = vision_models.processor(model)
+    found = batches(tmp_path / "chats", batch_size=1, processor=processor)
+    assert len(found) == 3
+    for batch, messages in zip(found, chats, strict=True):
+        opened = [{**m, "content": [{**p, "path": str(tmp_path / p["path"])} if "path" in p else p for p in m["content"]]} if isinstance(m["content"], list) else m for m in messages]
+        expected = processor.apply_chat_template(
+            opened, tokenize=True, return_dict=True, return_tensors="pt", return_assistant_tokens_mask=True
+        )
+        assert torch.equal(batch["input_ids"], expected["input_ids"])
+        labels = expected["input_ids"].masked_fill(expected["assistant_masks"] == 0, -100)
+        assert torch.equal(batch["labels"], labels)
+        assert torch.equal(batch["mm_token_type_ids"], expected["mm_token_type_ids"])
+        assert ("pixel_values" in batch) == ("pixel_values" in expected)
+        if "pixel_values" in batch:
+            assert torch.equal(batch["image_grid_thw"], expected["image_grid_thw"])
+            assert (batch["pixel_values"] - expected["pixel_values"]).abs().mean() < 0.01
+    for options in ({"batch_size": 3}, {"batch_size": 3, "packed": "flash"}, {"seq_len": 300, "batch_size": 1, "packed": "flash"}):
+        (batch,) = batches(tmp_path / "chats", **options)
+        assert torch.equal(batch["pixel_values"], torch.cat([one["pixel_values"] for one in found if "pixel_values" in one]))
+
+
+def image(number):
+    return {"type": "image", "path": f"{number}.image"}
+
+
+def answer(text):
+    return {"role": "assistant", "content": text}
+
+
+def user(text):
+    return {"role": "user", "content": text}
 
 
 @pytest.mark.parametrize("family", PACKED)
