@@ -10,6 +10,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 use bytes::Bytes;
 
+use crate::format::number_of;
 use crate::sample::{ArrayValue, Value};
 use crate::schema::{ArrayType, DType, Field, FieldType};
 use crate::source::table::{checked_cell, field_type, is_text, text};
@@ -65,7 +66,8 @@ pub(super) fn column_type(column: &DataType) -> Option<FieldType> {
         });
         numbers = item;
     }
-    match dtype(numbers) {
+    // No array holds booleans.
+    match number_of(numbers).filter(|&dtype| dtype != DType::Bool) {
         // A number of 16 bits has no type of its own.
         Some(dtype) if !axes.is_empty() || dtype == DType::Float16 => {
             ArrayType::new(dtype, &axes).ok().map(FieldType::Array)
@@ -81,23 +83,6 @@ fn list_item(ty: &DataType) -> Option<&DataType> {
         }
         _ => None,
     }
-}
-
-fn dtype(ty: &DataType) -> Option<DType> {
-    Some(match ty {
-        DataType::Int8 => DType::Int8,
-        DataType::Int16 => DType::Int16,
-        DataType::Int32 => DType::Int32,
-        DataType::Int64 => DType::Int64,
-        DataType::UInt8 => DType::UInt8,
-        DataType::UInt16 => DType::UInt16,
-        DataType::UInt32 => DType::UInt32,
-        DataType::UInt64 => DType::UInt64,
-        DataType::Float16 => DType::Float16,
-        DataType::Float32 => DType::Float32,
-        DataType::Float64 => DType::Float64,
-        _ => return None,
-    })
 }
 
 /// Returns the value of a cell of a column for which [`column_type`] is the type of `field`. The error is a clause for a message.
@@ -179,4 +164,32 @@ fn append(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_schema::Field as ArrowField;
+
+    use super::*;
+
+    #[test]
+    fn lists_of_booleans_are_no_arrays() {
+        let list = |item| DataType::new_list(item, true);
+        let array = |text: &str| Some(FieldType::Array(text.parse().unwrap()));
+        for (column, expected) in [
+            (list(DataType::Boolean), Some(FieldType::Json)),
+            (DataType::Boolean, Some(FieldType::Bool)),
+            (list(DataType::UInt16), array("array<uint16>[?]")),
+            (DataType::new_fixed_size_list(list(DataType::Float32), 3, true), array("array<float32>[3,?]")),
+            (DataType::Float16, array("array<float16>[]")),
+            (DataType::UInt16, Some(FieldType::UInt32)),
+            (list(DataType::Utf8), Some(FieldType::Texts)),
+            (
+                DataType::Struct([ArrowField::new("x", DataType::Int8, true)].into_iter().collect()),
+                Some(FieldType::Json),
+            ),
+        ] {
+            assert_eq!(column_type(&column), expected, "{column}");
+        }
+    }
 }

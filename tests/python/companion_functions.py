@@ -55,3 +55,7 @@ def dies(record):
 
 def wrong(record):
     return {"mean": "three numbers", "size": "1x1"}
+
+
+def count(record):
+    return {"count": len(record["text"])}

@@ -6,13 +6,17 @@ import pickle
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import boto3
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
+import companion_functions as companions
 import convert_functions as functions
 import dsconvert
 from dataset import FORMATS
@@ -25,6 +29,8 @@ def moto():
     server = Path(sys.executable).parent / "moto_server"
     started = subprocess.Popen([server, "-H", "127.0.0.1", "-p", "0"], stderr=subprocess.PIPE, text=True)
     endpoint = next(found[0] for line in started.stderr if (found := re.search(r"http://127\.0\.0\.1:\d+", line)))
+    # The server logs each request. It would stop when the pipe is full.
+    threading.Thread(target=started.stderr.read, daemon=True).start()
     client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **CREDENTIALS)
     client.create_bucket(Bucket="bucket")
     yield endpoint, client
@@ -222,3 +228,80 @@ def test_a_writer_commits_to_object_storage_or_leaves_nothing(bucket, tmp_path):
             for item in range(2):
                 writer.write(functions.record_of(item), key="twice")
     assert objects_in(bucket, "twice") == {}
+
+
+@pytest.fixture
+def remote_photos(bucket, photos_in):
+    """A dataset of photographs, here and in object storage."""
+    path = photos_in("arrow").path
+    for name, content in files_in(path).items():
+        bucket.put_object(Bucket="bucket", Key=f"photos/{name}", Body=content)
+    return path, "s3://bucket/photos"
+
+
+def keys_of(path):
+    data = dsconvert.open(path)
+    return [record["key"] for name in data.splits for record in data[name]]
+
+
+def test_columns_of_a_table_are_added_to_a_remote_dataset(bucket, remote_photos, command, tmp_path):
+    here, there = remote_photos
+    keys = keys_of(here)
+    table = tmp_path / "scores.parquet"
+    pq.write_table(pa.table({"key": keys[::-1], "score": [float(n) for n in range(len(keys))]}), table)
+    dsconvert.add_fields(here, table, tmp_path / "local", read=["image"])
+    expected = files_in(tmp_path / "local")
+    dsconvert.add_fields(there, table, tmp_path / "scores", read=["image"])
+    assert files_in(tmp_path / "scores") == expected
+    dsconvert.add_fields(there, table, "s3://bucket/scores", read=["image"])
+    assert objects_in(bucket, "scores") == expected
+    command("add-fields", there, table, "--out", "s3://bucket/command", "--read", "image", "--quiet")
+    assert objects_in(bucket, "command") == expected
+    # A dataset in object storage is a table, too.
+    dsconvert.add_fields(there, "s3://bucket/scores", tmp_path / "copied", fields={"again": "score"})
+    local = dsconvert.open(here, "train", add=[tmp_path / "local"])
+    for companion in (tmp_path / "scores", "s3://bucket/scores"):
+        remote = dsconvert.open(there, "train", add=[companion])
+        for record in range(0, len(local), 5):
+            assert_equal(local[record], remote[record])
+        options = {"batch_size": 4, "fields": ["score"], "seed": 2}
+        ours = [batch["score"].tolist() for batch in dsconvert.Loader(local, **options)]
+        assert ours == [batch["score"].tolist() for batch in dsconvert.Loader(there, add=[companion], **options)]
+
+
+def test_a_function_adds_fields_to_a_remote_dataset(bucket, remote_photos, tmp_path):
+    here, there = remote_photos
+    schema = {"mean": dsconvert.array("float32", (3,)), "size": "str"}
+    options = {"read": ["image"], "version": "1", "unit_records": 7}
+    dsconvert.add_fields(here, companions.mean, tmp_path / "local", schema, **options)
+    expected = files_in(tmp_path / "local")
+    dsconvert.add_fields(there, companions.mean, tmp_path / "means", schema, workers=2, **options)
+    assert files_in(tmp_path / "means") == expected
+    parts = [dsconvert.add_fields(there, companions.mean, "s3://bucket/means", schema, part=(n, 2), **options) for n in (1, 2)]
+    assert [part.committed for part in parts] == [False, True] and objects_in(bucket, "means") == expected
+    local, remote = (dsconvert.open(base, "train", add=[tmp_path / "local"]) for base in (here, there))
+    assert_equal(local[3], remote[3])
+
+
+def test_a_remote_dataset_that_changed_is_compared_without_reading_what_is_the_same(bucket, remote_photos, command, tmp_path):
+    here, there = remote_photos
+    keys = keys_of(here)
+    pq.write_table(pa.table({"key": keys, "score": np.arange(len(keys))}), tmp_path / "scores.parquet")
+    dsconvert.add_fields(there, tmp_path / "scores.parquet", "s3://bucket/bound", read=["image"])
+    options = ["--split", "train=0.7,validation=0.3", "--quiet"]
+
+    def again(*others):
+        out = tmp_path / "again"
+        command("images", "fixtures/photos", "--out", out, *options, *others, "--overwrite")
+        for name in objects_in(bucket, "photos"):
+            bucket.delete_object(Bucket="bucket", Key=f"photos/{name}")
+        for name, content in files_in(out).items():
+            # The shards are never read: their bytes are others.
+            content = b"\xff" * len(content) if name.endswith(".parquet") else content
+            bucket.put_object(Bucket="bucket", Key=f"photos/{name}", Body=content)
+
+    again("--resize", "shorter:96", "--shard-records", "5", "--format", "parquet")
+    assert dsconvert.open(there, "train", add=["s3://bucket/bound"]).fields
+    again("--resize", "shorter:95", "--format", "arrow")
+    with pytest.raises(dsconvert.UsageError, match='the content of "image" in split "train" had the digest'):
+        dsconvert.open(there, add=["s3://bucket/bound"])

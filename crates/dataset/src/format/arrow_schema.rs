@@ -235,6 +235,11 @@ pub(super) fn number_type(dtype: DType) -> DataType {
     }
 }
 
+/// Returns the type of the numbers that Arrow stores as `ty`. bfloat16 is none, because Arrow has it as uint16.
+pub fn number_of(ty: &DataType) -> Option<DType> {
+    DType::ALL.into_iter().find(|&dtype| dtype.stored() == dtype && number_type(dtype) == *ty)
+}
+
 /// Returns the child fields of an image column.
 pub(super) fn image_fields() -> Fields {
     Fields::from(vec![
@@ -294,6 +299,14 @@ fn feature(ty: FieldType, schema: &Schema, offsets: Offsets) -> Json {
 mod tests {
     use super::*;
     use crate::schema::IdWidth;
+
+    #[test]
+    fn numbers_have_one_type_in_arrow_and_back() {
+        for dtype in DType::ALL {
+            assert_eq!(number_of(&number_type(dtype)), Some(dtype.stored()));
+        }
+        assert_eq!(number_of(&DataType::Utf8), None);
+    }
 
     #[test]
     fn the_metadata_key_and_value_never_change() {

@@ -21,6 +21,7 @@ static COLUMNS: [TableColumn; COMMON_COLUMNS] = [
     u32_column("crc32c"),
 ];
 const LENGTH_COLUMN: usize = 3;
+const CHECKSUM_COLUMN: usize = 4;
 /// Maximum number of columns.
 const MAX_COLUMNS: usize = COMMON_COLUMNS + MAX_INDEX_COLUMNS;
 
@@ -184,6 +185,13 @@ impl RecordIndex {
     pub fn entries(&self, records: Range<u64>) -> Result<impl Iterator<Item = Result<IndexEntry>> + '_> {
         let rows = self.table.iter::<MAX_COLUMNS>(records, std::array::from_fn(|column| column))?;
         Ok(rows.map(|row| row.map(IndexEntry::from_row)))
+    }
+
+    /// Iterates over the checksums of `records` in order; otherwise like [`RecordIndex::entries`].
+    pub fn checksums(&self, records: Range<u64>) -> Result<impl Iterator<Item = Result<u32>> + '_> {
+        let rows = self.table.iter(records, [CHECKSUM_COLUMN])?;
+        // The column has 32 bits.
+        Ok(rows.map(|row| row.map(|[checksum]| checksum as u32)))
     }
 
     /// Iterates over the lengths of `records` in order; otherwise like [`RecordIndex::entries`].

@@ -43,6 +43,10 @@ pub struct BoundSplit {
     pub records: u64,
     /// [`ContentDigest`] of the keys.
     pub keys: String,
+    /// Digest of the schema and of the checksums of all records: with an equal one, the records are the same, in any shards and
+    /// format. Earlier versions did not write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksums: Option<String>,
     /// [`ContentDigest`] of each field of the base that fields of the companion were made from, or that they have one value per
     /// item of.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -263,6 +263,37 @@ fn a_base_that_changed_is_noticed_with_both_values() {
 }
 
 #[test]
+fn records_that_are_the_same_are_recognized_by_their_checksums_alone() {
+    let (_dir, base, added) = both(Kind::Images, Format::Msgpack, &["image"]);
+    std::fs::remove_dir_all(&base).unwrap();
+    let sample = |i| record(Kind::Images, i);
+    write_records(&base, Format::Msgpack, schema(Kind::Images).unwrap(), &[&[12], &[2, 3]], sample).unwrap();
+    // No record can be read.
+    for split in ["train", "validation"] {
+        for shard in std::fs::read_dir(base.join(split)).unwrap() {
+            let path = shard.unwrap().path();
+            let bytes = std::fs::metadata(&path).unwrap().len() as usize;
+            std::fs::write(&path, vec![0xff; bytes]).unwrap();
+        }
+    }
+    open(&base, &added).unwrap();
+    // Companions of earlier versions have no such digest.
+    let without = |manifest: &mut serde_json::Value| {
+        manifest["binding"]["splits"]["train"].as_object_mut().unwrap().remove("checksums").unwrap();
+    };
+    edit(&added, without);
+    assert_eq!(open(&base, &added).unwrap_err().kind(), ErrorKind::Corrupt);
+    // The values of a field with another name are those of another field.
+    let (_dir, base, added) = both(Kind::Images, Format::Arrow, &["note"]);
+    edit(&base, |manifest| {
+        let fields = manifest["schema"]["fields"].as_array_mut().unwrap();
+        fields.iter_mut().find(|field| field["name"] == "note").unwrap()["name"] = "remark".into();
+    });
+    let error = open(&base, &added).unwrap_err();
+    assert!(error.to_string().contains("made from the field \"note\""), "{error}");
+}
+
+#[test]
 fn another_tokenizer_is_named() {
     let base = |sha256: &'static str, ids: bool| {
         move |base: &Path| {
