@@ -356,6 +356,22 @@ fn images_are_part_of_the_plan() {
     resumed.exits(2).says(&["its sources"]);
 }
 
+/// Images are many times as large as the rows that name them.
+#[test]
+fn the_memory_of_tasks_counts_images() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = vision_model(dir.path());
+    std::fs::write(dir.path().join("large.ppm"), ppm(900, 800, 3)).unwrap();
+    let rows = vec![row(&json!(["large.ppm"]), &json!("<image>")); 100];
+    let (source, out) = (write_lines(&dir.path().join("chats.jsonl"), &rows), dir.path().join("out"));
+    let mut command = command(["text"]);
+    let more = options(&model, "--memory 64MiB --threads 2");
+    command.arg(&source).arg("--out").arg(&out).args(more.split_whitespace());
+    let Some(peak) = peak_bytes(command) else { return };
+    assert!(peak > 1 << 20 && peak < (64 + 128) << 20, "{} MiB", peak >> 20);
+    assert_eq!(manifest(&out)["notes"]["images_of_chats"], 100);
+}
+
 #[test]
 fn images_are_resized_only_to_what_the_processor_makes_of_them() {
     let dir = tempfile::tempdir().unwrap();
