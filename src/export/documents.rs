@@ -224,6 +224,12 @@ pub(super) fn check_text(input: &ExportInput, format: ExportFormat) -> Result<()
             .of_option("to")
             .help("export images and records with `to webdataset` or `to hf`"));
     }
+    if schema.holds_multimodal() {
+        let what = format!("the tokens of images stand for images, which {format} does not hold");
+        return Err(Error::usage(what)
+            .of_option("to")
+            .help("export chats with images with `to hf` and all stored columns"));
+    }
     schema.index_of(INPUT_IDS).map(drop).ok_or_else(no_ids)
 }
 

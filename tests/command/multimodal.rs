@@ -332,11 +332,15 @@ fn images_are_part_of_the_plan() {
     // Images count: each has 2.5 KiB or more.
     assert!(manifest(&out)["plan"]["units"].as_u64().unwrap() >= 3, "{}", manifest(&out)["plan"]);
     assert_eq!(manifest(&out)["sources"]["files"], 13);
+    assert_eq!(manifest(&out)["sources"]["skipped"], 0);
     // In parts, on threads.
     let parts = dir.path().join("parts");
+    let more = options(&model, small);
+    let args = ["plan", "text", data.to_str().unwrap(), "--out", parts.to_str().unwrap()];
+    Ran::of(command(args).args(more.split_whitespace()).output().unwrap()).exits(0);
     for part in ["1/2", "2/2"] {
-        convert("text", &data, &parts, &options(&model, &format!("{small} --part {part} --threads 2")))
-            .exits(0);
+        let ran = command(["run"]).arg(&parts).args(["--part", part, "--threads", "2"]).output().unwrap();
+        Ran::of(ran).exits(0);
     }
     Ran::of(command(["merge"]).arg(&parts).output().unwrap()).exits(0);
     assert_same(&tree(&out), &tree(&parts));
@@ -348,19 +352,36 @@ fn images_are_part_of_the_plan() {
     assert_eq!(std::fs::read(out.join(&shard)).unwrap(), before);
     // A changed image is a changed source.
     std::fs::write(data.join("sub/images/3.ppm"), ppm(31, 31, 3)).unwrap();
-    convert("text", &data, &out, &options(&model, &format!("{small} --resume"))).exits(2).says(&["3.ppm"]);
+    let resumed = convert("text", &data, &out, &options(&model, &format!("{small} --resume")));
+    resumed.exits(2).says(&["its sources"]);
+}
+
+/// Images are many times as large as the rows that name them.
+#[test]
+fn the_memory_of_tasks_counts_images() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = vision_model(dir.path());
+    std::fs::write(dir.path().join("large.ppm"), ppm(900, 800, 3)).unwrap();
+    let rows = vec![row(&json!(["large.ppm"]), &json!("<image>")); 100];
+    let (source, out) = (write_lines(&dir.path().join("chats.jsonl"), &rows), dir.path().join("out"));
+    let mut command = command(["text"]);
+    let more = options(&model, "--memory 64MiB --threads 2");
+    command.arg(&source).arg("--out").arg(&out).args(more.split_whitespace());
+    let Some(peak) = peak_bytes(command) else { return };
+    assert!(peak > 1 << 20 && peak < (64 + 128) << 20, "{} MiB", peak >> 20);
+    assert_eq!(manifest(&out)["notes"]["images_of_chats"], 100);
 }
 
 #[test]
 fn images_are_resized_only_to_what_the_processor_makes_of_them() {
     let dir = tempfile::tempdir().unwrap();
     let model = vision_model(dir.path());
-    std::fs::copy(fixture("photos/forest/light.jpg"), dir.path().join("photo.jpg")).unwrap();
+    std::fs::copy(fixture("photos/dunes/morning.jpg"), dir.path().join("photo.jpg")).unwrap();
     std::fs::write(dir.path().join("small.ppm"), ppm(30, 30, 5)).unwrap();
     let rows = [row(&json!(["photo.jpg", "small.ppm"]), &json!("<image> and <image>"))];
-    let (kept, _) = run(dir.path(), &model, &rows, "--image-arg max_pixels=5000", 0);
+    let (kept, _) = run(dir.path(), &model, &rows, "--image-arg max_pixels=20000", 0);
     let kept = records(&kept);
-    let (out, ran) = run(dir.path(), &model, &rows, "--image-arg max_pixels=5000 --images fit", 0);
+    let (out, ran) = run(dir.path(), &model, &rows, "--image-arg max_pixels=20000 --images fit", 0);
     let fit = records(&out);
     let [Value::Files(before), Value::Files(after)] = [&kept[0].values()[5], &fit[0].values()[5]] else {
         panic!()

@@ -229,7 +229,7 @@ EXISTING = {
     "a warning": r'"stray-folders"',
     "a reject code": r"RejectCode::TooLong\b|Self::TooLong\b",
     "a text option": r"\.invalid_utf8\b|\binvalid_utf8: InvalidUtf8|\breplaces_invalid_utf8\b",
-    "an image option": r"\bmin_pixels\b",
+    "an image option": r"\bmax_aspect\b",
     "a type of fields whose values are lists of numbers": r"FieldType::BoxInts\b",
 }
 

@@ -106,3 +106,70 @@ def test_ids_and_masks_equal_those_of_transformers(binary, protobuf, tmp_path, f
         image_token += ids.count(processor.image_token_id)
         total += len(grids)
     assert total > COUNT and image_token > total
+
+
+def test_images_in_tables_and_files_of_llava_are_read(dsconvert, protobuf, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    model = vision_models.folder(tmp_path / "model", "qwen2_5_vl", max_pixels=40 * 28 * 28)
+    rng = random.Random(7)
+    files = []
+    for at in range(3):
+        data = io.BytesIO()
+        picture(rng).save(data, "PNG")
+        (tmp_path / f"{at}.png").write_bytes(data.getvalue())
+        files.append(data.getvalue())
+    struct = [{"bytes": data, "path": None} for data in files]
+    answer = {"role": "assistant", "content": "yes"}
+    messages = [[{"role": "user", "content": "a <image>"}, answer], [{"role": "user", "content": "<image><image>"}, answer]]
+    lists = [struct[:1], struct[1:]]
+    parts = [
+        [{"role": "user", "content": [{"type": "image", "image": image, "text": None} for image in images]},
+         {"role": "assistant", "content": [{"type": "text", "image": None, "text": "yes"}]}]
+        for images in lists
+    ]
+    expected = None
+    for name, table, field in [
+        ("structs", {"messages": messages, "images": lists}, "images"),
+        ("bytes", {"messages": messages, "images": [[image["bytes"] for image in images] for images in lists]}, "images"),
+        ("parts", {"messages": parts}, "none"),
+    ]:
+        pq.write_table(pa.table(table), tmp_path / f"{name}.parquet")
+        out = tmp_path / name
+        dsconvert("text", tmp_path / f"{name}.parquet", "--out", out, "--messages-field", "messages", "--images-field", field, "--tokenizer", model)
+        records = list(Dataset(out, protobuf).records("train"))
+        stored = [[image["bytes"] for image in record["images"]] for record in records]
+        assert stored == [[image["bytes"] for image in images] for images in lists]
+        if name == "parts":
+            assert [record["patches"] for record in records] == [record["patches"] for record in expected]
+            continue
+        expected = expected or records
+        assert [record["input_ids"] for record in records] == [record["input_ids"] for record in expected]
+    # Without the option, nobody reads bytes as text.
+    dsconvert("text", tmp_path / "parts.parquet", "--out", tmp_path / "text", "--messages-field", "messages", "--tokenizer", model, status=2)
+    llava = [
+        {"id": str(at), "image": f"{at}.png", "conversations": [
+            {"from": "human", "value": "<image>\nWhat is it?"}, {"from": "gpt", "value": "A picture."}]}
+        for at in range(3)
+    ] + [{"id": "3", "conversations": [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}]}]
+    (tmp_path / "llava.json").write_text(json.dumps(llava))
+    out = tmp_path / "llava"
+    dsconvert(
+        "text", tmp_path / "llava.json", "--out", out, "--messages-field", "conversations", "--images-field", "image",
+        "--key-field", "id", "--keep-fields", "conversations:json", "--tokenizer", model, "--format", "parquet",
+    )
+    records = list(Dataset(out, protobuf).records("train"))
+    assert [record["key"] for record in records] == ["0", "1", "2", "3"]
+    assert [[image["bytes"] for image in record["images"]] for record in records] == [[data] for data in files] + [[]]
+    # `datasets` opens the column as images.
+    datasets = pytest.importorskip("datasets")
+    opened = datasets.Dataset.from_parquet([str(path) for path in (out / "train").glob("*.parquet")], cache_dir=str(tmp_path / "cache"))
+    assert opened[0]["images"][0].size == Image.open(io.BytesIO(files[0])).size
+    # Trainers that tokenize again get the messages and the images; files of ids alone are refused.
+    dsconvert("export", out, "--to", "hf", "--out", tmp_path / "hf")
+    exported = datasets.load_dataset(str(tmp_path / "hf"), split="train", cache_dir=str(tmp_path / "hub"))
+    assert isinstance(exported.features["images"].feature, datasets.Image) and exported[3]["images"] == []
+    assert json.loads(exported[1]["conversations"]) == llava[1]["conversations"]
+    refused = dsconvert("export", out, "--to", "tokens", "--out", tmp_path / "tokens", status=2)
+    assert "images" in refused.stderr

@@ -193,6 +193,7 @@ impl TextJob {
             planned: self.planned(file),
             extent: section.extent.clone(),
             source_bytes: section.source_bytes,
+            task_bytes: section.task_bytes(recipe.multimodal.is_given()),
             columns: columns.as_ref(),
             beside: beside.clone(),
             opened,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::options::{TextInput, TextOptions};
-use super::sources::source::{Division, ExaminedFile, Extent, FileBeside, FileColumns, FilePlan};
+use super::sources::source::{Division, ExaminedFile, Extent, FileBeside, FileColumns, FilePlan, TASK_BYTES};
 use super::sources::{check_type, source_of};
 use crate::error::{Error, Result};
 use crate::foreign;
@@ -30,6 +30,10 @@ use crate::warning::Warning;
 
 /// Source bytes of the sections that `--shuffle` reorders.
 const SHUFFLE_SECTION_BYTES: u64 = 8 << 20;
+/// Bytes of a task of chats with the images that they name.
+const IMAGE_TASK_BYTES: u64 = 4 << 20;
+/// Maximum number of source bytes of such a task.
+const MAX_IMAGE_TASK_BYTES: usize = 32 << 10;
 /// Number of sections of chats that would be in a unit if they named no images, which are larger than the chats.
 const IMAGE_SECTIONS: u64 = 256;
 /// Smallest number of source bytes of these sections.
@@ -69,6 +73,15 @@ pub(super) struct FileSection {
 }
 
 impl FileSection {
+    /// Returns the source bytes of a task: fewer if chats may name images, which tasks hold, too.
+    pub(super) fn task_bytes(&self, has_images: bool) -> usize {
+        if !has_images {
+            return TASK_BYTES;
+        }
+        let per_byte = 1.0 + self.image_bytes as f64 / self.source_bytes.max(1) as f64;
+        ((IMAGE_TASK_BYTES as f64 / per_byte) as usize).clamp(1, MAX_IMAGE_TASK_BYTES)
+    }
+
     /// Returns an estimate of the bytes of the images of a block with these bytes of the file: twice the mean.
     pub(super) fn held_by_images(&self, block_bytes: u64) -> u64 {
         let share = block_bytes as f64 / self.source_bytes.max(1) as f64;

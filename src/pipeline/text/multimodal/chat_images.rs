@@ -262,7 +262,8 @@ impl<I: Iterator<Item = ImageValue>> Rewriter<I> {
                 list.push_str(raw.get());
                 continue;
             };
-            let starts = is_before && message.role == "user";
+            let is_readable = !matches!(message.content, Content::Other);
+            let starts = is_before && message.role == "user" && is_readable;
             is_before &= !starts;
             let parts = self.parts(message.content, &message.role, starts);
             let Some(parts) = parts else {
@@ -271,8 +272,7 @@ impl<I: Iterator<Item = ImageValue>> Rewriter<I> {
             };
             list.push('{');
             for (name, value) in &message.members.0 {
-                if list.ends_with('{') {
-                } else {
+                if !list.ends_with('{') {
                     list.push(',');
                 }
                 let is_content = *name == message.content_name;

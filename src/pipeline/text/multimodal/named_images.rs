@@ -4,6 +4,7 @@
 //! it, and stays inside the source, as for the metadata of images.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,8 +22,9 @@ use crate::pipeline::text::plan;
 use crate::sample::{Reject, RejectCode};
 use crate::source::io::broken::Broken;
 use crate::source::io::planned::PlannedFile;
-use crate::source::list::file_list::not_in_list;
+use crate::source::list::file_list::{FileList, not_in_list};
 use crate::source::list::named_files::Resolver;
+use crate::source::list::skipped::SkippedTypes;
 use crate::source::list::source_file::SourceFile;
 use crate::storage::ObjectUrl;
 
@@ -84,14 +86,9 @@ fn root_of(file: &SourceFile, sources: &[SourceSpec]) -> Option<PathBuf> {
 pub(in crate::pipeline::text) fn plan_files(job: &mut TextJob) -> Result<()> {
     let Some(multimodal) = &job.conversion.multimodal else { return Ok(()) };
     let processor = multimodal.processor.clone();
-    let sources = job.header.sources.clone();
-    let is_remote = is_remote(&sources);
-    let mut resolvers: HashMap<u32, Resolver<'_>> = HashMap::new();
-    let roots: Vec<SourceSpec> = roots(job)?;
-    let (mut names, mut added) = (HashMap::new(), HashMap::new());
+    let roots = roots(job);
+    let mut search = ImageSearch::new(job, &roots);
     let mut weights = Vec::with_capacity(job.conversion.sections.len());
-    let (mut files, first) = (job.files.clone(), job.files.len());
-    let mut sizes = Vec::new();
     let (context, mut out) = (job.item_context(), Outcomes::default());
     for section in &job.conversion.sections {
         let file = Arc::new(job.file(section.file)?);
@@ -99,51 +96,19 @@ pub(in crate::pipeline::text) fn plan_files(job: &mut TextJob) -> Result<()> {
         let mut weight = 0u64;
         while let Some(mut block) = reader.next()? {
             while let Some(item) = block.items.next(&context, &mut out)? {
-                let Ok(document) = item.document else { continue };
                 // The run rejects what cannot be read.
+                let Ok(document) = item.document else { continue };
                 let Ok(chat) = chat_images::read(&document.text, &processor) else { continue };
                 for image in chat.images {
-                    let ImageValue::Path(path) = image else { continue };
-                    let name = name_of(&file, &path);
-                    if !names.contains_key(&name) {
-                        let resolver = match resolvers.entry(file.source) {
-                            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-                            std::collections::hash_map::Entry::Vacant(entry) => {
-                                let root = roots.get(file.source as usize).ok_or_else(not_in_list)?;
-                                entry.insert(Resolver::new(root, job.header.follow_symlinks)?)
-                            }
-                        };
-                        let found = match (is_remote, &file.member) {
-                            (false, None) => resolver.resolve(place(&file, &path).as_os_str().as_bytes())?,
-                            _ => {
-                                let message = "paths of images are read only beside files that are local and not in an archive";
-                                let nothing = SourceFile::nothing(PathBuf::new(), String::new());
-                                (nothing, Some(Reject::new(RejectCode::Unsupported, message)))
-                            }
-                        };
-                        let named = match found {
-                            (_, Some(reject)) => NamedFile::Missing(reject),
-                            (found, None) => {
-                                let key = (file.source, found.relative.clone());
-                                let ordinal = *added.entry(key).or_insert_with(|| {
-                                    sizes.push(found.bytes);
-                                    files.push(&SourceFile { source: file.source, ..found });
-                                    files.len() - 1
-                                });
-                                NamedFile::Found(ordinal)
-                            }
-                        };
-                        names.insert(name, named);
-                    }
-                    if let Some(NamedFile::Found(ordinal)) = names.get(&name) {
-                        let bytes = ordinal.checked_sub(first).and_then(|at| sizes.get(at));
-                        weight = weight.saturating_add(bytes.copied().unwrap_or_default());
+                    if let ImageValue::Path(path) = image {
+                        weight = weight.saturating_add(search.find(&file, &path)?);
                     }
                 }
             }
         }
         weights.push(weight);
     }
+    let ImageSearch { files, names, skipped, .. } = search;
     for (section, weight) in job.conversion.sections.iter_mut().zip(weights) {
         section.image_bytes = weight;
     }
@@ -152,6 +117,7 @@ pub(in crate::pipeline::text) fn plan_files(job: &mut TextJob) -> Result<()> {
     job.summary.units = job.header.units;
     job.header.files = files.len() as u64;
     (job.summary.files, job.summary.bytes) = (job.header.files, files.bytes());
+    (job.header.skipped, job.summary.skipped) = (skipped.clone(), skipped);
     job.files = files;
     if let Some(multimodal) = &mut job.conversion.multimodal {
         multimodal.named = NamedImages(names);
@@ -159,8 +125,104 @@ pub(in crate::pipeline::text) fn plan_files(job: &mut TextJob) -> Result<()> {
     Ok(())
 }
 
+/// The search for the files of images.
+struct ImageSearch<'a> {
+    roots: &'a [SourceSpec],
+    resolvers: HashMap<u32, Resolver<'a>>,
+    names: HashMap<u128, NamedFile>,
+    /// The files of the plan, and those that were found.
+    files: FileList,
+    /// Ordinals of those that were found, by source and path.
+    found: HashMap<(u32, PathBuf), usize>,
+    /// Ordinal of the first of them.
+    first: usize,
+    /// Their sizes.
+    sizes: Vec<u64>,
+    /// Files of the sources that nothing reads.
+    skipped: SkippedTypes,
+    is_walked: bool,
+    is_remote: bool,
+    follow_symlinks: bool,
+}
+
+impl<'a> ImageSearch<'a> {
+    fn new(job: &TextJob, roots: &'a [SourceSpec]) -> Self {
+        let header = &job.header;
+        Self {
+            roots,
+            resolvers: HashMap::new(),
+            names: HashMap::new(),
+            files: job.files.clone(),
+            found: HashMap::new(),
+            first: job.files.len(),
+            sizes: Vec::new(),
+            skipped: header.skipped.clone(),
+            is_walked: header.walked,
+            is_remote: is_remote(&header.sources),
+            follow_symlinks: header.follow_symlinks,
+        }
+    }
+
+    /// Finds the image that a row of `file` names by `path`. Returns its size; 0 if there is none.
+    fn find(&mut self, file: &SourceFile, path: &str) -> Result<u64> {
+        let name = name_of(file, path);
+        if let Some(known) = self.names.get(&name) {
+            return Ok(self.bytes(known));
+        }
+        let named = match self.resolve(file, path)? {
+            (_, Some(reject)) => NamedFile::Missing(reject),
+            (image, None) => NamedFile::Found(self.add(file, image)),
+        };
+        let bytes = self.bytes(&named);
+        self.names.insert(name, named);
+        Ok(bytes)
+    }
+
+    fn bytes(&self, named: &NamedFile) -> u64 {
+        match named {
+            NamedFile::Found(at) => {
+                at.checked_sub(self.first).and_then(|at| self.sizes.get(at)).copied().unwrap_or_default()
+            }
+            NamedFile::Missing(_) => 0,
+        }
+    }
+
+    fn resolve(&mut self, file: &SourceFile, path: &str) -> Result<(SourceFile, Option<Reject>)> {
+        if self.is_remote || file.member.is_some() {
+            let message = "paths of images are read only beside files that are local and not in an archive";
+            let nothing = SourceFile::nothing(PathBuf::new(), String::new());
+            return Ok((nothing, Some(Reject::new(RejectCode::Unsupported, message))));
+        }
+        let resolver = match self.resolvers.entry(file.source) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let root = self.roots.get(file.source as usize).ok_or_else(not_in_list)?;
+                new.insert(Resolver::new(root, self.follow_symlinks)?)
+            }
+        };
+        let folder = file.relative.parent().unwrap_or(Path::new(""));
+        // An absolute path replaces the folder.
+        resolver.resolve(folder.join(path).as_os_str().as_bytes())
+    }
+
+    /// Adds a file to the plan, and returns its ordinal.
+    fn add(&mut self, file: &SourceFile, image: SourceFile) -> usize {
+        match self.found.entry((file.source, image.relative.clone())) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                self.sizes.push(image.bytes);
+                if self.is_walked && !file.is_named() {
+                    self.skipped.remove(&image.origin);
+                }
+                self.files.push(&SourceFile { source: file.source, ..image });
+                *new.insert(self.files.len() - 1)
+            }
+        }
+    }
+}
+
 /// Returns the folders that paths stay inside, one per source.
-fn roots(job: &TextJob) -> Result<Vec<SourceSpec>> {
+fn roots(job: &TextJob) -> Vec<SourceSpec> {
     let mut roots = job.header.sources.clone();
     for file in &job.files {
         if let Some(root) = root_of(&file, &job.header.sources)
@@ -169,14 +231,7 @@ fn roots(job: &TextJob) -> Result<Vec<SourceSpec>> {
             source.path = root;
         }
     }
-    Ok(roots)
-}
-
-/// Returns a path of a row of `file`, relative to the source.
-fn place(file: &SourceFile, path: &str) -> PathBuf {
-    let folder = file.relative.parent().unwrap_or(Path::new(""));
-    // An absolute path replaces the folder.
-    folder.join(path)
+    roots
 }
 
 /// Reads the image that a row of `file` names by `path`.

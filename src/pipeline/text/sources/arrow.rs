@@ -27,7 +27,7 @@ impl TextSource for ArrowFile {
         }
         let (roots, columns) = columns.alone();
         batches.select(roots);
-        Ok(Box::new(BatchSection::new(batches, columns)))
+        Ok(Box::new(BatchSection::new(batches, columns, section.task_bytes)))
     }
 
     fn may_hold_ids(&self) -> bool {

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use dsconvert_writer::outcome::Outcomes;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::source::{
-    BYTES_HELD_PER_BYTE, ItemContext, SectionReader, SourceTask, TASK_BYTES, TaskBlock, TextItem,
-};
+use super::source::{BYTES_HELD_PER_BYTE, ItemContext, SectionReader, SourceTask, TaskBlock, TextItem};
 use crate::error::{Error, Result};
 use crate::sample::Record;
 use crate::schema::FieldType;
@@ -46,6 +44,7 @@ pub(in crate::pipeline::text) fn check_type(name: &str, found: FieldType, wanted
 pub(super) struct BatchSection<S> {
     source: S,
     columns: Arc<TextColumns>,
+    task_bytes: usize,
     /// Bytes of the file that were read for earlier blocks.
     read: u64,
     /// Rows that were read but not yet returned.
@@ -56,8 +55,8 @@ pub(super) struct BatchSection<S> {
 
 impl<S: BatchSource> BatchSection<S> {
     /// Creates the section of the rows of `source`, which has only the requested columns.
-    pub(super) fn new(source: S, columns: TextColumns) -> Self {
-        Self { source, columns: Arc::new(columns), read: 0, rest: None, memory_bytes: 0 }
+    pub(super) fn new(source: S, columns: TextColumns, task_bytes: usize) -> Self {
+        Self { source, columns: Arc::new(columns), task_bytes, read: 0, rest: None, memory_bytes: 0 }
     }
 }
 
@@ -65,7 +64,7 @@ impl<S: BatchSource> SectionReader for BatchSection<S> {
     fn next(&mut self) -> Result<Option<TaskBlock>> {
         loop {
             if let Some(all) = self.rest.as_mut().filter(|rows| !rows.is_empty()) {
-                let (rows, bytes) = self.columns.take(all, TASK_BYTES as u64, TASK_ROWS);
+                let (rows, bytes) = self.columns.take(all, self.task_bytes as u64, TASK_ROWS);
                 let held = bytes.saturating_mul(BYTES_HELD_PER_BYTE);
                 let held = held.saturating_add(std::mem::take(&mut self.memory_bytes));
                 let columns = Arc::clone(&self.columns);

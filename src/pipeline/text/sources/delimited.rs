@@ -7,8 +7,8 @@ use dsconvert_writer::outcome::Outcomes;
 
 use super::pieces::{Pieces, UnclosedTask, cut_block, piece_task};
 use super::source::{
-    FieldNames, ItemContext, RejectTask, SectionFile, SectionReader, SourceTask, TASK_BYTES, TaskBlock,
-    TextItem, TextSource,
+    FieldNames, ItemContext, RejectTask, SectionFile, SectionReader, SourceTask, TaskBlock, TextItem,
+    TextSource,
 };
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
@@ -24,9 +24,17 @@ pub(super) struct DelimitedFile(pub(super) Dialect);
 impl TextSource for DelimitedFile {
     fn open<'a>(&'static self, mut section: SectionFile<'a>) -> Result<Box<dyn SectionReader + 'a>, Broken> {
         let max_bytes = section.context.recipe.max_document_bytes;
-        let wanted = section.context.requested_columns();
+        let (wanted, task_bytes) = (section.context.requested_columns(), section.task_bytes);
         let cutter = DocumentCutter::new(section.stream(self)?, rows::rule(self.0), max_bytes);
-        let table = DelimitedTable { cutter, dialect: self.0, wanted, max_bytes, header: None, ended: false };
+        let table = DelimitedTable {
+            cutter,
+            dialect: self.0,
+            wanted,
+            max_bytes,
+            task_bytes,
+            header: None,
+            ended: false,
+        };
         Ok(Box::new(DelimitedSection { table, read: 0 }))
     }
 
@@ -59,6 +67,7 @@ struct DelimitedTable<'a> {
     dialect: Dialect,
     wanted: RequestedColumns<'a>,
     max_bytes: u64,
+    task_bytes: usize,
     header: Option<Arc<TableHeader>>,
     ended: bool,
 }
@@ -69,7 +78,7 @@ impl DelimitedTable<'_> {
         if self.ended {
             return Ok(None);
         }
-        let Some(cut) = self.cutter.next(TASK_BYTES)? else { return Ok(None) };
+        let Some(cut) = self.cutter.next(self.task_bytes)? else { return Ok(None) };
         let damage = |mark, reject| Ok(Some((RejectTask::damage(mark, reject), 0)));
         match (cut, &self.header) {
             (DocumentCut::Piece(piece), Some(header)) => {

@@ -49,7 +49,7 @@ impl TextSource for ParquetTable {
         let max_bytes = section.context.recipe.max_document_bytes;
         let groups = Groups::new(table, roots, groups, max_bytes).limited_by("max_document_bytes");
         let rows = GroupRows { groups, source_bytes: section.source_bytes };
-        Ok(Box::new(BatchSection::new(rows, columns)))
+        Ok(Box::new(BatchSection::new(rows, columns, section.task_bytes)))
     }
 
     fn may_hold_ids(&self) -> bool {

@@ -4,7 +4,7 @@ use dsconvert_writer::outcome::Outcomes;
 
 use super::source::{
     BYTES_HELD_PER_BYTE, Extent, ItemContext, RejectTask, SectionFile, SectionReader, SingleBlock,
-    SourceTask, TASK_BYTES, TaskBlock, TextItem, TextSource, too_long,
+    SourceTask, TaskBlock, TextItem, TextSource, too_long,
 };
 use crate::error::{Error, Result};
 use crate::sample::Reject;
@@ -37,6 +37,7 @@ pub(super) fn open<'a>(
     pieces: impl Pieces + 'a,
 ) -> Result<Box<dyn SectionReader + 'a>, Broken> {
     let max_bytes = section.context.recipe.max_document_bytes;
+    let task_bytes = section.task_bytes;
     if let Extent::Lines(bytes) = section.extent.clone() {
         let lines = section.opened.take().map_or_else(|| section.planned.open(), Ok)?;
         let mut head = [0; Compression::SNIFFED_BYTES];
@@ -44,7 +45,7 @@ pub(super) fn open<'a>(
         let (compression, is_encoded) = (Compression::sniff(&head[..read]), is_marked(&head[..read]));
         if compression.is_none() && !is_encoded {
             let reader = LineReader::over(lines, bytes, max_bytes)?;
-            return Ok(Box::new(LineSection { reader, pieces, max_bytes }));
+            return Ok(Box::new(LineSection { reader, pieces, max_bytes, task_bytes }));
         }
         // Such a file cannot be divided at line ends: its first section reads all of it.
         if bytes.start > 0 {
@@ -58,7 +59,7 @@ pub(super) fn open<'a>(
         section.opened = Some(lines);
     }
     let cutter = DocumentCutter::new(section.stream(source)?, rule, max_bytes);
-    Ok(Box::new(CutSection { cutter, pieces, max_bytes, read: 0 }))
+    Ok(Box::new(CutSection { cutter, pieces, max_bytes, task_bytes, read: 0 }))
 }
 
 /// A range of the lines of a file.
@@ -66,11 +67,12 @@ struct LineSection<P> {
     reader: LineReader,
     pieces: P,
     max_bytes: u64,
+    task_bytes: usize,
 }
 
 impl<P: Pieces> SectionReader for LineSection<P> {
     fn next(&mut self) -> Result<Option<TaskBlock>> {
-        Ok(self.reader.next(TASK_BYTES)?.map(|piece| {
+        Ok(self.reader.next(self.task_bytes)?.map(|piece| {
             let source_bytes = match &piece {
                 LinePiece::Lines { bytes, .. } => bytes.len() as u64,
                 LinePiece::Overlong { bytes, .. } => *bytes,
@@ -90,13 +92,14 @@ struct CutSection<P> {
     cutter: DocumentCutter,
     pieces: P,
     max_bytes: u64,
+    task_bytes: usize,
     /// Bytes of the file that were read for earlier blocks.
     read: u64,
 }
 
 impl<P: Pieces> SectionReader for CutSection<P> {
     fn next(&mut self) -> Result<Option<TaskBlock>> {
-        let Some(cut) = self.cutter.next(TASK_BYTES)? else { return Ok(None) };
+        let Some(cut) = self.cutter.next(self.task_bytes)? else { return Ok(None) };
         let (items, held) = match cut {
             DocumentCut::Piece(piece) => piece_task(&self.pieces, piece, self.max_bytes),
             DocumentCut::Unclosed { offset, bytes } => (UnclosedTask::boxed(offset, bytes), 0),

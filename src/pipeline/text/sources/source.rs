@@ -322,6 +322,8 @@ pub(in crate::pipeline::text) struct SectionFile<'a> {
     pub(in crate::pipeline::text) planned: PlannedFile,
     pub(in crate::pipeline::text) extent: Extent,
     pub(in crate::pipeline::text) source_bytes: u64,
+    /// Source bytes of a task.
+    pub(in crate::pipeline::text) task_bytes: usize,
     /// The columns that the plan has found.
     pub(in crate::pipeline::text) columns: Option<&'a TextColumns>,
     /// The file beside it that is read with it.
