@@ -376,6 +376,11 @@ impl Lengths for Concatenated {
         part.source.lengths().trained_of(ordinal)
     }
 
+    fn longest_side_of(&self, record: u64) -> Result<u64> {
+        let (_, part, ordinal) = self.part_of(record)?;
+        part.source.lengths().longest_side_of(ordinal)
+    }
+
     fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {
         let (_, part, ordinal) = self.part_of(record)?;
         part.source.lengths().shape_of(ordinal)
@@ -533,8 +538,13 @@ fn common_fields(sources: &[(String, Arc<dyn RecordSource>)]) -> Result<Vec<Fiel
         }
         let is_payload = first.schema().layout().payload == Some(&*field.name);
         let is_added = sources.iter().any(|(_, source)| source.properties().added.contains_key(&field.name));
-        let is_needed =
-            is_payload || is_added || field.ty == FieldType::Label || (field.name == CU_SEQLENS && is_packed);
+        // Pairs and completions with a label are other records.
+        let is_side = first.schema().holds_completions() && field.ty.id_width().is_some();
+        let is_needed = is_side
+            || is_payload
+            || is_added
+            || field.ty == FieldType::Label
+            || (field.name == CU_SEQLENS && is_packed);
         match missing {
             None => common.push(Field { nullable, ..field.clone() }),
             Some(missing) if is_added => {

@@ -78,10 +78,11 @@ pub(super) fn for_batches(
         Err(Error::usage(format!("{what} does not apply to preference data: each row is one side"))
             .help("use batch_size or max_tokens"))
     };
-    let properties = source.properties();
-    if properties.is_mixture || !properties.part_ends.is_empty() {
-        return Err(Error::usage("preference data of several sources cannot be loaded together")
-            .help("load one split, or convert the sources into one dataset"));
+    if source.properties().is_mixture {
+        return Err(Error::usage(
+            "a mixture does not apply to preference data, whose records have several rows",
+        )
+        .help("load several datasets as one, as in [\"a\", \"b\"]; or convert them into one dataset"));
     }
     match &mut options.batching {
         Batching::Packed(_) => return refuse("seq_len"),

@@ -312,6 +312,7 @@ impl BatchFields {
                 COMPLETION_MASK => Some(BatchField::CompletionMask),
                 LABELS => Some(BatchField::Labels),
                 LENGTHS => Some(BatchField::Lengths),
+                SOURCE if !source.properties().part_ends.is_empty() => Some(BatchField::Source),
                 _ => None,
             },
             (_, SOURCE) if !source.properties().part_ends.is_empty() => Some(BatchField::Source),

@@ -5,6 +5,7 @@ use dsconvert_dataset::schema::{Field, FieldType, IdWidth, Schema};
 
 use super::*;
 use crate::batch::{Last, Layout, PackOptions};
+use crate::{ClassNames, Concatenated, RecordSource};
 
 fn ids(first: u32, count: u64) -> sample::Value {
     let ids: Vec<u32> = (0..count as u32).map(|at| first + at).collect();
@@ -102,6 +103,55 @@ fn both_rows_of_a_pair_are_in_one_batch_of_one_rank() {
         seen.sort_unstable();
         assert_eq!(seen, (0..40).collect::<Vec<u64>>());
     }
+}
+
+#[test]
+fn pairs_of_several_datasets_are_loaded_as_one() {
+    let (one, two, third) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let split =
+        |dir: &tempfile::TempDir| -> Arc<dyn RecordSource> { Arc::new(pairs(dir.path(), Format::Arrow)) };
+    let sources = vec![("a".to_owned(), split(&one)), ("b".to_owned(), split(&two))];
+    let both: Arc<dyn RecordSource> = Arc::new(Concatenated::new(sources, ClassNames::Equal).unwrap());
+    let fields = ["input_ids", "completion_mask", "labels", "lengths", "source"].map(str::to_owned);
+    let options = LoaderOptions {
+        fields: Some(fields.to_vec()),
+        ..LoaderOptions::new(BatchOptions::new(BatchSize::MaxTokens(120)))
+    };
+    let mut seen = Vec::new();
+    let mut loader = Loader::new(both, options).unwrap();
+    for batch in all(&mut loader) {
+        let shape = batch.array("input_ids").unwrap().shape().to_vec();
+        assert!(shape[0] * shape[1] <= 120, "{shape:?}");
+        let sources = batch.array("source").unwrap().as_slice::<i32>().unwrap().to_vec();
+        for ((row, found), source) in rows(&batch).into_iter().enumerate().zip(sources) {
+            let record = batch.records()[row];
+            assert_eq!(source, i32::from(record >= 40));
+            assert_eq!(found, expected(record % 40, row < batch.rows() / 2));
+            seen.push(record);
+        }
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..80).flat_map(|record| [record, record]).collect::<Vec<u64>>());
+    // Completions with a label are other records.
+    let schema = Schema::unpaired(IdWidth::U16, Vec::new()).unwrap();
+    let record = |_| sample::Record {
+        values: vec![
+            sample::Value::Text("k".into()),
+            ids(1, 2),
+            sample::Value::UInt(5),
+            sample::Value::Text("o".into()),
+            ids(7, 3),
+            sample::Value::Null,
+            sample::Value::Bool(true),
+        ],
+    };
+    testing::write_records(third.path(), Format::Arrow, schema, &[&[1]], record).unwrap();
+    let labeled = Dataset::open(third.path()).unwrap().split("train").unwrap();
+    let sources =
+        vec![("a".to_owned(), split(&one)), ("c".to_owned(), Arc::new(labeled) as Arc<dyn RecordSource>)];
+    let error = Concatenated::new(sources, ClassNames::Equal).unwrap_err().to_string();
+    assert!(error.contains("chosen_ids"), "{error}");
 }
 
 #[test]
