@@ -5,8 +5,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +13,7 @@ import pytest
 
 from conftest import ROOT
 from dataset import Dataset, open_arrow
+from faults import Faults, some
 
 SEED = 5
 
@@ -324,26 +323,16 @@ def test_runs_are_repeatable_resumable_and_refuse_what_changed(dsconvert, photos
     assert "written with other options" in ran.stderr
 
 
-def test_a_kill_at_any_moment_leaves_nothing_or_the_same_bytes(dsconvert, binary, photos, tmp_path):
+def test_a_kill_at_any_call_leaves_nothing_or_the_same_bytes(dsconvert, binary, photos, tmp_path):
     path, whole = tmp_path / "scores.parquet", tmp_path / "whole"
     pq.write_table(table_of(all_of(keys(photos))), path)
-    dsconvert("add-fields", photos, path, "--out", whole)
+    faults = Faults(tmp_path)
+    run = lambda out, fault=None: faults.run([binary, "add-fields", photos, path, "--quiet", "--resume", "--out", out], out, fault)  # noqa: E731
+    calls = run(whole).calls
     expected = {p.relative_to(whole): p.read_bytes() for p in whole.rglob("*") if p.is_file()}
-    command = [binary, "add-fields", photos, path, "--quiet", "--out"]
-    started = time.monotonic()
-    subprocess.run([*command, tmp_path / "timed"], check=True)
-    seconds = time.monotonic() - started
-    killed = 0
-    for attempt in range(50):
-        out = tmp_path / f"killed-{attempt}"
-        process = subprocess.Popen([*command, out, "--resume"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            process.wait(seconds * (attempt + 1) / 50)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            killed += 1
-        dsconvert("add-fields", photos, path, "--out", out, "--resume", "--quiet")
-        assert expected == {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()}, attempt
+    for number, fault in enumerate(some(calls, 1, ["kill-before", "kill-after"], "add-fields")):
+        out = tmp_path / str(number)
+        assert run(out, fault).returncode == -signal.SIGKILL, fault
+        assert run(out).returncode == 0, fault
+        assert expected == {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()}, fault
         shutil.rmtree(out)
-    assert killed > 10, killed

@@ -7,9 +7,6 @@ import signal
 import sys
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import dsconvert
@@ -29,10 +26,6 @@ if __name__ == "__main__":
     schema = {{"count": "int64"}}
     dsconvert.add_fields(sys.argv[2], f.count, sys.argv[1], schema, read=["text"], version="1", unit_records=6, resume=True{options})
 """
-ADD_TABLE = """
-import sys, dsconvert
-dsconvert.add_fields(sys.argv[2], sys.argv[3], sys.argv[1], resume=True)
-"""
 WRITER = """
 import sys, convert_functions as f, dsconvert
 with dsconvert.Writer(sys.argv[1], f.SCHEMA, shard_bytes=600, splits=["train", "test"], overwrite=True) as writer:
@@ -46,7 +39,6 @@ WAYS = {
     "convert, workers": (CONVERT.format(fn="f.record", options=", workers=2"), 3),
     "add_fields": (ADD_FIELDS.format(options=""), 1),
     "add_fields, workers": (ADD_FIELDS.format(options=", workers=2"), 3),
-    "add_fields, table": (ADD_TABLE, 1),
     "writer": (WRITER, 1),
 }
 
@@ -58,13 +50,11 @@ def faults(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    """A dataset with texts, and a table with a score for each of its records."""
+    """A dataset of texts."""
     folder = tmp_path_factory.mktemp("base")
     with dsconvert.Writer(folder / "base", {"text": "str"}) as writer:
         writer.write_batch({"key": [f"k{n}" for n in range(40)], "text": ["x" * n for n in range(40)]})
-    scores = pa.table({"key": [f"k{n}" for n in reversed(range(40))], "score": np.arange(40)})
-    pq.write_table(scores, folder / "scores.parquet")
-    return folder / "base", folder / "scores.parquet"
+    return folder / "base"
 
 
 def tree(out):
@@ -77,7 +67,7 @@ def run_of(way, tmp_path, faults, base):
     script = tmp_path / "program.py"
     script.write_text(program)
     environment = {"PYTHONPATH": str(HERE), "PYTHONDONTWRITEBYTECODE": "1"}
-    return lambda out, fault=None: faults.run([sys.executable, script, out, *base], out, fault, environment), processes
+    return lambda out, fault=None: faults.run([sys.executable, script, out, base], out, fault, environment), processes
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -209,9 +209,10 @@ impl DatasetWriter {
 
     /// Releases the output, and removes everything that was written to it, and the directory itself if this created it.
     /// `unit` is one that nobody finishes.
-    fn abandon(&self, py: Python<'_>, unit: &UnitWriter) -> PyResult<()> {
+    #[pyo3(signature = (unit=None))]
+    fn abandon(&self, py: Python<'_>, unit: Option<&UnitWriter>) -> PyResult<()> {
         detached(py, self.is_remote, || {
-            let unit = unit.inner.lock()?.take();
+            let unit = unit.map(|unit| unit.inner.lock().map(|mut unit| unit.take())).transpose()?.flatten();
             let writer = self.inner.lock()?.take();
             unit.map_or(Ok(()), |unit| unit.abandon())?;
             writer.map_or(Ok(()), writer::DatasetWriter::abandon)

@@ -79,7 +79,11 @@ class Writer:
         if self._opened or self._is_over:
             raise UsageError("a writer is opened once", remedy="make another one")
         writer = _native.DatasetWriter(self._out, self._schema.json(), json.dumps(self._options), False)
-        self._opened = writer, writer.unit(0)
+        try:
+            self._opened = writer, writer.unit(0)
+        except BaseException:
+            writer.abandon()
+            raise
         # If the writer is dropped inside the statement, such as by a generator or at the end of the process.
         self._dropped = weakref.finalize(self, _drop, *self._opened)
         return self
