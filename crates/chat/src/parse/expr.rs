@@ -11,6 +11,7 @@ use crate::operators::{BinaryOp, CompareOp};
 
 impl Parser {
     /// Whether a tuple without parentheses ends here.
+    /// `is_tuple_end`.
     pub(super) fn tuple_end(&self, ends: &[&str]) -> bool {
         matches!(self.token(), Token::VariableEnd | Token::BlockEnd)
             || self.is_op(")")
@@ -61,10 +62,14 @@ impl Parser {
         })
     }
 
+    // The rules below are those of Jinja2 in the order of precedence, from the operators that bind least: `or`, `and`,
+    // `not`, comparisons, `+ -`, `~`, `* / // %`, `**`, signs, then filters and tests.
+    /// `parse_or`.
     pub(super) fn or(&mut self) -> Parsed<Expr> {
         self.chain(|parser| parser.skip_name("or"), Self::and, ExprKind::Or)
     }
 
+    /// `parse_and`.
     pub(super) fn and(&mut self) -> Parsed<Expr> {
         self.chain(|parser| parser.skip_name("and"), Self::not, ExprKind::And)
     }
@@ -146,20 +151,24 @@ impl Parser {
         Ok(Expr { line: first.line, kind: ExprKind::Binary(Box::new(first), rest) })
     }
 
+    /// `parse_math1`: sums.
     pub(super) fn math1(&mut self) -> Parsed<Expr> {
         self.binary(Self::concat, &[("+", BinaryOp::Add), ("-", BinaryOp::Sub)])
     }
 
+    /// `parse_concat`: `~` binds more tightly than `+`, so that `a + b ~ c` adds `a` to a text.
     pub(super) fn concat(&mut self) -> Parsed<Expr> {
         self.chain(|parser| parser.skip_op("~"), Self::math2, ExprKind::Concat)
     }
 
+    /// `parse_math2`: products.
     pub(super) fn math2(&mut self) -> Parsed<Expr> {
         let operators =
             [("*", BinaryOp::Mul), ("/", BinaryOp::Div), ("//", BinaryOp::FloorDiv), ("%", BinaryOp::Rem)];
         self.binary(Self::pow, &operators)
     }
 
+    /// `parse_pow`. From left to right in Jinja2: `2 ** 3 ** 2` is 64, and 512 in Python.
     pub(super) fn pow(&mut self) -> Parsed<Expr> {
         self.binary(|parser| parser.unary(true), &[("**", BinaryOp::Pow)])
     }
@@ -265,6 +274,7 @@ impl Parser {
                         let name = self.expect_name()?;
                         Expr { line, kind: ExprKind::Attribute(Box::new(expr), name) }
                     }
+                    // `messages.0.content`: an index after a dot.
                     Token::Number(index @ Const::Int(_)) => {
                         self.at += 1;
                         let index = Expr { line, kind: ExprKind::Const(index) };
@@ -286,6 +296,7 @@ impl Parser {
 
     /// `[…]` after a value: an index, several of them as a tuple, or a slice.
     pub(super) fn subscript(&mut self, object: Expr, line: u32) -> Parsed<Expr> {
+        // `[start:stop:step]`, each of which may be missing.
         let (mut parts, mut colons) = ([None, None, None], 0);
         loop {
             if !self.is_op("]") && !self.is_op(":") {
@@ -334,6 +345,7 @@ impl Parser {
     }
 
     /// Filters, the first without a bar before it if `inline`.
+    /// `parse_filter`. Names are looked up here, and the resolver refuses unknown ones outside of conditions.
     pub(super) fn filter_chain(&mut self, mut value: Option<Expr>, mut inline: bool) -> Parsed<Expr> {
         while inline || self.skip_op("|") {
             inline = false;
@@ -367,6 +379,8 @@ impl Parser {
         let negated = self.skip_name("not");
         let name = self.dotted_name()?;
         let mut args = Args::default();
+        // `x is divisibleby 3` and `x is in [1, 2]`: what can start a value is an argument, except for words that go on
+        // with the expression around it.
         let starts = match self.token() {
             Token::Name(name) => {
                 if **name == *"is" {
@@ -380,6 +394,7 @@ impl Parser {
         if self.is_op("(") {
             args = self.call_args()?;
         } else if starts {
+            // Not a whole expression: in `x is eq 1 + 1`, the sum is that of the test and 1.
             let argument = self.primary()?;
             args.positional.push(self.postfix(argument)?);
         }
@@ -394,6 +409,7 @@ impl Parser {
         self.expect_op("(")?;
         let mut args = Args::default();
         self.items(")", |parser| {
+            // `ensure` of `parse_call_args`: the order of the kinds of arguments is fixed.
             let valid = if parser.skip_op("*") {
                 let valid = args.splat.is_none() && args.keyword_splat.is_none();
                 args.splat = Some(parser.expression()?);

@@ -1,4 +1,16 @@
 //! Lexer: the tokens of a template, with the white space rules of Jinja2.
+//!
+//! `trim_blocks` and `lstrip_blocks`, which transformers sets, remove the line break after a block tag, and the white
+//! space before one on its line. So the three lines
+//!
+//! ```jinja
+//! {% for message in messages %}
+//!     {{ message.content }}
+//! {% endfor %}
+//! ```
+//!
+//! write four spaces, a content and a line break for each message, and nothing else. `{%-` and `-%}` remove all white
+//! space on their side; `{%+` and `+%}` keep it.
 
 use std::sync::Arc;
 
@@ -6,6 +18,7 @@ use crate::ast::Const;
 use crate::chars::is_space;
 use crate::error::{TemplateError, fail};
 
+/// The tokens of `jinja2.lexer`. `Data` is the text outside of tags.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
     Data(String),
@@ -26,10 +39,12 @@ const OPERATORS: [&str; 27] = [
     "=", ".", ":", "|", ",", ";", "!",
 ];
 
+/// `Lexer.tokeniter`, which is a table of regular expressions in Jinja2.
 struct Lexer<'s> {
     source: &'s str,
     at: usize,
     line: u32,
+    /// Whether nothing but a tag with a line break after it precedes on this line, so that `lstrip_blocks` applies.
     line_starting: bool,
     tokens: Vec<(u32, Token)>,
 }
@@ -58,6 +73,7 @@ impl<'s> Lexer<'s> {
     }
 
     /// The length of a block with only `word` in it, after its `{%`: sign, word and end.
+    /// Jinja2 finds `raw` by a regular expression of its own, before it reads tags as code.
     fn word_block(text: &str, word: &str, trim: bool) -> Option<usize> {
         let after_sign = text.strip_prefix(['-', '+']).unwrap_or(text);
         // The sign is optional in a regular expression that can also match without it, but no sign is followed by the word.
@@ -78,9 +94,11 @@ impl<'s> Lexer<'s> {
     fn data(&mut self, text: &str, sign: Option<char>, variable: bool) {
         let line = self.line;
         let text = match sign {
+            // `{%- … %}`.
             Some('-') => text.trim_end_matches(is_space),
             None if !variable => {
                 let start = text.rfind('\n').map_or(0, |at| at + 1);
+                // `lstrip_blocks`, not for `{{ … }}`: indentation of statements is no text.
                 let blank = !text[start..].is_empty() && text[start..].chars().all(is_space);
                 if blank && (start > 0 || self.line_starting) { &text[..start] } else { text }
             }
@@ -95,6 +113,7 @@ impl<'s> Lexer<'s> {
     fn run(mut self) -> Result<Vec<(u32, Token)>, TemplateError> {
         while self.at < self.source.len() {
             let rest = self.rest();
+            // The next tag of any kind: `{%`, `{{` or `{#`.
             let begin = rest.match_indices('{').find_map(|(at, _)| {
                 Some((at, rest[at + 1..].chars().next().filter(|c| matches!(c, '%' | '{' | '#'))?))
             });
@@ -169,6 +188,7 @@ impl<'s> Lexer<'s> {
             let rest = self.rest();
             if open.is_empty() {
                 let (plain, end) = if block { ("%}", Token::BlockEnd) } else { ("}}", Token::VariableEnd) };
+                // Inside of brackets, `}}` closes two of them: `{{ {"a": {}} }}`.
                 let length = if rest.starts_with('-') && rest[1..].starts_with(plain) {
                     Some(3 + Self::spaces(&rest[3..]))
                 } else if block && rest.starts_with("+%}") {
@@ -336,6 +356,7 @@ fn unescape(text: &str) -> Result<String, String> {
             })
         };
         match c {
+            // A backslash before a line break joins the lines.
             '\n' => {}
             '\\' | '\'' | '"' => out.push(c),
             'a' => out.push('\u{7}'),
@@ -349,12 +370,14 @@ fn unescape(text: &str) -> Result<String, String> {
             'u' => out.push(hex(4)?),
             'U' => out.push(hex(8)?),
             'N' => return Err("`\\N{...}` in a string is not supported: write the character".to_owned()),
+            // Up to three octal digits.
             '0'..='7' => {
                 let more = rest.bytes().take(2).take_while(|byte| (b'0'..=b'7').contains(byte)).count();
                 let code = format!("{c}{}", &rest[..more]);
                 rest = &rest[more..];
                 out.push(u32::from_str_radix(&code, 8).ok().and_then(char::from_u32).unwrap_or('\0'));
             }
+            // Python keeps the backslash of an unknown escape.
             c if c.is_ascii() => {
                 out.push('\\');
                 out.push(c);
