@@ -45,6 +45,7 @@ impl JsonStyle {
             Kind::Int(value, source) => out.push_paid(&value.to_string(), within(*source), budget)?,
             Kind::Big(digits, source) => out.push_paid(digits, within(*source), budget)?,
             Kind::Float(value, source) => out.push_paid(&json_float(*value), within(*source), budget)?,
+            // Empty containers have no line breaks, whatever the indentation.
             Kind::List(list) | Kind::Tuple(list) => {
                 let mark = within(list.source);
                 if list.items.is_empty() {
@@ -91,6 +92,7 @@ impl JsonStyle {
         Ok(())
     }
 
+    /// What is before an item: a separator except for the first one, and its line.
     fn separate(
         &self,
         at: usize,
@@ -105,6 +107,7 @@ impl JsonStyle {
         self.newline(level, out, mark, budget)
     }
 
+    /// A line break and the indentation, if there is one.
     fn newline(&self, level: usize, out: &mut TextBuilder, mark: Mark, budget: &mut Budget) -> Result<()> {
         if let Some(indent) = &self.indent {
             out.push_paid("\n", mark, budget)?;
@@ -166,6 +169,7 @@ fn json_string(text: &Text, ascii: bool, out: &mut TextBuilder, budget: &mut Bud
                 '\u{8}' => out.push_paid("\\b", mark, budget)?,
                 '\u{c}' => out.push_paid("\\f", mark, budget)?,
                 c => {
+                    // Characters outside of the basic plane are pairs of surrogates.
                     for unit in c.encode_utf16(&mut [0; 2]) {
                         out.push_paid(&format!("\\u{unit:04x}"), mark, budget)?;
                     }
