@@ -32,6 +32,8 @@ enum FilterAction {
     /// A function that takes any arguments.
     Free(fn(&mut Runtime, Value, CallArgs) -> Result<Value>),
     /// Jinja2 has the filter, and this crate has not: it escapes for HTML, or its result is not the same twice.
+    ///
+    /// `is filter` is true for it, as in Jinja2.
     Missing,
 }
 

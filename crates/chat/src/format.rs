@@ -254,6 +254,7 @@ impl Runtime {
             let value = match conversion {
                 None => value,
                 Some('s') => self.printed(&value)?.into(),
+                // `!a`, which escapes everything outside of ASCII, is refused.
                 Some('r') => self.repr(&value)?.into(),
                 Some(other) => {
                     return unsupported(format!("the conversion `!{other}` of a format is not supported"));
@@ -270,6 +271,7 @@ impl Runtime {
     }
 
     /// The value of a field: an argument by number or name, and its attributes and elements.
+    /// `get_field` of `string.Formatter`.
     fn format_value(&mut self, name: &str, args: &CallArgs, automatic: &mut Fields) -> Result<Value> {
         // `{0.role}` and `{messages[0]}`: what follows the first `.` or `[` is looked up in the argument.
         let first_end = name.find(['.', '[']).unwrap_or(name.len());

@@ -198,6 +198,7 @@ impl Runtime {
 
 /// The error about operands that do not fit an operator.
 pub(crate) fn operand_error<T>(symbol: &str, left: &Value, right: &Value) -> Result<T> {
+    // The reason for an undefined value is more useful than the types.
     for value in [left, right] {
         if let Kind::Undefined(missing) = &value.0 {
             return error(ErrorKind::Undefined, missing.to_string());
@@ -279,6 +280,7 @@ fn float_arithmetic(operator: BinaryOp, a: f64, b: f64) -> Result<Value> {
             // As `float.__divmod__`.
             let mut rest = a % b;
             let mut quotient = (a - rest) / b;
+            // The rest takes the sign of the divisor, as with integers.
             if rest != 0.0 {
                 if (b < 0.0) != (rest < 0.0) {
                     rest += b;
@@ -293,6 +295,7 @@ fn float_arithmetic(operator: BinaryOp, a: f64, b: f64) -> Result<Value> {
                 0.0f64.copysign(a / b)
             } else {
                 let floor = quotient.floor();
+                // The division above may have rounded down past an integer.
                 if quotient - floor > 0.5 { floor + 1.0 } else { floor }
             }
         }

@@ -164,8 +164,10 @@ impl Resolver {
         if self.copied.get() > MAX_COPIED {
             return;
         }
+        // The body, the `elif`s and the `else` block, which are branches even where they are missing.
         let mut branches = [symbols.clone(), symbols.clone(), symbols.clone()];
         self.analyze_body(&mut branches[0], body);
+        // `nodes.If` has the `elif`s as a list; they share one branch in `visit_If`.
         for elif in elifs {
             self.analyze_if(&mut branches[1], elif, &[], &[]);
         }
@@ -219,6 +221,7 @@ impl Resolver {
         if let ExprKind::Name(name) = &expr.kind {
             self.load(symbols, &name.name);
         }
+        // Expressions have no scopes of their own in Jinja2.
         each_child(expr, &mut |child| self.analyze_expr(symbols, child));
     }
 
@@ -252,6 +255,7 @@ impl Resolver {
         for (name, origin) in names {
             let slot = self.slot(level, &name);
             let load = match origin {
+                // Set by the loop or the call.
                 Origin::Parameter => continue,
                 Origin::Global => {
                     self.globals.insert(name.clone());
@@ -296,6 +300,7 @@ impl Resolver {
                 let is_caller = **name == *"caller";
                 function.explicit_caller |= is_caller && param.is_some();
                 match param {
+                    // Not read, or assigned to first: then it is a variable like any other.
                     _ if !undeclared.contains(name) => {}
                     Some((_, None)) if is_caller => {
                         return fail(0, "the parameter `caller` of a macro needs a default");

@@ -19,6 +19,7 @@ impl Parser {
     }
 
     /// An expression, or a tuple without parentheses.
+    /// `parse_tuple`: `{{ 1, 2 }}` and `{% for x in 1, 2 %}` need no parentheses. `condition` allows `a if b else c`.
     pub(super) fn tuple(&mut self, condition: bool, ends: &[&str]) -> Parsed<Expr> {
         match self.tuple_items(condition, ends)? {
             Ok(expr) => Ok(expr),
@@ -54,6 +55,7 @@ impl Parser {
             while parser.skip_name("if") {
                 let line = expr.line;
                 let test = parser.or()?;
+                // Without `else`, the value is undefined: `{{ "x" if y }}`.
                 let otherwise = if parser.skip_name("else") { Some(parser.expression()?) } else { None };
                 expr = Expr { line, kind: ExprKind::Cond(Box::new((test, expr, otherwise))) };
                 parser.link()?;
@@ -206,6 +208,7 @@ impl Parser {
             Token::Str(first) => {
                 let mut text = first;
                 self.at += 1;
+                // `"a" "b"` is `"ab"`.
                 while let Token::Str(more) = self.token() {
                     text.push_str(more);
                     self.at += 1;
@@ -316,6 +319,7 @@ impl Parser {
             items.push(self.expression()?);
         }
         self.expect_op("]")?;
+        // `x[1, 2]` is `x[(1, 2)]`.
         let index = match items.pop() {
             Some(index) if items.is_empty() => index,
             last => {
@@ -334,6 +338,7 @@ impl Parser {
                 expr = self.filter_chain(Some(expr), false)?;
             } else if self.skip_name("is") {
                 expr = self.test(expr, line)?;
+            // `x|filter(y)(z)`: the result of a filter may be called.
             } else if self.is_op("(") {
                 let args = self.call_args()?;
                 expr = Expr { line, kind: ExprKind::Call(Box::new(expr), Box::new(args)) };
@@ -347,6 +352,7 @@ impl Parser {
     /// Filters, the first without a bar before it if `inline`.
     /// `parse_filter`. Names are looked up here, and the resolver refuses unknown ones outside of conditions.
     pub(super) fn filter_chain(&mut self, mut value: Option<Expr>, mut inline: bool) -> Parsed<Expr> {
+        // Each filter takes the value of the one before it.
         while inline || self.skip_op("|") {
             inline = false;
             let line = self.line();

@@ -91,6 +91,7 @@ impl<'s> Lexer<'s> {
 
     /// Text before a tag. A `-` of the tag removes white space; otherwise, white space between the start of a line
     /// and a block tag is removed (`lstrip_blocks`).
+    /// `Lexer.tokeniter` decides this at the tag, when it has seen its sign.
     fn data(&mut self, text: &str, sign: Option<char>, variable: bool) {
         let line = self.line;
         let text = match sign {
@@ -123,6 +124,7 @@ impl<'s> Lexer<'s> {
             };
             let inner = &rest[start + 2..];
             let sign = inner.chars().next().filter(|c| matches!(c, '-' | '+'));
+            // In a `raw` block, which templates use to write about templates, nothing is code.
             let raw = if kind == '%' { Self::word_block(inner, "raw", false) } else { None };
             self.data(&rest[..start], sign, kind == '{');
             if let Some(length) = raw {
@@ -256,6 +258,7 @@ impl<'s> Lexer<'s> {
     }
 
     /// A number in the notation of Python.
+    /// `number_re`, `float_re` and `integer_re` of `jinja2.lexer`: `1_000`, `0xff` and `1e3`, but not `.5`.
     fn number(&mut self) -> Result<(), TemplateError> {
         let rest = self.rest();
         let decimal = |byte: u8| byte.is_ascii_digit();
@@ -316,8 +319,10 @@ impl<'s> Lexer<'s> {
     }
 
     /// A string in quotes.
+    /// `string_re`: both kinds of quotes, with line breaks inside.
     fn string(&mut self, quote: char) -> Result<(), TemplateError> {
         let rest = self.rest();
+        // A quote after an odd number of backslashes does not end the string.
         let mut escaped = false;
         let end = rest.char_indices().skip(1).find_map(|(at, c)| {
             let end = c == quote && !escaped;
@@ -369,6 +374,7 @@ fn unescape(text: &str) -> Result<String, String> {
             'x' => out.push(hex(2)?),
             'u' => out.push(hex(4)?),
             'U' => out.push(hex(8)?),
+            // The names of all characters would be a large table.
             'N' => return Err("`\\N{...}` in a string is not supported: write the character".to_owned()),
             // Up to three octal digits.
             '0'..='7' => {

@@ -250,6 +250,8 @@ fn ends_in(word: [u8; 8]) -> u64 {
     below(word, 0x20) | below(word ^ all(b'"'), 1) | below(word ^ all(b'\\'), 1)
 }
 
+/// A reader of its own, because `serde_json` would not keep the order of keys with the last of equal ones, integers of
+/// any size, and `NaN` at once, and because strings share the text instead of being copied.
 struct JsonReader<'a, 'b> {
     text: &'a str,
     /// A copy of the text, which the strings without escapes share.
@@ -263,6 +265,7 @@ const LIST_VALUES: usize = 4;
 const OBJECT_VALUES: usize = 6;
 
 impl JsonReader<'_, '_> {
+    /// Pays for values before they are made. A text of brackets takes many times its length.
     fn pay(&mut self, values: usize) -> Parsed<()> {
         self.budget.make(values * VALUE_BYTES).map_err(|_| self.error(JsonError::TOO_LARGE))
     }
@@ -281,6 +284,7 @@ impl JsonReader<'_, '_> {
         }
     }
 
+    /// Moves over `literal`, if it is next.
     fn literal(&mut self, literal: &str) -> bool {
         let found = self.text[self.at..].starts_with(literal);
         if found {
@@ -359,12 +363,14 @@ impl JsonReader<'_, '_> {
         }
     }
 
+    /// Moves over digits, and returns their number.
     fn digits(&mut self) -> usize {
         let digits = self.text.as_bytes()[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.at += digits;
         digits
     }
 
+    /// A number with a point or an exponent is a float, and any other an integer, as in Python.
     fn number(&mut self) -> Parsed<Value> {
         let start = self.at;
         self.literal("-");
@@ -403,6 +409,7 @@ impl JsonReader<'_, '_> {
         }
     }
 
+    /// A string without escapes, which most are, is a slice of the whole text.
     fn string(&mut self) -> Parsed<Text> {
         self.at += 1;
         let start = self.at;
@@ -450,11 +457,13 @@ impl JsonReader<'_, '_> {
                     };
                     owned.get_or_insert_default().push(c);
                 }
+                // `strict=True`, the default of Python.
                 _ => return Err(self.error("a control character in a string")),
             }
         }
     }
 
+    /// The four digits of a `\u` escape: a unit of UTF-16.
     fn unit(&mut self) -> Parsed<u32> {
         let digits = self
             .text
@@ -466,6 +475,7 @@ impl JsonReader<'_, '_> {
         Ok(unit)
     }
 
+    /// Python reads half of a pair of surrogates as a character of its own, which no UTF-8 can hold: it is refused.
     fn unicode(&mut self) -> Parsed<char> {
         let first = self.unit()?;
         if let 0xD800..=0xDBFF = first
