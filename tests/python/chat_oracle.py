@@ -62,11 +62,13 @@ TRAINED_HEADERS = {
 WORDS = [
     "yes", "no", "The", "answer", "is", "42", "3.5", "naïve", "Straße", "Ελλάδα", "Привет", "世界", "日本語", "مرحبا", "שלום", "हिन्दी",
     "🙂", "👩‍👩‍👧‍👦", "🇫🇷", "e\u0301", "ﬁ", "\u00a0", "\u2028", "\u200b", "<b>", "&amp;", "'quoted'", '"double"', "back\\slash", "{{ x }}",
-    "{% y %}", "tab\there", "new\nline", "two\n\nlines", "\r\n", "x" * 40, "[INST]", "###", "/nothink", "user", "assistant", "system",
+    "{% y %}", "tab\there", "new\nline", "two\n\nlines", "\r\n", "x" * 40, "[INST]", "###", "/nothink", "user",
+    "assistant", "system",
 ]
 ODD_CONTENT = [
     "", "", " ", "\n", "  leading", "trailing  ", "trailing\n\n", "\n both \n", "<think>a</think>b", "<think>\nplan\n</think>\n\nanswer",
-    "only </think> closed", "only <think> open", "<think></think>", "<|im_end|>", "<|im_start|>user\nhi", "</s>", "<tool_call>x</tool_call>",
+    "only </think> closed", "only <think> open", "<think></think>", "<|im_end|>", "<|im_start|>user\nhi", "</s>",
+    "<tool_call>x</tool_call>",
 ]
 ARGUMENTS = [
     "text", "", 'with "quotes"', "Ünï\ncode 🙂", "<tag>&'", 0, -1, 17, 2.5, 1e-07, 1e16, 1e300, True, False, None, [], [1, 2], ["a", "ß"],
@@ -187,7 +189,9 @@ def conversation(choose):
     if choose.random() < 0.2:
         options = {"enable_thinking": choose.choice([True, False])}
         if choose.random() < 0.3:
-            options = {choose.choice(["preserve_thinking", "truncate_history_thinking", "add_vision_id", "low_effort"]): True}
+            options = {
+                choose.choice(["preserve_thinking", "truncate_history_thinking", "add_vision_id", "low_effort"]): True
+            }
         chat["chat_template_kwargs"] = options
     return chat
 
@@ -267,7 +271,11 @@ def without_header(name, chat, text, spans, ours):
 
 
 def show(chat, ours, text, spans=None):
-    lines = ["  chat   " + json.dumps(chat, ensure_ascii=False), "  theirs " + repr(text), "  ours   " + repr(ours.get("text", ours))]
+    lines = [
+        "  chat   " + json.dumps(chat, ensure_ascii=False),
+        "  theirs " + repr(text),
+        "  ours   " + repr(ours.get("text", ours)),
+    ]
     if spans is not None:
         lines += ["  theirs " + repr([text[a:b] for a, b in spans]),
                   "  ours   " + repr([ours["text"][a:b] for a, b in ours.get("trained", [])] if "text" in ours else ours)]
@@ -286,7 +294,9 @@ def chats_for(name, template, count, seed, training=None):
         # Without those that may be rejected.
         several = {"reject": "text-parts"}
         text = references(template, chat, several)[0]
-        counts = text is not None and (training is None or (references(training, chat, several)[0] or "").startswith(text))
+        counts = text is not None and (
+            training is None or (references(training, chat, several)[0] or "").startswith(text)
+        )
         if counts or len(chats) < 2 * wanted + 20:
             chats.append(chat)
             wanted += counts
@@ -340,7 +350,9 @@ def with_texts(chat, rendered=None):
 
     chat = json.loads(json.dumps(chat))
     for message in chat["messages"]:
-        if isinstance(content := message["content"], list) and len(content) == 1 and (rendered is None or is_written(message, content)):
+        if isinstance(content := message["content"], list) and len(content) == 1 and (
+            rendered is None or is_written(message, content)
+        ):
             message["content"] = content[0]["text"]
     return chat
 
@@ -389,7 +401,9 @@ def compare_text(program, name, template, chats):
 
 def compare_spans(program, kind, name, template, training, chats, **options):
     tally = Tally(kind, name)
-    results = program.render(template, chats, not_rendered="allow", added_tokens=added_tokens(template, training), **options)
+    results = program.render(
+        template, chats, not_rendered="allow", added_tokens=added_tokens(template, training), **options
+    )
     if isinstance(results, str):
         tally.add(False, results, lambda: "")
         return tally
@@ -440,14 +454,19 @@ class Command:
         source.write_bytes(b"".join(lines))
         # A key ends with the offset of its line.
         numbers = {offset: number for number, offset in enumerate(itertools.accumulate(map(len, lines), initial=0))}
-        arguments = ["--messages-field", "messages", "--tokenizer", folder, "--out", folder / "out", "--now", NOW.isoformat(), "--format", "parquet"]
+        arguments = [
+            "--messages-field", "messages", "--tokenizer", folder, "--out", folder / "out", "--now", NOW.isoformat(),
+            "--format", "parquet",
+        ]
         # As transformers: it parses special tokens wherever they are. A tokenizer may write no token for a marker.
         arguments += ["--special-in-content", "parse", "--not-rendered", "allow", "--allow-unknown-markers", *options]
         done = subprocess.run([self.path, "text", source, *arguments], capture_output=True, text=True)
         if done.returncode:
             return done.stderr.strip()
         table = pyarrow.parquet.read_table(folder / "out/train")
-        rows = zip(table["key"].to_pylist(), table["input_ids"].to_pylist(), table["assistant_masks"].to_pylist(), strict=True)
+        rows = zip(
+            table["key"].to_pylist(), table["input_ids"].to_pylist(), table["assistant_masks"].to_pylist(), strict=True
+        )
         return {numbers[int(key.rpartition("#")[2])]: (ids, mask) for key, ids, mask in rows}
 
 
@@ -510,7 +529,9 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--program", required=True, help="the example `chats` of dsconvert-chat")
     parser.add_argument("--command", help="the command dsconvert, whose ids and masks are compared, too")
-    parser.add_argument("--tokenizer", help="the tokenizer.json for this; added tokens of each template are added to it")
+    parser.add_argument(
+        "--tokenizer", help="the tokenizer.json for this; added tokens of each template are added to it"
+    )
     parser.add_argument("--count", type=int, default=300, help="conversations that render, for each template")
     parser.add_argument("--only", action="append", help="name of a template")
     parser.add_argument("--seed", type=int, default=0)

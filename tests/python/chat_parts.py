@@ -17,7 +17,9 @@ def words(message):
     content, calls = message.get("content") or "", message.get("tool_calls") or []
     yield "r", message.get("reasoning_content", "")
     for call in calls:
-        yield from (("t", word) for word in [call["function"]["name"], *itertools.chain(*call["function"]["arguments"].items())])
+        yield from (
+            ("t", word) for word in [call["function"]["name"], *itertools.chain(*call["function"]["arguments"].items())]
+        )
     yield "c", re.sub(THOUGHT, "", content).strip()
 
 

@@ -15,7 +15,8 @@ LIBRARY_BYTES = 2_000
 
 SPACES = [
     " ", "  ", "   ", "\n", "\n\n", "\r\n", "\r", "\t", " \n", "\n ", "\t\t", "\u00a0", "\u2003", "\u3000", "\u2028", "\u2029",
-    "\u0085", "\u000b", "\u000c", "\u001c", "\u1680", "\u180e", "\u202f", "\u205f", " \u00a0", "        ", "\u2581", "\u2581\u2581",
+    "\u0085", "\u000b", "\u000c", "\u001c", "\u1680", "\u180e", "\u202f", "\u205f", " \u00a0", "        ", "\u2581",
+    "\u2581\u2581",
 ]
 WORDS = [
     "the", "dog", " owner", "quick", "HTMLParser", "parserHTML", "camelCase", "SCREAMING_CASE", "x86_64", "iPhone", "ABc", "aBC",
@@ -37,12 +38,14 @@ MARKS = [(0x300, 0x36F), (0x483, 0x489), (0x591, 0x5BD), (0x64B, 0x65F), (0x93A,
 DIGITS = ["0", "7", "42", "123", "1234", "1234567", "3.14", "1e-10", "0x1F", "1,234", "\u0664\u0665\u0666\u0667", "\u00bd", "\u2167", "\u00b2\u00b3",
           "\u0967\u0968\u0969\u096a", "\uff11\uff12\uff13\uff14", "\u2460", "\U0001d7d8", "\u3007", "1st2nd", "\u4e09", "\u0bf0"]
 SYMBOLS = ["!", "?", ".", "...", ",", ";", ":", "-", "--", "\u2014", "_", "__", "=", "====", "/", "\\", "|", "~", "`", "``", "''", '"', "(", ")", "[", "]", "{",
-           "}", "<", ">", "<<", "@", "#", "$", "%", "^", "&", "*", "+", "\u00ab", "\u00bb", "\u201c", "\u201d", "\u2026", "\u3002", "\u3001", "\uff0c", "\u30fb", "\u309c", "\u20ac",
+           "}", "<", ">", "<<", "@", "#", "$", "%", "^", "&", "*", "+", "\u00ab", "\u00bb", "\u201c", "\u201d",
+           "\u2026", "\u3002", "\u3001", "\uff0c", "\u30fb", "\u309c", "\u20ac",
            "\u2122", "\u00a9", "\u00b4", "\u00a8", "\u2190", "\u221e", "\u2500", "\u060c", "\u0964", "\u037e", "\u2044"]
 EMOJI = ["\U0001f469\u200d\U0001f469\u200d\U0001f467", "\U0001f44d\U0001f3fd", "\U0001f1eb\U0001f1f7", "\U0001f1ef", "\u2764\ufe0f", "1\ufe0f\u20e3", "\U0001f3f4\U000e0067\U000e007f",
          "\U0001fae8", "\U0001f6dc", "\u200d", "\U0001f3fd", "\ufe0f"]
 ODD = ["\x00", "\x01", "\x1b[0m", "\x7f", "\x9f", "\u00ad", "\u034f", "\u061c", "\u200b", "\u200c", "\u200e", "\u202e", "\u2060", "\ufeff", "\ufffd", "\ufffe", "\uffff", "\ue000", "\U0010ffff",
-       "\u0378", "\u0600", "\u0e33", "\u0eb3", "\u0f73", "\u0344", "\u0958", "\ufb1d", "\ufdfa", "\u3382", "\u337f", "\u1e9b\u0323", "\U0001d15e", "\U0001e4d0", "\U00010ec2", "\U00011f04",
+       "\u0378", "\u0600", "\u0e33", "\u0eb3", "\u0f73", "\u0344", "\u0958", "\ufb1d", "\ufdfa", "\u3382", "\u337f",
+       "\u1e9b\u0323", "\U0001d15e", "\U0001e4d0", "\U00010ec2", "\U00011f04",
        "\U00016d40", "\U0001cc00", "\U0002ebf0", "\U000323b0", "\u1c89", "\ua7cb", "\u0897", "\x80", "\u00c3\u00a9", "\u00ef\u00bb\u00bf", "\u00e2\u0082\u00ac"]
 
 # At these, the split patterns of known models differ.
@@ -93,7 +96,9 @@ def adversarial(count, added, seed):
         return "".join(chars(SCRIPTS, 1, 1) + chars(MARKS, 0, 3) for _ in range(rng.randint(1, 3)))
 
     def any_char():
-        code = rng.choice([rng.randrange(0x300), rng.randrange(0x3000), rng.randrange(0x10000), rng.randrange(0x110000)])
+        code = rng.choice(
+            [rng.randrange(0x300), rng.randrange(0x3000), rng.randrange(0x10000), rng.randrange(0x110000)]
+        )
         return chr(code) if not 0xD800 <= code < 0xE000 else "\ufffd"
 
     def token():

@@ -149,7 +149,9 @@ def test_boxes_follow_their_image(turned, options, state, dsconvert, tmp_path):
         outside += len(listed) - len(expected)
         assert row["labels"] == [[3, 1, 2, 0][at] for _, at in expected]
         assert row["iscrowd"] == [int(at == 2) for _, at in expected]
-        np.testing.assert_allclose(np.reshape(row["boxes"], (-1, 4)), np.reshape([box for box, _ in expected], (-1, 4)), atol=1e-4)
+        np.testing.assert_allclose(
+            np.reshape(row["boxes"], (-1, 4)), np.reshape([box for box, _ in expected], (-1, 4)), atol=1e-4
+        )
         if listed is boxes and listed != upright:
             continue
         # The pixels agree.
@@ -177,7 +179,9 @@ def test_yolo_labels_are_fractions_of_the_upright_image(turned, dsconvert, tmp_p
             if at == 1:
                 polygons += 1
                 points = [x1, (y1 + y2) / 2, (x1 + x2) / 2, y1, x2, (y1 + y2) / 2, (x1 + x2) / 2, y2]
-                lines.append(" ".join([str(at), *(str(p / (height if i % 2 else width)) for i, p in enumerate(points))]))
+                lines.append(
+                    " ".join([str(at), *(str(p / (height if i % 2 else width)) for i, p in enumerate(points))])
+                )
             else:
                 center = [(x1 + x2) / 2 / width, (y1 + y2) / 2 / height, (x2 - x1) / width, (y2 - y1) / height]
                 lines.append(" ".join(map(str, [at, *center])))
@@ -189,7 +193,8 @@ def test_yolo_labels_are_fractions_of_the_upright_image(turned, dsconvert, tmp_p
     assert list(rows["00.png"]) == ["key", "image", "width", "height", "origin", "boxes", "labels"]
     for name, _, _, size, upright in found:
         np.testing.assert_allclose(
-            np.reshape(rows[name]["boxes"], (-1, 4)), np.reshape(placed(upright, size, OPTIONS["pad"]), (-1, 4)), atol=1e-4
+            np.reshape(rows[name]["boxes"], (-1, 4)), np.reshape(placed(upright, size, OPTIONS["pad"]), (-1, 4)),
+            atol=1e-4
         )
         assert rows[name]["labels"] == list(range(len(upright)))
     assert manifest(out)["notes"]["boxes_of_polygons"] == polygons > 0
@@ -326,11 +331,14 @@ def test_classes_are_in_a_given_order(plain, dsconvert):
     folder, write = plain
     path = write()
     (folder / "classes.txt").write_text("dog\ncat\n")
-    dsconvert("images", folder / "s", "--annotations", path, "--classes", folder / "classes.txt", "--out", folder / "out")
+    dsconvert(
+        "images", folder / "s", "--annotations", path, "--classes", folder / "classes.txt", "--out", folder / "out"
+    )
     assert records(folder / "out")["a/1.png"]["labels"] == [1]
     (folder / "classes.txt").write_text("dog\n")
     ran = dsconvert(
-        "images", folder / "s", "--annotations", path, "--classes", folder / "classes.txt", "--out", folder / "o", status=2
+        "images", folder / "s", "--annotations", path, "--classes", folder / "classes.txt", "--out", folder / "o",
+        status=2
     )
     assert 'the category "cat" is not among --classes: "dog"' in ran.stderr, ran.stderr
 
@@ -368,7 +376,8 @@ def test_companions_are_masks_of_their_image(turned, dsconvert, tmp_path):
     out = tmp_path / "out"
     options = ["--companion", "seg=masks/{subdir}/{stem}_seg.png,depth=depth/{stem}.png:image?", *OPTIONS["crop"]]
     ran = dsconvert(
-        "images", root, "--annotations", tmp_path / "a.json", "--encode", "png", "--filter", "box", "--out", out, *options
+        "images", root, "--annotations", tmp_path / "a.json", "--encode", "png", "--filter", "box", "--out", out,
+        *options
     )
     assert "1 file that fits the pattern of a companion is skipped" in ran.stderr, ran.stderr
     rows = records(out)

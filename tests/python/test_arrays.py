@@ -14,7 +14,8 @@ from dataset import Dataset
 
 GOLDEN = ROOT / "fixtures/golden/v3"
 FIXED = [
-    "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "bfloat16", "float32", "float64",
+    "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "bfloat16", "float32",
+    "float64",
 ]
 SHAPES = {
     "number": ("int16", lambda i: ()),

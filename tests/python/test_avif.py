@@ -31,7 +31,9 @@ def made():
     """Files by name."""
     width, height = SIZE
     rgb, rgba, gray = picture(width, height, 3), picture(width, height, 4), picture(width, height, 1)
-    smooth = np.stack(np.broadcast_arrays(*np.mgrid[:height, :width], 90), 2).astype(np.uint8) * np.array([10, 6, 1], np.uint8)
+    smooth = np.stack(np.broadcast_arrays(*np.mgrid[:height, :width], 90), 2).astype(np.uint8) * np.array(
+        [10, 6, 1], np.uint8
+    )
     found = {}
     for name, subsampling in [("420", "4:2:0"), ("422", "4:2:2"), ("444", "4:4:4"), ("400", "4:0:0")]:
         for level_range in ["full", "limited"]:
@@ -67,7 +69,9 @@ def convert(dsconvert, folder, out, files, *options, suffix=".avif"):
 
 
 def records(out):
-    return {record["key"].split("/")[-1].rpartition(".")[0]: record for record in Dataset(out, None).all_records().values()}
+    return {
+        record["key"].split("/")[-1].rpartition(".")[0]: record for record in Dataset(out, None).all_records().values()
+    }
 
 
 def test_pixels_are_those_of_pillow(dsconvert, tmp_path):
@@ -95,7 +99,10 @@ def test_pixels_are_those_of_pillow(dsconvert, tmp_path):
 def test_kept_files_become_png_that_loses_nothing(dsconvert, tmp_path):
     files = made()
     convert(dsconvert, tmp_path / "in", tmp_path / "raw", files, "--encode", "raw", "--strict")
-    dsconvert("images", tmp_path / "in", "--out", tmp_path / "keep", "--format", "msgpack", "--layout", "flat", "--encode", "keep", "--strict")
+    dsconvert(
+        "images", tmp_path / "in", "--out", tmp_path / "keep", "--format", "msgpack", "--layout", "flat", "--encode",
+        "keep", "--strict",
+    )
     raw = records(tmp_path / "raw")
     for name, record in records(tmp_path / "keep").items():
         image = Image.open(io.BytesIO(record["image"]))
@@ -175,7 +182,9 @@ def test_large_and_other_files_are_refused_by_name(dsconvert, tmp_path):
     }
     convert(dsconvert, tmp_path / "in", tmp_path / "out", files, "--max-rejects", "100%")
     lines = (tmp_path / "out/rejects.jsonl").read_text().splitlines()
-    rejects = {reject["origin"].rpartition("/")[2]: (reject["code"], reject["message"]) for reject in map(json.loads, lines)}
+    rejects = {
+        reject["origin"].rpartition("/")[2]: (reject["code"], reject["message"]) for reject in map(json.loads, lines)
+    }
     assert {name: code for name, (code, _) in rejects.items()} == {
         "huge.avif": "too-large",
         "wide.avif": "too-large",

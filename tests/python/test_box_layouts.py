@@ -48,10 +48,16 @@ def pictures(tmp_path_factory):
 
 
 def coco(found):
-    images = [{"id": at, "file_name": name, "width": w, "height": h} for at, (name, ((w, h), _)) in enumerate(found.items())]
+    images = [
+        {"id": at, "file_name": name, "width": w, "height": h} for at, (name, ((w, h), _)) in enumerate(found.items())
+    ]
     boxes = [{"image_id": at, "category_id": 1, "bbox": [x, y, right - x, bottom - y]}
              for at, (_, (x, y, right, bottom)) in enumerate(found.values())]
-    return {"images": images, "annotations": boxes, "categories": [{"id": at, "name": name} for at, name in enumerate(NAMES)]}
+    return {
+        "images": images,
+        "annotations": boxes,
+        "categories": [{"id": at, "name": name} for at, name in enumerate(NAMES)],
+    }
 
 
 def voc(size, boxes, name="x.jpg", database="Unknown"):
@@ -120,7 +126,9 @@ def sources(kind, folder, found, root):
     columns = {
         "image": [{"bytes": (folder / name).read_bytes(), "path": name} for name, _ in sized],
         "width": [found[name][0][0] for name, _ in sized], "height": [found[name][0][1] for name, _ in sized],
-        "objects": [{"id": [at], "area": [box[2] * box[3]], "bbox": [box], "category": [1]} for at, (_, box) in enumerate(sized)],
+        "objects": [
+            {"id": [at], "area": [box[2] * box[3]], "bbox": [box], "category": [1]} for at, (_, box) in enumerate(sized)
+        ],
     }
     (root / "data").mkdir()
     datasets.Dataset.from_dict(columns, features=features).to_parquet(root / "data/train-00000-of-00001.parquet")
@@ -136,7 +144,9 @@ def test_boxes_of_all_kinds_are_where_the_pixels_are(pictures, kind, dsconvert, 
     arguments, compared = sources(kind, folder, found, tmp_path), 0
     for mode, options in MODES.items():
         out = tmp_path / mode.replace(" ", "-")
-        dsconvert("images", *arguments, "--out", out, "--encode", "png", *options, *(["--filter", "box"] if options else []))
+        dsconvert(
+            "images", *arguments, "--out", out, "--encode", "png", *options, *(["--filter", "box"] if options else [])
+        )
         rows = records(out)
         assert len(rows) == 16
         for row in rows.values():
@@ -184,7 +194,9 @@ def test_what_ultralytics_tolerates_is_tolerated(pictures, dsconvert, tmp_path):
         (tmp_path / "labels" / name.replace(".png", ".txt")).write_text(line)
     dsconvert("images", folder, "--annotations", tmp_path / "labels", "--out", tmp_path / "out", "--max-rejects", "20%")
     rows = records(tmp_path / "out")
-    assert {name: code for name, (code, _) in rejects(tmp_path / "out").items()} == dict.fromkeys(["03.png", "04.png"], "invalid-value")
+    assert {name: code for name, (code, _) in rejects(tmp_path / "out").items()} == dict.fromkeys(
+        ["03.png", "04.png"], "invalid-value"
+    )
     for name, expected in [("00.png", [0, 0, 0.4, 0.3]), ("01.png", [0.4, 0.4, 0.6, 0.6]), ("02.png", [0.905, 0.4, 1, 0.6])]:
         size = found[name][0]
         np.testing.assert_allclose(rows[name]["boxes"], [np.array(expected) * [*size, *size]], atol=1e-3)
@@ -238,7 +250,9 @@ def test_names_of_another_machine_are_matched_by_their_last_part(dsconvert, tmp_
         "annotations": [{"image_id": at, "category_id": 0, "bbox": [at, 0, 20, 20]} for at in range(4)],
         "categories": [{"id": 0, "name": "x"}],
     }))
-    ran = dsconvert("images", tmp_path / "s", "--annotations", tmp_path / "a.json", "--layout", "flat", "--out", tmp_path / "out")
+    ran = dsconvert(
+        "images", tmp_path / "s", "--annotations", tmp_path / "a.json", "--layout", "flat", "--out", tmp_path / "out"
+    )
     assert "2 images named by a path that leads elsewhere" in ran.stderr, ran.stderr
     assert "2 images that it lists are not among the sources" in ran.stderr, ran.stderr
     rows = records(tmp_path / "out")
@@ -288,11 +302,15 @@ def test_voc_has_difficult_objects_and_damage(dsconvert, tmp_path):
     assert rows["0.png"]["labels"] == [1, 0] and rows["0.png"]["difficult"] == [1, 0]
     assert rows["1.png"]["boxes"] == [[0, 0, 80, 60]] and rows["2.png"]["boxes"] == []
     assert rows["5.png"]["boxes"] is None and "1 image without annotations" in ran.stderr
-    assert {name: code for name, (code, _) in rejects(out).items()} == {"3.png": "annotation-mismatch", "4.png": "invalid-value"}
+    assert {name: code for name, (code, _) in rejects(out).items()} == {
+        "3.png": "annotation-mismatch", "4.png": "invalid-value"
+    }
     assert "1 file of annotations belongs to no image" in ran.stderr
     (tmp_path / "classes.txt").write_text("cat\ndog\n")
     given = ["--classes", tmp_path / "classes.txt"]
-    ran = dsconvert("images", tmp_path / "s", "--annotations", tmp_path / "xml", "--out", tmp_path / "o", *given, status=2)
+    ran = dsconvert(
+        "images", tmp_path / "s", "--annotations", tmp_path / "xml", "--out", tmp_path / "o", *given, status=2
+    )
     assert 'the class "ant" is not among --classes' in ran.stderr
     # Labels of YOLO in the same folder, with the names of their classes.
     (tmp_path / "xml/classes.txt").write_text("cat\n")
@@ -308,7 +326,10 @@ def metadata(folder, rows):
 
 def test_boxes_in_fields_follow_the_image_or_are_warned_of(dsconvert, tmp_path):
     objects = [{"bbox": [[20, 12, 16, 8]], "categories": [1]}, {"bbox": [[0, 0, 80, 60]], "categories": [0]}]
-    metadata(tmp_path / "known", [{"file_name": f"{at}.png", "objects": one, "width": 80, "height": 60} for at, one in enumerate(objects)])
+    metadata(
+        tmp_path / "known",
+        [{"file_name": f"{at}.png", "objects": one, "width": 80, "height": 60} for at, one in enumerate(objects)],
+    )
     ran = dsconvert("images", tmp_path / "known", "--resize", "shorter:30", "--out", tmp_path / "out")
     assert 'the boxes in "objects" are read as x, y, width, height' in ran.stderr
     rows = records(tmp_path / "out")
@@ -332,12 +353,18 @@ def test_boxes_in_fields_follow_the_image_or_are_warned_of(dsconvert, tmp_path):
     row = records(tmp_path / "unnamed-out")["0.png"]
     assert (row["boxes"], row["label"], "labels" in row) == ([[10, 6, 18, 10]], 0, False)
     assert manifest(tmp_path / "unnamed-out")["schema"]["class_names"] == ["a"]
-    metadata(tmp_path / "labeled", [{"file_name": "0.png", "label": "a", "objects": {"bbox": [[20, 12, 16, 8]], "category": [0]}}])
+    metadata(
+        tmp_path / "labeled",
+        [{"file_name": "0.png", "label": "a", "objects": {"bbox": [[20, 12, 16, 8]], "category": [0]}}],
+    )
     assert warned in dsconvert("images", tmp_path / "labeled", "--out", tmp_path / "labeled-out").stderr
     metadata(tmp_path / "sides", [{"file_name": "0.png", "width": 80, "xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4}])
     ran = dsconvert("images", tmp_path / "sides", "--out", tmp_path / "sides-out")
     assert warned in ran.stderr and "xmin, ymin, xmax, ymax" in ran.stderr
-    metadata(tmp_path / "corners", [{"file_name": "0.png", "objects": {"bbox": [[10, 10, 30, 40]], "area": [600.0], "category": ["cat"]}}])
+    metadata(
+        tmp_path / "corners",
+        [{"file_name": "0.png", "objects": {"bbox": [[10, 10, 30, 40]], "area": [600.0], "category": ["cat"]}}],
+    )
     ran = dsconvert("images", tmp_path / "corners", "--out", tmp_path / "corners-out")
     assert "are read as x1, y1, x2, y2" in ran.stderr
     assert records(tmp_path / "corners-out")["0.png"]["boxes"] == [[10, 10, 30, 40]]
@@ -361,18 +388,24 @@ def test_the_size_beside_boxes_of_the_hub_is_kept(pictures, dsconvert, tmp_path)
 def test_a_roboflow_export_of_coco_is_read_as_it_comes(dsconvert, tmp_path):
     root = tmp_path / "export"
     names = ["things", "dog", "cat-1", "cat-1"]
-    categories = [{"id": at, "name": name, "supercategory": "none" if at == 0 else "things"} for at, name in enumerate(names)]
+    categories = [
+        {"id": at, "name": name, "supercategory": "none" if at == 0 else "things"} for at, name in enumerate(names)
+    ]
     annotations = []
     for folder, count in [("train", 5), ("valid", 3), ("test", 2)]:
         images, boxes = [], []
         for at in range(count):
             name = f"IMG_{at}_jpg.rf.{at:032x}.jpg"
             plain(root, f"{folder}/{name}")
-            images.append({"id": at, "license": 1, "file_name": name, "height": 60, "width": 80, "date_captured": "2024-01-01"})
+            images.append(
+                {"id": at, "license": 1, "file_name": name, "height": 60, "width": 80, "date_captured": "2024-01-01"}
+            )
             for number in range(at):
                 boxes.append({"id": len(boxes), "image_id": at, "category_id": 1 + number % 2, "bbox": [number, at, 10.5, 20], "area": 210,
                               "segmentation": [], "iscrowd": 0})
-        content = {"info": {"year": "2024"}, "licenses": [], "categories": categories, "images": images, "annotations": boxes}
+        content = {
+            "info": {"year": "2024"}, "licenses": [], "categories": categories, "images": images, "annotations": boxes
+        }
         path = root / folder / "_annotations.coco.json"
         path.write_text(json.dumps(content))
         annotations += ["--annotations", path]
@@ -380,7 +413,9 @@ def test_a_roboflow_export_of_coco_is_read_as_it_comes(dsconvert, tmp_path):
     ran = dsconvert("images", root, *annotations, "--out", tmp_path / "out")
     assert "warning" not in ran.stderr, ran.stderr
     rows, classes = records(tmp_path / "out"), manifest(tmp_path / "out")["schema"]["class_names"]
-    assert {split: one["records"] for split, one in manifest(tmp_path / "out")["splits"].items()} == {"train": 5, "validation": 3, "test": 2}
+    assert {split: one["records"] for split, one in manifest(tmp_path / "out")["splits"].items()} == {
+        "train": 5, "validation": 3, "test": 2
+    }
     for folder in ["train", "valid", "test"]:
         theirs = json.loads((root / folder / "_annotations.coco.json").read_text())
         names = {category["id"]: category["name"] for category in theirs["categories"]}
@@ -399,7 +434,9 @@ def test_a_roboflow_export_of_coco_is_read_as_it_comes(dsconvert, tmp_path):
         for image in theirs.loadImgs(theirs.getImgIds()):
             row, found = rows[f"{folder}/{image['file_name']}"], theirs.loadAnns(theirs.getAnnIds(image["id"]))
             assert row["boxes"] == [[x, y, x + w, y + h] for x, y, w, h in (one["bbox"] for one in found)]
-            assert [classes[label] for label in row["labels"]] == [theirs.cats[one["category_id"]]["name"] for one in found]
+            assert [classes[label] for label in row["labels"]] == [
+                theirs.cats[one["category_id"]]["name"] for one in found
+            ]
 
 
 def test_a_roboflow_export_of_yolo_is_read_as_it_comes(dsconvert, tmp_path):
@@ -419,11 +456,15 @@ def test_a_roboflow_export_of_yolo_is_read_as_it_comes(dsconvert, tmp_path):
             label = (root / name.replace("/images/", "/labels/")).with_suffix(".txt")
             label.parent.mkdir(parents=True, exist_ok=True)
             label.write_text("\n".join(lines))
-            expected[name] = [[(0.4 + number / 10) * 80 - 10, 15, (0.4 + number / 10) * 80 + 10, 45] for number in range(at)]
+            expected[name] = [
+                [(0.4 + number / 10) * 80 - 10, 15, (0.4 + number / 10) * 80 + 10, 45] for number in range(at)
+            ]
     ran = dsconvert("images", root, "--annotations", root, "--out", tmp_path / "out")
     assert "warning" not in ran.stderr, ran.stderr
     rows = records(tmp_path / "out")
-    assert {split: one["records"] for split, one in manifest(tmp_path / "out")["splits"].items()} == {"train": 4, "validation": 4, "test": 4}
+    assert {split: one["records"] for split, one in manifest(tmp_path / "out")["splits"].items()} == {
+        "train": 4, "validation": 4, "test": 4
+    }
     assert set(rows) == set(expected)
     for name, boxes in expected.items():
         np.testing.assert_allclose(np.reshape(rows[name]["boxes"], (-1, 4)), np.reshape(boxes, (-1, 4)), atol=1e-4)
@@ -437,7 +478,9 @@ def test_a_voc_archive_is_read_as_it_comes(dsconvert, tmp_path):
     (root / "ImageSets/Main/train.txt").write_text("000001\n000002\n")
     for at in range(1, 5):
         plain(root, f"JPEGImages/{at:06}.jpg")
-        boxes = [(["dog", "person"][number % 2], number % 2, [1 + number, 1 + at, 40 + number, 60]) for number in range(at)]
+        boxes = [
+            (["dog", "person"][number % 2], number % 2, [1 + number, 1 + at, 40 + number, 60]) for number in range(at)
+        ]
         (root / f"Annotations/{at:06}.xml").write_bytes(voc((80, 60), boxes, f"{at:06}.jpg", "The VOC2007 Database"))
     ran = dsconvert("images", root / "JPEGImages", "--annotations", root / "Annotations", "--out", tmp_path / "out")
     assert "warning" not in ran.stderr, ran.stderr
@@ -447,7 +490,9 @@ def test_a_voc_archive_is_read_as_it_comes(dsconvert, tmp_path):
         objects = ET.parse(path).getroot().findall("object")
         row = rows[f"{path.stem}.jpg"]
         # The pixels of the challenges are counted from 1, and the last one is inside the box.
-        sides = [[float(one.find(f"bndbox/{side}").text) for side in ("xmin", "ymin", "xmax", "ymax")] for one in objects]
+        sides = [
+            [float(one.find(f"bndbox/{side}").text) for side in ("xmin", "ymin", "xmax", "ymax")] for one in objects
+        ]
         assert row["boxes"] == [[x1 - 1, y1 - 1, x2, y2] for x1, y1, x2, y2 in sides]
         assert [classes[label] for label in row["labels"]] == [one.find("name").text for one in objects]
         assert row["difficult"] == [int(one.find("difficult").text) for one in objects]

@@ -54,7 +54,9 @@ def sources(folder, count=40):
 @pytest.mark.parametrize("enlarge", [False, True], ids=["filtered", "enlarged"])
 def test_images_have_the_size_of_the_nearest_bucket(enlarge, dsconvert, protobuf, tmp_path):
     upright = sources(tmp_path / "in")
-    options = ["--buckets", "area:256x256,step:32,max-ratio:2.5", "--encode", "png", *(["--enlarge"] if enlarge else [])]
+    options = [
+        "--buckets", "area:256x256,step:32,max-ratio:2.5", "--encode", "png", *(["--enlarge"] if enlarge else [])
+    ]
     dsconvert("images", tmp_path / "in", "--out", tmp_path / "out", *options)
     dataset = Dataset(tmp_path / "out", protobuf)
     records = dataset.all_records()
@@ -104,7 +106,8 @@ def test_buckets_exclude_other_sizes(dsconvert, tmp_path):
     error = refused("--like", tmp_path / "one", "--buckets", "32x32")
     assert "--buckets and --resize exclude each other" in error
     dsconvert(
-        "images", tmp_path / "in", "--out", tmp_path / "two", "--like", tmp_path / "one", "--buckets", "32x32", "--resize", "none"
+        "images", tmp_path / "in", "--out", tmp_path / "two", "--like", tmp_path / "one", "--buckets", "32x32",
+        "--resize", "none"
     )
 
 
@@ -207,7 +210,9 @@ def bucketed(dsconvert, tmp_path_factory):
     folder = tmp_path_factory.mktemp("bucketed")
     upright = sources(folder / "in", 20)
     for fmt in FORMATS:
-        options = ["--buckets", "area:256x256,step:32,max-ratio:2.5", "--enlarge", "--format", fmt, "--shard-records", "7"]
+        options = [
+            "--buckets", "area:256x256,step:32,max-ratio:2.5", "--enlarge", "--format", fmt, "--shard-records", "7"
+        ]
         dsconvert("images", folder / "in", "--out", folder / fmt, *options)
     sizes = {f"in/{name}": sizes_of(*size, nearest(*size, AREA)) for name, (size, _) in upright.items()}
     return folder, sizes

@@ -52,7 +52,9 @@ def compare(program, path):
         assert not unexpected, tally.line() + "\n" + "\n".join(tally.examples)
 
 
-@pytest.mark.parametrize("path", [path for folder in FOLDERS for path in chat_oracle.templates(folder)], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for folder in FOLDERS for path in chat_oracle.templates(folder)], ids=lambda path: path.stem
+)
 def test_chats_equal_those_of_transformers_over_folders(program, path):
     compare(program, path)
 

@@ -11,7 +11,10 @@ import chat_oracle  # noqa: E402
 import chat_parts  # noqa: E402
 from test_chat_oracle import OURS, PUBLISHED, program  # noqa: E402, F401
 
-TOOL = {"type": "function", "function": {"name": "fzq", "description": "D", "parameters": {"type": "object", "properties": {}}}}
+TOOL = {
+    "type": "function",
+    "function": {"name": "fzq", "description": "D", "parameters": {"type": "object", "properties": {}}},
+}
 
 # Templates that write only contents that are lists of parts, and one whose turns cannot be told apart.
 ONLY_PARTS = {"idefics3", "llava_next", "smolvlm"}
@@ -20,7 +23,11 @@ REFUSED = {"joined"}
 
 def call(number):
     arguments = {f"argzq{number}": f"valuezq{number}"}
-    return {"id": f"call{number:05}", "type": "function", "function": {"name": f"functionzq{number}", "arguments": arguments}}
+    return {
+        "id": f"call{number:05}",
+        "type": "function",
+        "function": {"name": f"functionzq{number}", "arguments": arguments},
+    }
 
 
 def answer(number, kinds):
@@ -41,7 +48,9 @@ def answer(number, kinds):
             case "r":
                 message["reasoning_content"] = f"reasonzq{number} plan"
             case "t":
-                message["tool_calls"] = [*message.get("tool_calls", []), call(number * 10 + len(message.get("tool_calls", [])))]
+                message["tool_calls"] = [
+                    *message.get("tool_calls", []), call(number * 10 + len(message.get("tool_calls", [])))
+                ]
     return message
 
 
@@ -100,7 +109,9 @@ def test_parts_of_turns_equal_those_of_a_reference(program, path):  # noqa: F811
                 if not ranges:
                     continue
                 start, end = ranges[0][0], ranges[-1][1]
-                inside = [(start + a, start + b) for a, b in chat_parts.spans_of(chosen, text[start:end], message, tokens)]
+                inside = [
+                    (start + a, start + b) for a, b in chat_parts.spans_of(chosen, text[start:end], message, tokens)
+                ]
                 expected += [(max(a, c), min(b, d)) for a, b in inside for c, d in ranges if max(a, c) < min(b, d)]
             if not expected:
                 assert some.get("reject") == "nothing-to-train", (parts, chat, some)

@@ -31,11 +31,16 @@ def model(folder, around="$A"):
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     names = [name for name in around.split(" ") if name != "$A"]
     if names:
-        tokenizer.post_processor = processors.TemplateProcessing(single=around, special_tokens=[(name, tokenizer.token_to_id(name)) for name in names])
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=around, special_tokens=[(name, tokenizer.token_to_id(name)) for name in names]
+        )
     else:
         tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     tokenizer.save(str(folder / "tokenizer.json"))
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<|im_start|>", "chat_template": TEMPLATE}
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>",
+        "pad_token": "<|im_start|>", "chat_template": TEMPLATE,
+    }
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return folder
 
@@ -49,11 +54,19 @@ def batches(folder, dataset):
     """The ids and labels that SFTTrainer of TRL passes to the model, in any order."""
     trl = pytest.importorskip("trl")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    size = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1}
+    size = {
+        "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1,
+        "num_key_value_heads": 1,
+    }
     network = transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=len(tokenizer), **size))
-    options = trl.SFTConfig(str(folder / "out"), max_steps=1, per_device_train_batch_size=1, max_length=None, report_to=[], use_cpu=True, bf16=False)
+    options = trl.SFTConfig(
+        str(folder / "out"), max_steps=1, per_device_train_batch_size=1, max_length=None, report_to=[], use_cpu=True,
+        bf16=False,
+    )
     trainer = trl.SFTTrainer(network, options, train_dataset=dataset, processing_class=tokenizer)
-    return sorted((batch["input_ids"][0].tolist(), batch["labels"][0].tolist()) for batch in trainer.get_train_dataloader())
+    return sorted(
+        (batch["input_ids"][0].tolist(), batch["labels"][0].tolist()) for batch in trainer.get_train_dataloader()
+    )
 
 
 @pytest.mark.sampled("frameworks", one_in=2)
@@ -63,7 +76,10 @@ def test_pairs_are_those_of_trl(dsconvert, tmp_path, around):
     folder = model(tmp_path / "model", AROUND[around])
     source = write(tmp_path / "pairs.jsonl", PAIRS)
     out = tmp_path / "out"
-    dsconvert("text", source, "--prompt-field", "prompt", "--completion-field", "completion", "--tokenizer", folder, "--format", "parquet", "--out", out)
+    dsconvert(
+        "text", source, "--prompt-field", "prompt", "--completion-field", "completion", "--tokenizer", folder,
+        "--format", "parquet", "--out", out,
+    )
     ours = batches(folder, datasets.load_dataset("parquet", data_files=f"{out}/train/*.parquet", split="train"))
     theirs = batches(folder, datasets.load_dataset("json", data_files=str(source), split="train"))
     if around == "cls-sep":
@@ -81,7 +97,10 @@ def test_a_text_that_begins_with_the_bos_token_gets_no_second_one(dsconvert, tmp
     rows = [{"prompt": "<s>question", "completion": "answer"}, {"prompt": "question", "completion": "answer"}]
     source = write(tmp_path / "pairs.jsonl", rows)
     out = tmp_path / "out"
-    dsconvert("text", source, "--prompt-field", "prompt", "--completion-field", "completion", "--tokenizer", folder, "--format", "parquet", "--out", out)
+    dsconvert(
+        "text", source, "--prompt-field", "prompt", "--completion-field", "completion", "--tokenizer", folder,
+        "--format", "parquet", "--out", out,
+    )
     ids = pyarrow.parquet.read_table(out / "train")["input_ids"].to_pylist()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     assert ids == [tokenizer("questionanswer</s>")["input_ids"]] * 2
@@ -103,10 +122,15 @@ def test_nulls_of_a_table_are_absent_members(dsconvert, tmp_path):
 
     def answers(source):
         out = tmp_path / f"{source.name}.out"
-        dsconvert("text", source, "--messages-field", "messages", "--tokenizer", folder, "--invalid-utf8", "replace", "--format", "parquet", "--out", out)
+        dsconvert(
+            "text", source, "--messages-field", "messages", "--tokenizer", folder, "--invalid-utf8", "replace",
+            "--format", "parquet", "--out", out,
+        )
         table = pyarrow.parquet.read_table(out / "train")
         masked = zip(table["input_ids"].to_pylist(), table["assistant_masks"].to_pylist(), strict=True)
-        texts = [tokenizer.decode([token for token, mask in zip(ids, masks, strict=True) if mask]) for ids, masks in masked]
+        texts = [
+            tokenizer.decode([token for token, mask in zip(ids, masks, strict=True) if mask]) for ids, masks in masked
+        ]
         return [json.loads(text.strip()) for text in texts], json.loads((out / "manifest.json").read_text())["notes"]
 
     # A null in a list stays.
@@ -124,9 +148,13 @@ def test_chats_need_a_tokenizer_that_parses_special_tokens(dsconvert, tmp_path):
     (folder / "tokenizer.json").unlink()
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat\n" * 20)
-    sentencepiece.SentencePieceTrainer.train(input=str(text), model_prefix=str(folder / "tokenizer"), vocab_size=30, hard_vocab_limit=False, minloglevel=2)
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text), model_prefix=str(folder / "tokenizer"), vocab_size=30, hard_vocab_limit=False, minloglevel=2
+    )
     chat = [{"role": "user", "content": "cat"}, {"role": "assistant", "content": "mat"}]
     source = write(tmp_path / "chats.jsonl", [{"messages": chat}] * 3)
-    done = dsconvert("text", source, "--messages-field", "messages", "--tokenizer", folder, "--out", tmp_path / "out", status=2)
+    done = dsconvert(
+        "text", source, "--messages-field", "messages", "--tokenizer", folder, "--out", tmp_path / "out", status=2
+    )
     assert done.stderr.count("special tokens") == 1 and "save_pretrained" in done.stderr
     assert not (tmp_path / "out").exists()

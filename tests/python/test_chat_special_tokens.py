@@ -25,19 +25,33 @@ PUBLISHED = {
         "<|image_pad|>",
     ]),
     "gpt-oss": ("o200k", "gptoss", [
-        "<|startoftext|>", "<|endoftext|>", "<|return|>", "<|end|>", "<|start|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|call|>",
+        "<|startoftext|>", "<|endoftext|>", "<|return|>", "<|end|>", "<|start|>", "<|message|>", "<|channel|>",
+        "<|constrain|>", "<|call|>",
     ]),
     "DeepSeek V3": ("deepseek", "deepseekv3", ["<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>", "<|EOT|>"]),
     "Cohere": ("cohere2", "cohere", [
         "<BOS_TOKEN>", "<EOS_TOKEN>", "<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|SYSTEM_TOKEN|>", "<|USER_TOKEN|>",
         "<|CHATBOT_TOKEN|>", "<MASK_TOKEN>", "<SEP>",
     ]),
-    "Nemotron 3": ("tekken", "nemotron_3_nano", ["<s>", "<|im_end|>", "<|im_start|>", "[INST]", "[/INST]", "[TOOL_CALLS]", "<SPECIAL_20>"]),
+    "Nemotron 3": (
+        "tekken",
+        "nemotron_3_nano",
+        ["<s>", "<|im_end|>", "<|im_start|>", "[INST]", "[/INST]", "[TOOL_CALLS]", "<SPECIAL_20>"],
+    ),
     "GLM-4.5": ("qwen3.5", "glm4moe", [
-        "<|endoftext|>", "<|user|>", "[MASK]", "[gMASK]", "<sop>", "<eop>", "<|system|>", "<|assistant|>", "<|observation|>", "/nothink",
+        "<|endoftext|>", "<|user|>", "[MASK]", "[gMASK]", "<sop>", "<eop>", "<|system|>", "<|assistant|>",
+        "<|observation|>", "/nothink",
     ]),
-    "Gemma": ("gemma", "gemma", ["<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>", "<mask>", "<2mass>", "[@BOS@]", "<pad>"]),
-    "Phi-3": ("mistral", "phi3", ["</s>", "<|end|>", "<s>", "<|endoftext|>", "<|assistant|>", "<|system|>", "<|user|>", "<|placeholder1|>"]),
+    "Gemma": (
+        "gemma",
+        "gemma",
+        ["<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>", "<mask>", "<2mass>", "[@BOS@]", "<pad>"],
+    ),
+    "Phi-3": (
+        "mistral",
+        "phi3",
+        ["</s>", "<|end|>", "<s>", "<|endoftext|>", "<|assistant|>", "<|system|>", "<|user|>", "<|placeholder1|>"],
+    ),
     "bpe": ("bpe", None, ["<|im_end|>", "<|im_start|>", "<s>"]),
     "unigram": ("unigram", None, ["<|im_end|>", "<|im_start|>", "<s>"]),
     "wordpiece": ("wordpiece", None, ["[SEP]", "[CLS]", "[MASK]", "[PAD]"]),
@@ -60,13 +74,23 @@ EVERYTHING = """\
 def with_string(text):
     """Chats with a string in each place where a chat may have one."""
     def chat(first, answer=None, **others):
-        return {"messages": [{"role": "user", "content": "U", **first}, {"role": "assistant", "content": "A", **(answer or {})}], **others}
+        return {
+            "messages": [
+                {"role": "user", "content": "U", **first}, {"role": "assistant", "content": "A", **(answer or {})}
+            ],
+            **others,
+        }
 
     def call(**replaced):
         return {"tool_calls": [{"id": "i", "type": "function", "function": {"name": "f", "arguments": {"a": "b"}}, **replaced}]}
 
     def tool(**replaced):
-        return {"type": "function", "function": {"name": "f", "description": "D", "parameters": {"type": "object", "properties": {}}, **replaced}}
+        return {
+            "type": "function",
+            "function": {
+                "name": "f", "description": "D", "parameters": {"type": "object", "properties": {}}, **replaced
+            },
+        }
 
     # Templates write `<|` and `|>` around roles: names that are not one of those that docs/reference/chats.md lists.
     bare = text.strip("<|>[]")
@@ -88,7 +112,9 @@ def with_string(text):
         chat({}, call(function={"name": "f", "arguments": json.dumps({"a": [{text: text}]})})),
         chat({}, call(type=text)),
         chat({}, tools=[tool(name=text, description=text)]),
-        chat({}, tools=[tool(parameters={"type": "object", "properties": {text: {"type": text, "description": text}}})]),
+        chat(
+            {}, tools=[tool(parameters={"type": "object", "properties": {text: {"type": text, "description": text}}})]
+        ),
         chat({}, tools=[{**tool(), text: {}}]),
     ]
 
@@ -110,17 +136,23 @@ def model(request, tmp_path_factory):
     tokenizer.no_padding()
     tokenizer.no_truncation()
     right = RIGHT if request.param == "Phi-3" else ()
-    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False, rstrip=token in right) for token in tokens])
+    tokenizer.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False, rstrip=token in right) for token in tokens]
+    )
     tokenizer.save(str(folder / "tokenizer.json"))
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": tokens[0], "eos_token": tokens[1]}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    (folder / "everything.jinja").write_text(EVERYTHING.replace("OPEN", repr(tokens[2])).replace("CLOSE", repr(tokens[1])))
+    (folder / "everything.jinja").write_text(
+        EVERYTHING.replace("OPEN", repr(tokens[2])).replace("CLOSE", repr(tokens[1]))
+    )
     templates = [folder / "everything.jinja"]
     if template and (trl := importlib.util.find_spec("trl")):
         templates.append(Path(trl.origin).parent / f"chat_templates/{template}.jinja")
     added = json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
     # Any text may produce the unknown token.
-    special = {token["id"]: token["content"] for token in added if token["special"] and "unk" not in token["content"].lower()}
+    special = {
+        token["id"]: token["content"] for token in added if token["special"] and "unk" not in token["content"].lower()
+    }
     assert set(special.values()) >= set(tokens)
     return folder, special, templates
 
@@ -139,7 +171,8 @@ def test_no_string_of_a_chat_is_a_special_token(dsconvert, model, tmp_path):
     for template in templates:
         options = [
             "--messages-field", "messages", "--tokenizer", folder, "--chat-template", template, "--train-on", "none",
-            "--not-rendered", "allow", "--allow-unknown-markers", "--now", "2026-01-02", "--max-rejects", "100%", "--overwrite", "--out", tmp_path / "out",
+            "--not-rendered", "allow", "--allow-unknown-markers", "--now", "2026-01-02", "--max-rejects", "100%",
+            "--overwrite", "--out", tmp_path / "out",
         ]
 
         def run(*more):
@@ -167,5 +200,7 @@ def test_no_string_of_a_chat_is_a_special_token(dsconvert, model, tmp_path):
         assert set(refused.values()) == {"special-token"}
         seen = [number in refused for number in range(len(rows))]
         bare = [number % len(harmless) == 2 for number in range(len(rows))]
-        wrong = [number for number in range(len(rows)) if seen[number] != (number >= len(harmless)) and not bare[number]]
+        wrong = [
+            number for number in range(len(rows)) if seen[number] != (number >= len(harmless)) and not bare[number]
+        ]
         assert not wrong, [rows[number] for number in wrong[:3]]

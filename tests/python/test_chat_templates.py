@@ -105,13 +105,17 @@ SUFFIXES = [
     "[0]", "[-1]", "[1:]", "[::-1]", "[:2]", "['a']", ".a", ".role", ".content", ".keys()|list", ".items()", ".get('a')", ".split()",
     ".split(',')", ".rsplit(' ', 1)", ".strip()", ".strip(' x')", ".lstrip()", ".splitlines()", ".upper()", ".title()", ".capitalize()",
     ".startswith('a')", ".endswith(('b', 'c'))", ".replace('a', '')", ".find('b')", ".count('a')", ".partition(',')", ".zfill(5)",
-    ".isdigit()", ".isalpha()", ".removeprefix('a')", ".join(['x', 'y'])", ".format(1)", ".index(1)", ".append(1)", ".copy()",
+    ".isdigit()", ".isalpha()", ".removeprefix('a')", ".join(['x', 'y'])", ".format(1)", ".index(1)", ".append(1)",
+    ".copy()",
 ]
 TESTS = [
     "defined", "none", "string", "number", "integer", "float", "boolean", "mapping", "sequence", "iterable", "true", "false", "odd",
     "divisibleby 2", "in [1, 'a,b c']", "lower", "upper", "callable", "eq 1", "sameas none",
 ]
-OPERATORS = ["+", "-", "*", "/", "//", "%", "~", "==", "!=", "<", ">=", "in", "not in", "and", "or", "if missing else", "if 1 else"]
+OPERATORS = [
+    "+", "-", "*", "/", "//", "%", "~", "==", "!=", "<", ">=", "in", "not in", "and", "or", "if missing else",
+    "if 1 else",
+]
 
 
 def expression(chance, depth=3):
@@ -174,7 +178,10 @@ def test_statements(render, monkeypatch, seed):
 def test_templates_of_models(render, monkeypatch):
     names = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
     chats = [CHAT, CHAT[1:], CHAT[:2], [*CHAT[:2], CHAT[-1]], [*CHAT[1:2], CHAT[-1], *CHAT[1:2], CHAT[-1]]]
-    tool = {"type": "function", "function": {"name": "f", "description": "é", "parameters": {"type": "object", "properties": {}}}}
+    tool = {
+        "type": "function",
+        "function": {"name": "f", "description": "é", "parameters": {"type": "object", "properties": {}}},
+    }
     jobs = []
     for file in sorted(Path(os.environ["CHAT_TEMPLATES"]).glob("*.jinja")):
         for chat in chats:

@@ -73,16 +73,25 @@ def conversations(seed, count, with_tools, nulls=True):
             messages.append({"role": "system", "content": some_text(choose, choose.randrange(6))})
         for _ in range(choose.randrange(1, 6)):
             messages.append({"role": "user", "content": some_text(choose, choose.randrange(1, 20))})
-            answer = {"role": "assistant", "content": choose.choice(["", " ", "\n"]) + some_text(choose, choose.randrange(12)) + choose.choice(["", "\n "])}
+            answer = {
+                "role": "assistant",
+                "content": choose.choice(["", " ", "\n"]) + some_text(choose, choose.randrange(12)) + choose.choice(
+                    ["", "\n "]
+                ),
+            }
             if with_tools and choose.random() < 0.3:
                 answer["reasoning_content"] = some_text(choose, 3)
             if with_tools and choose.random() < 0.3:
-                arguments = {"b": some_text(choose, 2), "a": [1.5, -2.0], "z": {"x": None if nulls else True, "é": 10**15}}
+                arguments = {
+                    "b": some_text(choose, 2), "a": [1.5, -2.0], "z": {"x": None if nulls else True, "é": 10**15}
+                }
                 answer["tool_calls"] = [{"type": "function", "function": {"name": "f", "arguments": arguments}}]
             messages.append(answer)
         row = {"messages": messages}
         if with_tools and choose.random() < 0.4:
-            row["tools"] = [{"type": "function", "function": {"name": "f", "description": "Ü", "parameters": {"type": "object"}}}]
+            row["tools"] = [
+                {"type": "function", "function": {"name": "f", "description": "Ü", "parameters": {"type": "object"}}}
+            ]
         yield row
 
 
@@ -101,7 +110,12 @@ def models(tmp_path_factory):
             fast.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
             fast.add_tokens([AddedToken("<think>", normalized=False)])
             fast.save(str(folder / "tokenizer.json"))
-            config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": None, "chat_template": TEMPLATES[template]}
+            config = {
+                "tokenizer_class": "PreTrainedTokenizerFast",
+                "bos_token": "<s>",
+                "eos_token": None,
+                "chat_template": TEMPLATES[template],
+            }
             (folder / "tokenizer_config.json").write_text(json.dumps(config))
         return folder
 
@@ -114,7 +128,9 @@ def write(path, rows):
 
 
 def converted(dataset, split="train"):
-    table = pyarrow.concat_tables([pyarrow.ipc.open_file(shard).read_all() for shard in sorted((dataset / split).glob("*.arrow"))])
+    table = pyarrow.concat_tables(
+        [pyarrow.ipc.open_file(shard).read_all() for shard in sorted((dataset / split).glob("*.arrow"))]
+    )
     return list(zip(table["input_ids"].to_pylist(), table["assistant_masks"].to_pylist(), strict=True))
 
 
@@ -124,7 +140,8 @@ def expected(folder, rows, **options):
     found = []
     for row in rows:
         encoded = tokenizer.apply_chat_template(
-            row["messages"], tools=row.get("tools"), return_dict=True, return_assistant_tokens_mask=True, **options, **row.get("chat_template_kwargs", {})
+            row["messages"], tools=row.get("tools"), return_dict=True, return_assistant_tokens_mask=True, **options,
+            **row.get("chat_template_kwargs", {})
         )
         found.append((encoded["input_ids"], encoded["assistant_masks"]))
     return found
@@ -138,7 +155,10 @@ def test_ids_and_masks_equal_transformers(dsconvert, models, tmp_path, tokenizer
     source = write(tmp_path / "chats.jsonl", rows)
     for engine in ("auto", "reference"):
         out = tmp_path / engine
-        dsconvert("text", source, "--messages-field", "messages", "--tokenizer", folder, "--engine", engine, "--out", out, "--verify-ids", "all")
+        dsconvert(
+            "text", source, "--messages-field", "messages", "--tokenizer", folder, "--engine", engine, "--out", out,
+            "--verify-ids", "all",
+        )
         found = converted(out)
         assert len(found) == len(rows)
         for row, ours, theirs in zip(rows, found, expected(folder, rows), strict=True):
@@ -154,7 +174,10 @@ def test_parquet_with_nested_messages(dsconvert, models, tmp_path):
     rows = list(conversations("parquet", 40, True, nulls=False))
     table = pyarrow.Table.from_pylist(rows)
     pyarrow.parquet.write_table(table, tmp_path / "chats.parquet")
-    dsconvert("text", tmp_path / "chats.parquet", "--messages-field", "messages", "--tokenizer", folder, "--out", tmp_path / "out")
+    dsconvert(
+        "text", tmp_path / "chats.parquet", "--messages-field", "messages", "--tokenizer", folder, "--out",
+        tmp_path / "out",
+    )
     from_table = expected(folder, table.to_pylist())
     assert converted(tmp_path / "out") == from_table
 
@@ -169,7 +192,11 @@ def test_variables_of_the_template(dsconvert, models, tmp_path):
     ]
     source = write(tmp_path / "chats.jsonl", rows)
     options = ["--template-arg", "show=true,prefix=\"a, \"", "--chat-template", tmp_path / "t.jinja"]
-    dsconvert("text", source, "--messages-field", "messages", "--tokenizer", folder, "--out", tmp_path / "out", *options)
+    dsconvert(
+        "text", source, "--messages-field", "messages", "--tokenizer", folder, "--out", tmp_path / "out", *options
+    )
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
     texts = ["a, one<|im_end|>", "b,two<|im_end|>"]
-    assert [ids for ids, _ in converted(tmp_path / "out")] == [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    assert [ids for ids, _ in converted(tmp_path / "out")] == [
+        tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts
+    ]

@@ -57,7 +57,8 @@ def test_shuffling_is_a_permutation_determined_by_the_seed(dsconvert, tmp_path, 
 
     orders = {}
     for name, options in {
-        "plain": [], "one": ["--shuffle", "--seed", "1"], "again": ["--shuffle", "--seed", "1"], "two": ["--shuffle", "--seed", "2"]
+        "plain": [], "one": ["--shuffle", "--seed", "1"], "again": ["--shuffle", "--seed", "1"],
+        "two": ["--shuffle", "--seed", "2"]
     }.items():
         dsconvert("images", "fixtures/photos", "--encode", "keep", "--out", tmp_path / name, *options)
         orders[name] = [record["key"] for record in Dataset(tmp_path / name, protobuf).records("train")]

@@ -139,7 +139,9 @@ def test_untouched_files_keep_their_bytes(dsconvert, tmp_path, protobuf):
         assert records[f"dunes/{name}"]["image"] == (FIXTURES / "photos/dunes" / name).read_bytes()
 
 
-@pytest.mark.parametrize("options", [["--encode", "keep"], ["--resize", "shorter:40"], ["--color", "gray"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "options", [["--encode", "keep"], ["--resize", "shorter:40"], ["--color", "gray"]], ids=" ".join
+)
 def test_restart_markers_change_no_pixel(options, dsconvert, protobuf, tmp_path):
     def stored(name, *more):
         dsconvert("images", "fixtures/photos", "--out", tmp_path / name, "--format", "arrow", *options, *more)
@@ -200,7 +202,9 @@ def test_the_box_filter_decides_ties_like_pillow(dsconvert, tmp_path, extension)
         file = tmp_path / f"in/a.{extension}"
         image.save(file, **({"quality": 95, "subsampling": 0} if extension == "jpg" else {}))
         out = tmp_path / f"out-{width}"
-        dsconvert("images", tmp_path / "in", "--resize", f"exact:{to}x32", "--filter", "box", "--encode", "png", "--out", out)
+        dsconvert(
+            "images", tmp_path / "in", "--resize", f"exact:{to}x32", "--filter", "box", "--encode", "png", "--out", out
+        )
         (shard,) = (out / "train").iterdir()
         (row,) = pq.read_table(shard).to_pylist()
         got = np.asarray(Image.open(io.BytesIO(row["image"]["bytes"]))).astype(int)

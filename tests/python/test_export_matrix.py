@@ -58,7 +58,10 @@ def made(dsconvert, tmp_path_factory):
             return text(name, rows, "--keep-fields", FIELDS)
         if name.startswith("packed-masks"):
             write_pairs(folder / "pairs.jsonl", 120)
-            return text(name, folder / "pairs.jsonl", "--prompt-field", "prompt", "--completion-field", "completion", "--pack", "64")
+            return text(
+                name, folder / "pairs.jsonl", "--prompt-field", "prompt", "--completion-field", "completion", "--pack",
+                "64",
+            )
         packing, eos = name.split("-")[1:]
         return text(name, "fixtures/corpus/books", "--pack", "64", "--packing", packing.replace("best", "best-fit"),
                     *(["--add-eos"] if eos == "eos" else []))
@@ -292,19 +295,29 @@ def test_sft_trainer_takes_the_labels_of_an_export(dsconvert, tmp_path):
 
     folder, out = model(tmp_path / "model", AROUND["bos"]), tmp_path / "out"
     source = write(tmp_path / "pairs.jsonl", PAIRS)
-    dsconvert("text", source, "--prompt-field", "prompt", "--completion-field", "completion", "--tokenizer", folder, "--format", "parquet", "--out", out)
+    dsconvert(
+        "text", source, "--prompt-field", "prompt", "--completion-field", "completion", "--tokenizer", folder,
+        "--format", "parquet", "--out", out,
+    )
     dsconvert("export", out, "--to", "hf", "--columns", "labels", "--out", tmp_path / "exported")
     exported = datasets.load_dataset(str(tmp_path / "exported"), split="train", cache_dir=str(tmp_path / "cache"))
-    expected = [(row["input_ids"], [id if mark else -100 for id, mark in zip(row["input_ids"], row["assistant_masks"])]) for row in records(out, "train")]
+    expected = [
+        (row["input_ids"], [id if mark else -100 for id, mark in zip(row["input_ids"], row["assistant_masks"])])
+        for row in records(out, "train")
+    ]
     assert batches(folder, exported) == sorted(expected)
     assert any(-100 in labels and set(labels) != {-100} for _, labels in expected)
 
 
 def test_packed_rows_are_refused_where_the_reader_knows_no_bounds(dsconvert, made, tmp_path):
-    done = dsconvert("export", made("packed-masks"), "--to", "hf", "--columns", "labels", "--out", tmp_path / "out", status=2)
+    done = dsconvert(
+        "export", made("packed-masks"), "--to", "hf", "--columns", "labels", "--out", tmp_path / "out", status=2
+    )
     assert "rows of a packed dataset hold several documents" in done.stderr and "without --pack" in done.stderr
     assert not (tmp_path / "out").exists()
-    done = dsconvert("export", made("masks"), "--to", "megatron-bridge", "--columns", "labels", "--out", tmp_path / "out", status=2)
+    done = dsconvert(
+        "export", made("masks"), "--to", "megatron-bridge", "--columns", "labels", "--out", tmp_path / "out", status=2
+    )
     assert "--columns applies only to --to hf" in done.stderr
 
 
@@ -312,7 +325,9 @@ def test_fields_that_are_left_out_do_not_move_separators(dsconvert, made, tmp_pa
     """`--fields` keeps what the meaning of the tokens depends on."""
     dataset = made("packed-best-eos")
     for name, options in [("all", []), ("few", ["--fields", "key"])]:
-        dsconvert("export", dataset, "--to", "tokens", "--layout", "llmc", "--out", tmp_path / name, *options, "--quiet")
+        dsconvert(
+            "export", dataset, "--to", "tokens", "--layout", "llmc", "--out", tmp_path / name, *options, "--quiet"
+        )
     assert (tmp_path / "all/train.bin").read_bytes() == (tmp_path / "few/train.bin").read_bytes()
 
 

@@ -31,7 +31,9 @@ def exported(command, paths, weights, to, out, *more, **options):
 def a_mixture(choose, pool):  # noqa: F811
     names = choose.sample([name for name in pool if name != "chats"], choose.randrange(1, 5))
     weights = [choose.choice([0.1, 0.7, 1, 3, choose.random()]) for _ in names]
-    ends = [{"epoch_tokens": 700}, {"epoch_steps": 60}, {"exhausted": "first_exhausted"}, {"exhausted": "all_exhausted"}]
+    ends = [
+        {"epoch_tokens": 700}, {"epoch_steps": 60}, {"exhausted": "first_exhausted"}, {"exhausted": "all_exhausted"}
+    ]
     mixture = {"unit": choose.choice(["tokens", "records", "epochs"])} | choose.choice(ends)
     return [pool[name].path for name in names], weights, mixture
 
@@ -54,7 +56,9 @@ def test_megatron_reads_the_documents_in_the_order_of_a_loader(command, pool, tm
     paths, weights, mixture = a_mixture(random.Random(f"megatron {seed}"), pool)
     expected = documents(paths, weights, seed, **mixture)
     parts = min(3, len(expected))
-    exported(command, paths, weights, "megatron", tmp_path / "out", "--eod", "none", "--parts", parts, **mixture, seed=seed)
+    exported(
+        command, paths, weights, "megatron", tmp_path / "out", "--eod", "none", "--parts", parts, **mixture, seed=seed
+    )
     names = ["train"] if parts == 1 else [f"train-{part:05}" for part in range(parts)]
     found = [
         document.tolist()

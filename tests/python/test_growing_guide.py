@@ -24,7 +24,9 @@ def shell(binary, tmp_path):
     environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
     def run(script, status=0):
-        done = subprocess.run(["sh", "-ec", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            ["sh", "-ec", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+        )
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout + done.stderr
 

@@ -258,7 +258,9 @@ def test_incompatible_sources_are_refused(dsconvert, tmp_path):
     refused = dsconvert("images", source, "--out", tmp_path / "out", status=2)
     assert "others are not, such as pets/data/more.png" in refused.stderr
     (source / "data/more.png").unlink()
-    other = datasets.Dataset.from_dict({"image": rows(2)["image"]}, features=datasets.Features({"image": datasets.Image()}))
+    other = datasets.Dataset.from_dict(
+        {"image": rows(2)["image"]}, features=datasets.Features({"image": datasets.Image()})
+    )
     other.to_parquet(source / "data/train-other.parquet")
     refused = dsconvert("images", source, "--out", tmp_path / "out", status=2)
     assert "the columns differ from those of" in refused.stderr
@@ -324,11 +326,15 @@ def check_columns(dsconvert, tmp_path, columns, expected, options=(), says=(), s
         table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": schema_metadata}})})
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=2)
     out = tmp_path / f"out{len(list(tmp_path.iterdir()))}"
-    done = dsconvert("images", tmp_path / "t.parquet", "--out", out, "--encode", "png", "--max-rejects", "100%", *options)
+    done = dsconvert(
+        "images", tmp_path / "t.parquet", "--out", out, "--encode", "png", "--max-rejects", "100%", *options
+    )
     assert all(part in done.stdout + done.stderr for part in says), done.stdout + done.stderr
     schema = {f["name"]: f["type"] for f in json.loads((out / "manifest.json").read_text())["schema"]["fields"]}
     found = pa.concat_tables([pq.read_table(file) for file in sorted((out / "train").glob("*.parquet"))]).to_pylist()
-    assert {name: ty for name, ty in schema.items() if ty in ("image", "mask")} == {n: t for n, (t, _) in expected.items()}
+    assert {name: ty for name, ty in schema.items() if ty in ("image", "mask")} == {
+        n: t for n, (t, _) in expected.items()
+    }
     for name, (_, images) in expected.items():
         assert len(found) == len(images)
         for record, image in zip(found, images, strict=True):
@@ -398,7 +404,9 @@ def test_columns_of_bytes_are_images_by_content(name, kind, dsconvert, tmp_path)
     columns = {
         "path": ["a", "b"], name: pa.array([a, b], kind), "embedding": pa.array([b"\0\1", b"\2\3"], kind),
     }
-    found = check_columns(dsconvert, tmp_path, columns, {"image": ("image", [a, b])}, says=[f"  images: image = {name}"])
+    found = check_columns(
+        dsconvert, tmp_path, columns, {"image": ("image", [a, b])}, says=[f"  images: image = {name}"]
+    )
     assert [record["embedding"] for record in found] == [b"\0\1", b"\2\3"]
     check_columns(dsconvert, tmp_path, columns, {"image": ("image", [a, b])}, ["--image-field", name])
     # Beside a column of images, other bytes stay as they are.
@@ -418,7 +426,9 @@ def test_columns_that_are_unclear_or_no_images_are_named(dsconvert, tmp_path):
     refused = dsconvert("images", tmp_path / "x.parquet", "--out", tmp_path / "no", "--image-field", "y", status=2)
     assert "--image-fields" in refused.stderr and "(y)" in refused.stderr
     # Files that are no images have the structure of images.
-    columns = {"image": pa.array(structs(a), STRUCT), "sound": pa.array(structs(b"RIFF"), STRUCT), "width": [3], "n": [1]}
+    columns = {
+        "image": pa.array(structs(a), STRUCT), "sound": pa.array(structs(b"RIFF"), STRUCT), "width": [3], "n": [1]
+    }
     says = ["left out: 2 columns: sound, width", "--keep-fields NEW=NAME"]
     found = check_columns(dsconvert, tmp_path, columns, {"image": ("image", [a])}, says=says)
     assert found[0]["n"] == 1
@@ -440,7 +450,9 @@ def test_datasets_of_the_library_with_several_images_become_fields(dsconvert, tm
     data = {"before": images[:3], "after": images[3:6], "views": [images[6:8], [], images[8:]], "kind": [0, 1, 0]}
     datasets.Dataset.from_dict(data, features=features).to_parquet(tmp_path / "t.parquet")
     dsconvert("images", tmp_path / "t.parquet", "--out", tmp_path / "out", "--encode", "png", "--quiet")
-    found = datasets.load_dataset("parquet", data_files=str(tmp_path / "out/train/*.parquet"), split="train", cache_dir=str(tmp_path / "cache"))
+    found = datasets.load_dataset(
+        "parquet", data_files=str(tmp_path / "out/train/*.parquet"), split="train", cache_dir=str(tmp_path / "cache")
+    )
     for i, record in enumerate(found):
         assert np.array_equal(np.asarray(record["image"]), np.asarray(images[i]))
         assert np.array_equal(np.asarray(record["after"]), np.asarray(images[3 + i]))
@@ -455,7 +467,9 @@ def test_datasets_of_the_library_with_several_images_become_fields(dsconvert, tm
 def test_folders_of_save_to_disk_become_the_records_that_load_from_disk_returns(dsconvert, tmp_path):
     saved = tmp_path / "saved"
     table = datasets.Dataset.from_dict(rows(230), features=FEATURES)
-    datasets.DatasetDict({"train": table, "test": table.select(range(20))}).save_to_disk(saved, num_shards={"train": 2, "test": 1})
+    datasets.DatasetDict({"train": table, "test": table.select(range(20))}).save_to_disk(
+        saved, num_shards={"train": 2, "test": 1}
+    )
     theirs = datasets.load_from_disk(saved)
     # The library keeps a copy of the rows in the folder.
     theirs["train"].map(lambda row: {"caption": row["caption"] + "!"})
@@ -518,9 +532,15 @@ def test_bytes_of_text_are_kept_as_strings_if_asked_for(dsconvert, tmp_path):
     images = pa.array([{"bytes": picture(i), "path": None} for i in range(4)])
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"image": images, "caption": pa.array(captions, pa.binary())}), tmp_path / "in/a.parquet")
-    dsconvert("images", tmp_path / "in", "--out", tmp_path / "out", "--keep-fields", "caption:string", "--max-rejects", "1", "--quiet")
+    dsconvert(
+        "images", tmp_path / "in", "--out", tmp_path / "out", "--keep-fields", "caption:string", "--max-rejects", "1",
+        "--quiet",
+    )
     assert [record["caption"] for record in records(tmp_path / "out", "train")] == ["a cat", "é", None]
     assert '"invalid-utf8"' in (tmp_path / "out/rejects.jsonl").read_text()
-    pq.write_table(pa.table({"image": images, "caption": ["x"] * 4, "Caption": ["y"] * 4}).rename_columns(["image", "a", "a"]), tmp_path / "in/a.parquet")
+    pq.write_table(
+        pa.table({"image": images, "caption": ["x"] * 4, "Caption": ["y"] * 4}).rename_columns(["image", "a", "a"]),
+        tmp_path / "in/a.parquet",
+    )
     refused = dsconvert("images", tmp_path / "in", "--out", tmp_path / "two", "--keep-fields", "a", status=2)
     assert 'two columns are called "a"' in refused.stderr

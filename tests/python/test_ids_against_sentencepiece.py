@@ -48,7 +48,9 @@ MODELS = {
 def model(name):
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([line for text in sample_texts.prose(250_000) for line in text.splitlines() if line.strip()]),
+        sentence_iterator=iter(
+            [line for text in sample_texts.prose(250_000) for line in text.splitlines() if line.strip()]
+        ),
         model_writer=written, vocab_size=2500, character_coverage=0.98, hard_vocab_limit=False, minloglevel=2, num_threads=2,
         **MODELS[name],
     )
@@ -72,7 +74,9 @@ def mismatches(dsconvert, tmp_path, name, file, *options):
     ids = converted(dsconvert, tmp_path / "out", jsonl, file, *options)
     package = processor.encode(texts, out_type=int, num_threads=2)
     # A document without tokens has no record.
-    different = [difference(text, a, b) for i, (text, a) in enumerate(zip(texts, package)) if (b := ids.get(str(i), [])) != a]
+    different = [
+        difference(text, a, b) for i, (text, a) in enumerate(zip(texts, package)) if (b := ids.get(str(i), [])) != a
+    ]
     return f"{len(different)} of {len(texts)} documents:\n" + "\n".join(different[:SHOWN]) if different else None
 
 

@@ -46,7 +46,9 @@ def ranks(name):
     """Ranks that byte-pair encoding learns with the split pattern of the encoding."""
     pattern = published(name)[0]["pat_str"]
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = Sequence([Split(Regex(pattern), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.pre_tokenizer = Sequence(
+        [Split(Regex(pattern), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
     trainer = trainers.BpeTrainer(vocab_size=3000, show_progress=False, initial_alphabet=ByteLevel.alphabet())
     tokenizer.train_from_iterator(sample_texts.prose(400_000), trainer)
     printable = [c for c in range(256) if chr(c).isprintable() and chr(c) != " "]
@@ -57,7 +59,9 @@ def ranks(name):
 
 
 def write(file, ranks):
-    file.write_bytes(b"".join(base64.b64encode(token) + b" " + str(rank).encode() + b"\n" for token, rank in ranks.items()))
+    file.write_bytes(
+        b"".join(base64.b64encode(token) + b" " + str(rank).encode() + b"\n" for token, rank in ranks.items())
+    )
     return file
 
 

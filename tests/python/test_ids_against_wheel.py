@@ -73,7 +73,9 @@ def test_ids_are_those_of_the_package(name, dsconvert, tmp_path):
     tier.report(f"tokenizers: {len(texts)} documents with each of {len(tokenizer_families.FAMILIES)} families")
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama3-ignore-merges", "llama2-added", "nllb-bpe", "bert-cased", "unigram-tied"])
+@pytest.mark.parametrize(
+    "name", ["gpt2", "llama3-ignore-merges", "llama2-added", "nllb-bpe", "bert-cased", "unigram-tied"]
+)
 def test_special_tokens_in_text_are_encoded_like_in_the_package(name, dsconvert, tmp_path):
     made = tokenizer_families.FAMILIES[name]()
     file = tmp_path / "tokenizer.json"
@@ -84,11 +86,15 @@ def test_special_tokens_in_text_are_encoded_like_in_the_package(name, dsconvert,
     texts = sample_texts.adversarial(ADVERSARIAL // 5, [token.content for token in tokens], SEED + tier.SEED)
     # A special token that is also a piece of the model is the one difference that the docs name.
     vocabulary = tokenizer.get_vocab(with_added_tokens=False)
-    texts = sample_texts.without(texts, [token.content for token in tokens if token.special and token.content in vocabulary])
+    texts = sample_texts.without(
+        texts, [token.content for token in tokens if token.special and token.content in vocabulary]
+    )
     assert len(texts) > ADVERSARIAL // 10
     jsonl = tmp_path / "texts.jsonl"
     jsonl.write_text("".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(texts)))
     ids = converted(dsconvert, tmp_path / "out", jsonl, file)
     wheel = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
-    different = [difference(text, a, b) for i, (text, a) in enumerate(zip(texts, wheel)) if (b := ids.get(str(i), [])) != a]
+    different = [
+        difference(text, a, b) for i, (text, a) in enumerate(zip(texts, wheel)) if (b := ids.get(str(i), [])) != a
+    ]
     assert not different, f"{len(different)} of {len(texts)} documents:\n" + "\n".join(different[:SHOWN])

@@ -310,7 +310,9 @@ def test_resizing_equals_pillow_with_the_height_first(dsconvert, tmp_path, name)
             expected = tall.resize(to, filter_, box=(x[0], 0, x[1], to[1]))
             one_call = image.resize(to, filter_, box=(x[0], y[0], x[1], y[1]))
             # Errors of positions decide in Pillow, and those of a crop differ.
-            if name == "box" and (crop or box(h, height) != box_of_pillow(h, height) or box(w, width) != box_of_pillow(w, width)):
+            if name == "box" and (
+                crop or box(h, height) != box_of_pillow(h, height) or box(w, width) != box_of_pillow(w, width)
+            ):
                 continue
             assert abs(found - np.asarray(expected)).max() <= bound, (key, out.name)
             if int(key[:-4]) % 2:

@@ -101,7 +101,11 @@ def test_sidecars_are_the_files_with_the_stem_of_an_image(dsconvert, protobuf, t
     assert len(images) > 12
 
     def sidecar(image, extension):
-        found = [p for p in image.parent.iterdir() if p.name[: -len(p.suffix)] == image.stem and p.suffix.lower() == extension]
+        found = [
+            p
+            for p in image.parent.iterdir()
+            if p.name[: -len(p.suffix)] == image.stem and p.suffix.lower() == extension
+        ]
         return max(found, key=lambda p: p.suffix, default=None)
 
     expected = {

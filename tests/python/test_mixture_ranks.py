@@ -38,7 +38,10 @@ def test_ranks_share_a_mixture_and_continue_it_on_any_other_number(pool, seed): 
 
     def loaders(world_size):
         mixed = dsconvert.Mixture(dict(zip(names, weights)), datasets={name: pool[name] for name in names}, **mixture)
-        return [dsconvert.Loader(mixed, num_threads=1, rank=rank, world_size=world_size, **options) for rank in range(world_size)]
+        return [
+            dsconvert.Loader(mixed, num_threads=1, rank=rank, world_size=world_size, **options)
+            for rank in range(world_size)
+        ]
 
     whole = drawn(loaders(1), EPOCHS)
     for world_size in RANKS[1:]:

@@ -13,7 +13,9 @@ from conftest import ROOT
 
 def outside(binary, folder, *options):
     environment = {**os.environ, "DSCONVERT_BIN": str(binary), "DSCONVERT_OUTSIDE": "1"}
-    done = subprocess.run([sys.executable, ROOT / "tests/outside", *options, folder], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, ROOT / "tests/outside", *options, folder], env=environment, capture_output=True, text=True
+    )
     assert done.returncode in (0, 1), done.stderr
     return done.returncode, done.stdout
 

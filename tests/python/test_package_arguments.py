@@ -78,7 +78,8 @@ def test_numbers_may_be_scalars_of_numpy(pictures):
     images = []
     for flip in (1, 1.0, np.float32(1)):
         loader = dsconvert.Loader(
-            pictures, batch_size=np.int32(4), center_crop=np.array([8, 9]), hflip=flip, fields=("image",), seed=np.uint64(MAX)
+            pictures, batch_size=np.int32(4), center_crop=np.array([8, 9]), hflip=flip, fields=("image",),
+            seed=np.uint64(MAX)
         )
         images.append(next(iter(loader))["image"])
     assert images[0].shape == (4, 8, 9, 3) and all(np.array_equal(images[0], other) for other in images)

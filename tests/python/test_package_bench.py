@@ -66,7 +66,9 @@ def test_numbers_have_separators_instead_of_exponents(x, shown):
 
 def test_no_rate_or_time_has_an_exponent():
     report = dsconvert.bench(list(range(50_000)), items=20_000, repeat=1)
-    rates = {"items_per_second": 1.3e4, "batches_per_second": 5.267e4, "bytes_per_second": 4.2e10, "tokens_per_second": 9e6}
+    rates = {
+        "items_per_second": 1.3e4, "batches_per_second": 5.267e4, "bytes_per_second": 4.2e10, "tokens_per_second": 9e6
+    }
     text = repr(dataclasses.replace(report, **rates))
     assert "13,000 items/s, 52,670 batches/s, 42,000 MB/s, 9,000,000 tokens/s" in text and "e+" not in text
     for ms in (0.0001, 0.5, 999.7, 9999, 12_000, 2_000_000):
@@ -394,7 +396,10 @@ def test_simulate_returns_the_result_of_the_command(tmp_path):
     ({"load_ms": 1, "step_ms": 1, "workers": 10**6}, "workers"),
     ({"load_trace": [], "step_ms": 1, "workers": 1}, "^load_trace has no load time$"),
     ({"load_trace": ["1", "x"], "step_ms": 1, "workers": 1}, r"^load_trace\[1\]: 'x' is not a number$"),
-    ({"load_trace": [1, 0], "step_ms": 1, "workers": 1}, r"^load_trace\[1\] is 0.0: it must be from 0.000001 to 3600000 mill"),
+    (
+        {"load_trace": [1, 0], "step_ms": 1, "workers": 1},
+        r"^load_trace\[1\] is 0.0: it must be from 0.000001 to 3600000 mill",
+    ),
     ({"load_trace": [1, -2.5], "step_ms": 1, "workers": 1}, r"^load_trace\[1\] is -2.5: it must"),
     ({"load_trace": [float("nan")], "step_ms": 1, "workers": 1}, r"^load_trace\[0\] is nan: it must"),
     ({"load_trace": np.array([3.7e6]), "step_ms": 1, "workers": 1}, r"^load_trace\[0\] is 3700000.0: it must"),

@@ -15,7 +15,10 @@ WIDTH, HEIGHT = 96, 64
 
 def boxes_of(number):
     """Boxes of integers in separate columns."""
-    return [[at * 24 + number % 7, number % 11, at * 24 + number % 7 + 12, number % 11 + 20 + 9 * at] for at in range(number % 5)]
+    return [
+        [at * 24 + number % 7, number % 11, at * 24 + number % 7 + 12, number % 11 + 20 + 9 * at]
+        for at in range(number % 5)
+    ]
 
 
 @pytest.fixture(scope="module", params=["parquet", "arrow", "msgpack", "protobuf"])
@@ -109,7 +112,9 @@ def test_crops_drop_boxes_of_which_nothing_is_left(dataset):
 
 def test_random_crops_resize_boxes(dataset):
     compared = 0
-    loader = dsconvert.Loader(dataset, batch_size=4, random_resized_crop=(64, 96), crop_scale=(0.3, 0.8), hflip=0.5, seed=1)
+    loader = dsconvert.Loader(
+        dataset, batch_size=4, random_resized_crop=(64, 96), crop_scale=(0.3, 0.8), hflip=0.5, seed=1
+    )
     for batch in loader:
         for image, boxes, labels, _ in zip(*batch.values(), strict=True):
             for box, label in zip(*((boxes, labels) if boxes is not None else ((), ()))):
@@ -169,23 +174,36 @@ def one_each(request, command, tmp_path_factory):
         with Image.open(path) as stored:
             upright = ImageOps.exif_transpose(stored)
         left, top, right, bottom = upright.convert("L").getbbox()
-        rows.append({"file_name": path.name, "objects": {"bbox": [[left, top, right - left, bottom - top]], "category": [0]}})
+        rows.append(
+            {"file_name": path.name, "objects": {"bbox": [[left, top, right - left, bottom - top]], "category": [0]}}
+        )
         box = f"<xmin>{left}</xmin><ymin>{top}</ymin><xmax>{right}</xmax><ymax>{bottom}</ymax>"
         size = f"<size><width>{upright.width}</width><height>{upright.height}</height></size>"
-        line = [(left + right) / 2 / upright.width, (top + bottom) / 2 / upright.height, (right - left) / upright.width, (bottom - top) / upright.height]
+        line = [
+            (left + right) / 2 / upright.width,
+            (top + bottom) / 2 / upright.height,
+            (right - left) / upright.width,
+            (bottom - top) / upright.height,
+        ]
         if request.param == "voc":
-            path.with_suffix(".xml").write_text(f"<annotation>{size}<object><name>x</name><bndbox>{box}</bndbox></object></annotation>")
+            path.with_suffix(".xml").write_text(
+                f"<annotation>{size}<object><name>x</name><bndbox>{box}</bndbox></object></annotation>"
+            )
         if request.param == "yolo":
             path.with_suffix(".txt").write_text(" ".join(map(str, [0, *line])))
     if request.param == "objects":
         (folder / "images/metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     options = [] if request.param == "objects" else ["--annotations", folder / "images"]
-    command("images", folder / "images", "--out", folder / "out", "--encode", "png", "--resize", "longer:90", "--pad", "96x96", *options)
+    command(
+        "images", folder / "images", "--out", folder / "out", "--encode", "png", "--resize", "longer:90", "--pad",
+        "96x96", *options,
+    )
     return dsconvert.open(folder / "out", "train")
 
 
 @pytest.mark.parametrize("options", [
-    {"hflip": 0.5}, {"center_crop": (64, 72), "hflip": 0.5}, {"random_resized_crop": (80, 80), "crop_scale": (0.4, 0.9), "hflip": 0.5},
+    {"hflip": 0.5}, {"center_crop": (64, 72), "hflip": 0.5},
+    {"random_resized_crop": (80, 80), "crop_scale": (0.4, 0.9), "hflip": 0.5},
 ], ids=["flip", "crop", "random crop"])
 def test_boxes_of_all_sources_are_where_the_pixels_are(one_each, options):
     compared = 0

@@ -20,7 +20,9 @@ def package(request):
 
 
 def run(package, *args):
-    return subprocess.run([*package, *map(str, args)], cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        [*package, *map(str, args)], cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
 
 
 def without_commit(output):

@@ -26,7 +26,8 @@ def add_ids(base, folder):
     pq.write_table(table, folder / "ids.parquet")
     dsconvert.add_fields(
         base, folder / "ids.parquet", folder / "ids",
-        per={name: "input_ids" for name in ("target", "other", "half")}, aligned={"other": "input"}, of={"total": "input_ids"},
+        per={name: "input_ids" for name in ("target", "other", "half")}, aligned={"other": "input"},
+        of={"total": "input_ids"},
     )
     return dsconvert.open(base, add=[folder / "ids"])
 
@@ -44,7 +45,9 @@ def pairs(command, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pairs")
     with (folder / "pairs.jsonl").open("w") as file:
         for i in range(60):
-            file.write(json.dumps({"prompt": "what is " + "very " * (i % 7), "completion": " it is " + "so " * (i % 5)}) + "\n")
+            file.write(
+                json.dumps({"prompt": "what is " + "very " * (i % 7), "completion": " it is " + "so " * (i % 5)}) + "\n"
+            )
     options = ["--prompt-field", "prompt", "--completion-field", "completion", "--tokenizer", TOKENIZER, "--quiet"]
     command("text", folder / "pairs.jsonl", "--out", folder / "base", *options)
     return add_ids(folder / "base", folder)
@@ -93,8 +96,12 @@ def test_a_value_of_all_tokens_refuses_to_cut_them(documents):
     loader = dsconvert.Loader(documents, batch_size=4, fields=["input_ids", "total"], seed=SEED)
     for batch in loader:
         records = loader.last.records
-        assert batch["total"].tolist() == [float((documents[i]["input_ids"].astype(np.int64) + 1).sum()) for i in records]
-    with pytest.raises(dsconvert.UsageError, match='oversize "truncate" does not apply with "total"|`oversize "truncate"`'):
+        assert batch["total"].tolist() == [
+            float((documents[i]["input_ids"].astype(np.int64) + 1).sum()) for i in records
+        ]
+    with pytest.raises(
+        dsconvert.UsageError, match='oversize "truncate" does not apply with "total"|`oversize "truncate"`'
+    ):
         dsconvert.Loader(documents, max_tokens=300, oversize="truncate", fields=["input_ids", "total"])
     with pytest.raises(dsconvert.UsageError, match="a packed row holds several"):
         dsconvert.Loader(documents, batch_size=2, seq_len=64, fields=["input_ids", "total"])
@@ -105,16 +112,24 @@ def test_a_value_of_all_tokens_refuses_to_cut_them(documents):
 def photos(command, tmp_path_factory):
     """Images of one size, and the mean of their left halves, for mirrored images, too."""
     folder = tmp_path_factory.mktemp("halves")
-    command("images", "fixtures/photos", "--out", folder / "base", "--resize", "exact:32x32", "--enlarge", "--encode", "png", "--quiet")
+    command(
+        "images", "fixtures/photos", "--out", folder / "base", "--resize", "exact:32x32", "--enlarge", "--encode",
+        "png", "--quiet",
+    )
     rows = []
     for record in dsconvert.open(folder / "base", decode=True):
         image = record["image"].astype(np.float64)
-        rows.append({"key": record["key"], "left": [image[:, :16].mean()], "right": [image[:, 16:].mean()], "score": 1.0})
+        rows.append(
+            {"key": record["key"], "left": [image[:, :16].mean()], "right": [image[:, 16:].mean()], "score": 1.0}
+        )
     pq.write_table(pa.Table.from_pylist(rows), folder / "halves.parquet")
     dsconvert.add_fields(
-        folder / "base", folder / "halves.parquet", folder / "halves", fields=["left", "right"], read=["image"], flip={"left": "right"}
+        folder / "base", folder / "halves.parquet", folder / "halves", fields=["left", "right"], read=["image"],
+        flip={"left": "right"}
     )
-    dsconvert.add_fields(folder / "base", folder / "halves.parquet", folder / "plain", fields={"l": "left"}, read=["image"])
+    dsconvert.add_fields(
+        folder / "base", folder / "halves.parquet", folder / "plain", fields={"l": "left"}, read=["image"]
+    )
     dsconvert.add_fields(folder / "base", folder / "halves.parquet", folder / "scores", fields=["score"])
     return folder
 
@@ -144,7 +159,8 @@ def test_crops_and_flips_are_refused_beside_values_of_whole_images(photos):
         return dsconvert.Loader(photos / "base", add=[photos / companion], batch_size=4, fields=[*fields], **options)
 
     for options, name in [
-        ({"hflip": True}, "hflip"), ({"center_crop": 16}, "center_crop"), ({"random_resized_crop": 16}, "random_resized_crop"),
+        ({"hflip": True}, "hflip"), ({"center_crop": 16}, "center_crop"),
+        ({"random_resized_crop": 16}, "random_resized_crop"),
     ]:
         with pytest.raises(dsconvert.UsageError, match=f'{name} does not apply: "l" was computed from "image"') as caught:
             load("image", "l", **options)
@@ -155,7 +171,9 @@ def test_crops_and_flips_are_refused_beside_values_of_whole_images(photos):
         load("image", "left", companion="halves", center_crop=16, hflip=0.5)
     data = dsconvert.open(photos / "base", "train", add=[photos / "halves"])
     with pytest.raises(dsconvert.UsageError, match='hflip mirrors "left", which needs the field "right"'):
-        dsconvert.Loader(data.select(["image", "width", "height", "left"]), batch_size=4, fields=["image", "left"], hflip=0.5)
+        dsconvert.Loader(
+            data.select(["image", "width", "height", "left"]), batch_size=4, fields=["image", "left"], hflip=0.5
+        )
     assert next(iter(load("image", "l")))["l"].shape == (4, 1)
 
 
@@ -187,7 +205,8 @@ def test_values_are_left_out_in_a_share_of_the_records(documents, photos):
     for batch in dsconvert.Loader(photos / "base", add=[photos / "plain"], batch_size=4, fields=["l"], drop={"l": (0.5, None)}, seed=SEED):
         assert np.array_equal(batch["l"][:, 0] != 0, batch["l.valid"])
     for wrong, message in [
-        ({"nothing": (0.1, None)}, 'a batch has no field "nothing"'), ({"input_ids": (0.1, None)}, "is not a stored value of its own"),
+        ({"nothing": (0.1, None)}, 'a batch has no field "nothing"'),
+        ({"input_ids": (0.1, None)}, "is not a stored value of its own"),
         ({"total": (0.1, "text")}, 'is no value of "total"'), ({"total": (2, None)}, "drop"), ({"total": 0.1}, "drop cannot be"),
         ({"total": (0.1, [1])}, "by a list or a dictionary"),
     ]:

@@ -18,7 +18,9 @@ SEED = 3
 def text_base(command, tmp_path_factory):
     """A dataset of text, and a companion with a score and one weight per token of each record."""
     folder = tmp_path_factory.mktemp("text")
-    command("text", "fixtures/corpus", "--out", folder / "base", "--tokenizer", "fixtures/tokenizers/bpe.json", "--quiet")
+    command(
+        "text", "fixtures/corpus", "--out", folder / "base", "--tokenizer", "fixtures/tokenizers/bpe.json", "--quiet"
+    )
     base = dsconvert.open(folder / "base")
     keys = [record["key"] for record in base]
     draw = np.random.default_rng(SEED)
@@ -30,7 +32,9 @@ def text_base(command, tmp_path_factory):
         "caption": [f"caption of {keys[i]}" for i in order],
         "weights": pa.array([(np.arange(lengths[i]) + 1).astype(np.float32) for i in order], pa.list_(pa.float32())),
     }), folder / "scores.parquet")
-    added = dsconvert.add_fields(folder / "base", folder / "scores.parquet", folder / "scores", fields=["score", "caption"])
+    added = dsconvert.add_fields(
+        folder / "base", folder / "scores.parquet", folder / "scores", fields=["score", "caption"]
+    )
     assert added == dsconvert.AddedFields(["score", "caption"], len(keys), 0, 0, False)
     return folder
 

@@ -22,7 +22,10 @@ SCHEMA = {"mean": dsconvert.array("float32", (3,)), "size": "str"}
 def photos(command, tmp_path_factory):
     """Images of several sizes in two splits."""
     out = tmp_path_factory.mktemp("photos") / "photos"
-    command("images", "fixtures/photos", "--out", out, "--resize", "shorter:24", "--split", "train=0.7,validation=0.3", "--quiet")
+    command(
+        "images", "fixtures/photos", "--out", out, "--resize", "shorter:24", "--split", "train=0.7,validation=0.3",
+        "--quiet",
+    )
     return out
 
 
@@ -31,7 +34,9 @@ def files(path):
 
 
 def add(photos, out, fn=functions.mean, schema=SCHEMA, **options):
-    return dsconvert.add_fields(photos, fn, out, schema, **{"read": ["image"], "version": "1", "unit_records": 7, **options})
+    return dsconvert.add_fields(
+        photos, fn, out, schema, **{"read": ["image"], "version": "1", "unit_records": 7, **options}
+    )
 
 
 def test_the_fields_are_what_the_function_returns(photos, tmp_path):
@@ -50,7 +55,8 @@ def test_the_fields_are_what_the_function_returns(photos, tmp_path):
 
 
 @pytest.mark.parametrize("options", [
-    {"workers": 2}, {"workers": 1, "batch_size": 5}, {"batch_size": 4, "group": "shape"}, {"workers": 2, "batch_size": 3},
+    {"workers": 2}, {"workers": 1, "batch_size": 5}, {"batch_size": 4, "group": "shape"},
+    {"workers": 2, "batch_size": 3},
 ], ids=str)
 def test_workers_and_batches_give_the_same_records(photos, tmp_path, options):
     fn = functions.Means() if "batch_size" in options else functions.mean
@@ -87,14 +93,20 @@ def test_what_changed_is_refused_with_both_values(command, photos, tmp_path):
         ({"group": "shape"}, 'group: null, not "shape"'),
     ]:
         with pytest.raises(dsconvert.UsageError, match=f"made with another {name}"):
-            add(photos, out, functions.Means(1), {**SCHEMA, "shapes": "int64"}, **{"batch_size": 4, "resume": True, **options})
+            add(
+                photos, out, functions.Means(1), {**SCHEMA, "shapes": "int64"},
+                **{"batch_size": 4, "resume": True, **options},
+            )
     with pytest.raises(dsconvert.UsageError, match="made with another function"):
         add(photos, out, functions.Means(2), {**SCHEMA, "shapes": "int64"}, batch_size=4, resume=True)
     # The base is converted again: other pixels, and the same keys.
     base = tmp_path / "base"
     shutil.copytree(photos, base)
     dsconvert.open(base, add=[out])
-    command("images", "fixtures/photos", "--out", base, "--resize", "shorter:20", "--split", "train=0.7,validation=0.3", "--overwrite")
+    command(
+        "images", "fixtures/photos", "--out", base, "--resize", "shorter:20", "--split", "train=0.7,validation=0.3",
+        "--overwrite",
+    )
     with pytest.raises(dsconvert.UsageError, match='the content of "image" in split "train" had the digest xxh3-128:'):
         dsconvert.open(base, add=[out])
     with pytest.raises(dsconvert.UsageError, match="made with another base"):
@@ -129,9 +141,11 @@ def test_wrong_arguments_are_refused_before_anything_is_written(command, photos,
     for options, message in [
         ({"version": ""}, "version is ''"), ({"read": ["nothing"]}, 'no field "nothing"'), ({"schema": None}, "schema is missing"),
         ({"schema": {"width": "int64"}}, 'has a field "width" already'), ({"on": "id"}, "on does not apply"),
-        ({"group": "size"}, "group cannot be 'size'"), ({"workers": "cuda", "fn": lambda r: r}, "no GPU|cannot be sent"),
+        ({"group": "size"}, "group cannot be 'size'"),
+        ({"workers": "cuda", "fn": lambda r: r}, "no GPU|cannot be sent"),
         ({"fn": lambda record: {}, "workers": 1}, "move fn to a module|cannot be sent to another process"),
-        ({"unit_records": 0}, "unit_records is 0"), ({"batch_size": -1}, "batch_size is -1"), ({"batch_size": 0, "per": {"x": "input_ids"}}, 'no field "x"'),
+        ({"unit_records": 0}, "unit_records is 0"), ({"batch_size": -1}, "batch_size is -1"),
+        ({"batch_size": 0, "per": {"x": "input_ids"}}, 'no field "x"'),
     ]:
         with pytest.raises(dsconvert.UsageError, match=message):
             add(photos, out, **options)
@@ -153,9 +167,14 @@ def test_values_per_token_and_a_companion_of_a_companion(command, tmp_path):
     for batch in dsconvert.Loader(base, add=[tmp_path / "first"], batch_size=3, seq_len=64, fields=["labels", "weights"]):
         assert np.array_equal(batch["weights"], np.where(batch["labels"] == -100, 0, batch["labels"] + 1))
     with pytest.raises(dsconvert.NotCommittedError, match="'weights' of key .* has .* values, and the record has"):
-        dsconvert.add_fields(base, functions.too_few, tmp_path / "few", {"weights": schema["weights"]}, per={"weights": "input_ids"}, **options)
+        dsconvert.add_fields(
+            base, functions.too_few, tmp_path / "few", {"weights": schema["weights"]}, per={"weights": "input_ids"},
+            **options,
+        )
     second = tmp_path / "second"
-    dsconvert.add_fields(base, doubled, second, {"twice": "int64"}, read=["count"], add=[tmp_path / "first"], version="1")
+    dsconvert.add_fields(
+        base, doubled, second, {"twice": "int64"}, read=["count"], add=[tmp_path / "first"], version="1"
+    )
     data = dsconvert.open(base, add=[tmp_path / "first", second])
     assert all(record["twice"] == 2 * record["count"] == 2 * record["length"] for record in data)
     with pytest.raises(dsconvert.UsageError, match='made from the field "count", which the dataset does not have'):

@@ -76,7 +76,10 @@ def test_the_dataset_is_the_same_for_any_workers(whole, tmp_path, workers):
 def test_parts_make_the_same_dataset(whole, tmp_path):
     out = tmp_path / "out"
     options = {"version": "1", "unit_items": 9, "index": ["number"]}
-    done = [dsconvert.convert(functions.record, range(100), out, SCHEMA, part=(number, 3), **options) for number in (2, 3, 1)]
+    done = [
+        dsconvert.convert(functions.record, range(100), out, SCHEMA, part=(number, 3), **options)
+        for number in (2, 3, 1)
+    ]
     assert [summary.committed for summary in done] == [False, False, True]
     assert sum(summary.found for summary in done) == 100
     assert tree(out) == tree(whole)
@@ -100,7 +103,9 @@ def test_batches_do_not_cross_units(tmp_path):
         function = functions.record if size is None else functions.records
         dsconvert.convert(function, range(50), tmp_path / name, SCHEMA, batch_size=size, **options)
         check(tmp_path / name, range(50))
-    shards = [{path: bytes for path, bytes in tree(tmp_path / name).items() if "/" in path} for name in ("one", "batch")]
+    shards = [
+        {path: bytes for path, bytes in tree(tmp_path / name).items() if "/" in path} for name in ("one", "batch")
+    ]
     assert shards[0] == shards[1]
 
 
@@ -251,7 +256,9 @@ def test_another_source_of_the_function_is_a_warning(tmp_path, monkeypatch):
 
 def test_an_object_is_made_ready_once_per_worker(tmp_path):
     log = tmp_path / "log"
-    dsconvert.convert(functions.Scaled(2, str(log)), range(60), tmp_path / "out", SCHEMA, version="1", unit_items=5, workers=2)
+    dsconvert.convert(
+        functions.Scaled(2, str(log)), range(60), tmp_path / "out", SCHEMA, version="1", unit_items=5, workers=2
+    )
     assert len(log.read_text().splitlines()) == 2
     assert (dsconvert.open(tmp_path / "out", "train")[7]["vector"] == 2).all()
 
@@ -399,8 +406,12 @@ def test_several_records_of_an_item_have_keys_of_their_own(tmp_path):
 
 
 def test_two_records_with_one_key_are_refused(tmp_path):
-    with pytest.raises(dsconvert.NotCommittedError, match='two items have the key "same".*record 0 of unit 0 and record 1'):
-        dsconvert.convert(lambda item: {"key": "same", "n": item}, range(2), tmp_path / "out", {"n": "int64"}, version="1")
+    with pytest.raises(
+        dsconvert.NotCommittedError, match='two items have the key "same".*record 0 of unit 0 and record 1'
+    ):
+        dsconvert.convert(
+            lambda item: {"key": "same", "n": item}, range(2), tmp_path / "out", {"n": "int64"}, version="1"
+        )
 
 
 @pytest.mark.parametrize("options, message", [

@@ -12,7 +12,9 @@ from dsconvert import format_hint
 @pytest.mark.parametrize("fmt", ["parquet", "arrow"])
 def test_a_loader_says_once_that_another_format_is_faster(command, tmp_path, caplog, monkeypatch, fmt):
     monkeypatch.setattr(format_hint, "MIN_RECORDS", 20)
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": f"document {number}"}) + "\n" for number in range(20)))
+    (tmp_path / "a.jsonl").write_text(
+        "".join(json.dumps({"text": f"document {number}"}) + "\n" for number in range(20))
+    )
     command("text", tmp_path / "a.jsonl", "--tokenizer", "bytes", "--out", tmp_path / "out", "--format", fmt, "--quiet")
     with caplog.at_level(logging.WARNING, "dsconvert"):
         for _ in range(2):
@@ -27,7 +29,10 @@ def test_text_is_stored_as_arrow_and_images_as_parquet(command, tmp_path):
     command("images", "fixtures/photos/dunes", "--out", tmp_path / "images", "--quiet")
     assert [dsconvert.open(tmp_path / kind).format for kind in ("text", "images")] == ["arrow", "parquet"]
     # Other data in the format of what exists.
-    command("text", "fixtures/corpus/books", "--tokenizer", "bytes", "--out", tmp_path / "old", "--format", "parquet", "--quiet")
+    command(
+        "text", "fixtures/corpus/books", "--tokenizer", "bytes", "--out", tmp_path / "old", "--format", "parquet",
+        "--quiet",
+    )
     command("text", "fixtures/corpus/stories.jsonl", "--like", tmp_path / "old", "--out", tmp_path / "new", "--quiet")
     assert dsconvert.open(tmp_path / "new").format == "parquet"
 

@@ -127,7 +127,9 @@ def test_only_ends_of_stretches_are_synchronized():
         synchronize=lambda: calls.append(1),
     )
     assert report.pairs == 4 and len(calls) == 6 * 4
-    assert sum(s.steps for s in report.stretches if s.is_real) == sum(s.steps for s in report.stretches if not s.is_real)
+    assert sum(s.steps for s in report.stretches if s.is_real) == sum(
+        s.steps for s in report.stretches if not s.is_real
+    )
 
 
 def test_a_pair_is_a_real_stretch_between_halves_of_a_cached_one():

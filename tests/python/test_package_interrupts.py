@@ -67,7 +67,9 @@ class HeldLoader:
     def __init__(self, text, held, **options):
         self.is_held, self.is_waiting, self.move = threading.Event(), threading.Event(), threading.Event()
         """Whether the batch is being made; whether the loop waits for it; and whether the loader is asked to move."""
-        self.loader = dsconvert.Loader(text, batch_size=16, seed=4, **options, batch_transform=waiting_at(held, lambda: self.hold()))
+        self.loader = dsconvert.Loader(
+            text, batch_size=16, seed=4, **options, batch_transform=waiting_at(held, lambda: self.hold())
+        )
         self.loader._native = Watched(self.loader._native, self.note)
         self.held, self.calls = held, itertools.count()
 

@@ -9,7 +9,8 @@ import dsconvert
 from dsconvert import keywords
 
 FUNCTIONS = {
-    "Loader": dsconvert.Loader, "open": dsconvert.open, "BatchSampler": dsconvert.BatchSampler, "Mixture": dsconvert.Mixture,
+    "Loader": dsconvert.Loader, "open": dsconvert.open, "BatchSampler": dsconvert.BatchSampler,
+    "Mixture": dsconvert.Mixture,
 }
 PARAMETERS = {name: set(inspect.signature(function).parameters) for name, function in FUNCTIONS.items()}
 
@@ -60,7 +61,12 @@ def refused(name, keyword, value=None):
     ("Loader", "xyz", 1, "help(dsconvert.Loader) explains its options"),
     ("Loader", "cache_dir", "cache", "pass it to open: dsconvert.Loader(dsconvert.open(path, cache_dir=…), …)"),
     ("Loader", "weights", {}, "it is an option of dsconvert.Mixture, which is a source for a Loader"),
-    ("open", "batch_size", 4, "open returns single records; batch_size is an option of dsconvert.Loader, which returns batches"),
+    (
+        "open",
+        "batch_size",
+        4,
+        "open returns single records; batch_size is an option of dsconvert.Loader, which returns batches",
+    ),
     ("open", "columns", ["key"], "name the fields of a record with fields=[…]"),
     ("open", "feilds", ["key"], "did you mean fields?"),
     ("BatchSampler", "pad_id", 0, "it is an option of dsconvert.Loader"),
@@ -74,7 +80,9 @@ def test_an_unknown_keyword_names_the_right_one(name, keyword, value, remedy):
 
 
 def test_a_secret_is_not_shown():
-    assert "hunter2" not in refused("open", "token", "hunter2") + refused("Loader", "storage_options", {"secret": "hunter2"})
+    assert "hunter2" not in refused("open", "token", "hunter2") + refused(
+        "Loader", "storage_options", {"secret": "hunter2"}
+    )
 
 
 def test_every_keyword_of_other_loaders_has_a_tip():
@@ -158,7 +166,10 @@ def test_batches_are_not_batched_again(text, options):
 
 def test_a_dataset_of_one_split_says_how_to_get_another(command, tmp_path):
     command("text", "fixtures/corpus/books", "--tokenizer", "bytes", "--out", tmp_path / "tokens", "--quiet")
-    with pytest.raises(dsconvert.UsageError, match="its only split is train; to hold out some records, convert with `split train=0.9,validation=0.1`$"):
+    with pytest.raises(
+        dsconvert.UsageError,
+        match="its only split is train; to hold out some records, convert with `split train=0.9,validation=0.1`$",
+    ):
         dsconvert.open(tmp_path / "tokens", "validation")
 
 
@@ -166,9 +177,13 @@ def test_a_wrong_split_lists_the_splits(corpus_in):
     path = corpus_in("arrow").path
     for call in (
         lambda: dsconvert.open(path, "val"), lambda: dsconvert.open(path)["val"],
-        lambda: dsconvert.Loader(path, split="val", batch_size=4), lambda: dsconvert.BatchSampler(path, split="val", batch_size=4),
+        lambda: dsconvert.Loader(path, split="val", batch_size=4), lambda: dsconvert.BatchSampler(
+            path, split="val", batch_size=4
+        ),
     ):
-        with pytest.raises(dsconvert.UsageError, match='the dataset has no split "val"\nits splits are train, validation$'):
+        with pytest.raises(
+            dsconvert.UsageError, match='the dataset has no split "val"\nits splits are train, validation$'
+        ):
             call()
 
 
@@ -180,5 +195,7 @@ def test_a_folder_of_sources_says_to_convert_it(tmp_path):
             (tmp_path / folder / file).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / folder / file).write_bytes(b"")
         for call in (dsconvert.open, lambda path: dsconvert.Loader(path, batch_size=4)):
-            with pytest.raises(dsconvert.IoError, match=f"convert it first, with `dsconvert {command} FOLDER --out DIRECTORY`"):
+            with pytest.raises(
+                dsconvert.IoError, match=f"convert it first, with `dsconvert {command} FOLDER --out DIRECTORY`"
+            ):
                 call(tmp_path / folder)

@@ -154,7 +154,9 @@ def test_packed_rows_of_a_dataset_keep_their_documents_in_other_layouts(packed_p
         assert batch["cu_seqlens"].tolist() == expected
         firsts = np.flatnonzero(batch["labels"] == IGNORED).tolist()
         assert firsts == expected[:-1] == np.flatnonzero(batch["position_ids"] == 0).tolist()
-    *_, batch = dsconvert.Loader(train, batch_size=7, last="pad", bucket="none", fields=["cu_seqlens", "input_ids", "key", "valid"])
+    *_, batch = dsconvert.Loader(
+        train, batch_size=7, last="pad", bucket="none", fields=["cu_seqlens", "input_ids", "key", "valid"]
+    )
     assert list(batch) == ["cu_seqlens", "input_ids", "key", "valid"]
     assert batch["cu_seqlens"][-1] == 7 * ROW and not batch["input_ids"][~batch["valid"]].any()
     cut = dsconvert.Loader(train, max_tokens=ROW // 2, oversize="truncate")

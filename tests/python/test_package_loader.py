@@ -55,7 +55,8 @@ def test_padded_batches_have_ids_mask_labels_and_lengths(text):
 
 def test_left_padding_and_shifted_labels_can_be_combined(arrow_text):
     loader = dsconvert.Loader(
-        arrow_text, batch_size=5, pad_side="left", labels_for="next_token", id_dtype="int32", fields=["labels", "input_ids", "key"]
+        arrow_text, batch_size=5, pad_side="left", labels_for="next_token", id_dtype="int32",
+        fields=["labels", "input_ids", "key"]
     )
     for batch in loader:
         assert list(batch) == ["labels", "input_ids", "key"]
@@ -177,7 +178,11 @@ def test_images_over_the_budget_are_not_cut(pictures):
 
 
 @pytest.mark.parametrize(("fields", "options", "reason"), [
-    (["label"], [{"center_crop": 8}, {"hflip": 0.5}, {"layout": "chw"}, {"channels": 1}, {"decode": False}], "no image"),
+    (
+        ["label"],
+        [{"center_crop": 8}, {"hflip": 0.5}, {"layout": "chw"}, {"channels": 1}, {"decode": False}],
+        "no image",
+    ),
     (["key"], [{"pad_id": 3}, {"pad_side": "left"}, {"id_dtype": "int32"}], "no token ids, labels or masks"),
     (["input_ids", "lengths"], [{"labels_for": "next_token"}], "no labels"),
 ])
@@ -229,7 +234,9 @@ def test_shards_of_a_batch_may_be_more_than_the_files_that_may_be_open(command, 
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("options", [{"batch_size": 2}, {"batch_size": 2, "last": "pad"}, {"batch_size": 2, "seq_len": 64}])
+@pytest.mark.parametrize(
+    "options", [{"batch_size": 2}, {"batch_size": 2, "last": "pad"}, {"batch_size": 2, "seq_len": 64}]
+)
 def test_batches_without_entries_are_refused(corpus_in, options):
     dataset = dsconvert.open(corpus_in("arrow").path, "train", fields=["key"])
     with pytest.raises(dsconvert.UsageError, match="a batch has no entries: .* only key") as caught:

@@ -40,7 +40,10 @@ def dataset(command, tmp_path_factory):
                 info = tarfile.TarInfo(f"{number:02}.{extension}")
                 info.size = len(content)
                 tar.addfile(info, io.BytesIO(content))
-    command("images", folder / "s.tar", "--out", folder / "out", "--encode", "png", "--resize", "exact:48x48", "--filter", "box")
+    command(
+        "images", folder / "s.tar", "--out", folder / "out", "--encode", "png", "--resize", "exact:48x48", "--filter",
+        "box",
+    )
     return dsconvert.open(folder / "out", "train")
 
 
@@ -69,7 +72,11 @@ def test_masks_are_cropped_and_flipped_with_their_images(dataset, crop):
                 continue
             # Away from the edges of blocks, a pixel of the image is six times its class.
             inner = mask[3:-3, 3:-3]
-            around = [mask[3 + dy : mask.shape[0] - 3 + dy, 3 + dx : mask.shape[1] - 3 + dx] for dy in (-3, 3) for dx in (-3, 3)]
+            around = [
+                mask[3 + dy : mask.shape[0] - 3 + dy, 3 + dx : mask.shape[1] - 3 + dx]
+                for dy in (-3, 3)
+                for dx in (-3, 3)
+            ]
             same = np.all([inner == other for other in around], axis=0)
             shown = image[3:-3, 3:-3, 0].astype(int)
             assert same.sum() > 20

@@ -74,7 +74,8 @@ def test_several_datasets_have_no_common_index(out):
 def test_arrays_with_an_open_axis_are_padded(out, as_torch):
     fields, rows = ["key", "frames", "wide"], 0
     loader = dsconvert.Loader(
-        dsconvert.open(out, "train"), batch_size=7, last="pad", fields=fields, pad_fields=["frames", "wide"], as_torch=as_torch
+        dsconvert.open(out, "train"), batch_size=7, last="pad", fields=fields, pad_fields=["frames", "wide"],
+        as_torch=as_torch
     )
     for batch in loader:
         assert list(batch) == ["key", "frames", "frames.lengths", "wide", "wide.lengths", "wide.valid"]

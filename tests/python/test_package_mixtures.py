@@ -36,7 +36,9 @@ def text_of(command, tmp_path_factory):
         folder = out / name
         if not folder.exists():
             (out / f"{name}.txt").write_text("\n".join(texts))
-            command("text", out / f"{name}.txt", "--documents", "line", "--tokenizer", "bytes", "--out", folder, *options)
+            command(
+                "text", out / f"{name}.txt", "--documents", "line", "--tokenizer", "bytes", "--out", folder, *options
+            )
         return folder
 
     return convert
@@ -109,7 +111,9 @@ def test_states_belong_to_the_datasets_and_their_order(two):
 
 
 def test_a_transform_gets_the_records_of_all_datasets(two):
-    loader = dsconvert.Loader(two, batch_size=5, shuffle=False, transform=lambda r: {"n": r["length"]}, rank=0, world_size=1)
+    loader = dsconvert.Loader(
+        two, batch_size=5, shuffle=False, transform=lambda r: {"n": r["length"]}, rank=0, world_size=1
+    )
     found = np.concatenate([batch["n"] for batch in loader])
     assert found.tolist() == dsconvert.open(two).lengths().tolist()
 
@@ -202,7 +206,10 @@ def pool(command, text_of, tmp_path_factory):
 
 def trained_of(split):
     """Number of tokens to train on, per record."""
-    return [int(sum(record["assistant_masks"])) if "assistant_masks" in split.fields else record["length"] for record in split]
+    return [
+        int(sum(record["assistant_masks"])) if "assistant_masks" in split.fields else record["length"]
+        for record in split
+    ]
 
 
 def a_mixture(choose, pool):
@@ -210,15 +217,25 @@ def a_mixture(choose, pool):
     names = choose.sample(list(pool), choose.randrange(1, 5))
     weights = [choose.choice([0.1, 0.2, 0.7, 1, 3, choose.random()]) for _ in names]
     mixture = {"unit": choose.choice(["tokens", "records", "epochs", "trained"])}
-    options = {"seed": choose.randrange(1000), "micro_batches": choose.choice([1, 2, 3]), "shuffle": choose.choice([True, True, False])}
+    options = {
+        "seed": choose.randrange(1000),
+        "micro_batches": choose.choice([1, 2, 3]),
+        "shuffle": choose.choice([True, True, False]),
+    }
     kind = choose.choice(["packed", "records", "flat", "padded", "batches", "batches"])
     if kind == "packed":
-        options |= {"seq_len": choose.choice([8, 32]), "batch_size": choose.choice([1, 3]), "packing": choose.choice(["best_fit", "concat"])}
+        options |= {
+            "seq_len": choose.choice([8, 32]),
+            "batch_size": choose.choice([1, 3]),
+            "packing": choose.choice(["best_fit", "concat"]),
+        }
         options["pack_window"] = choose.choice([None, 1, 5])
     elif kind == "records":
         options |= {"batch_size": choose.choice([1, 4])}
     elif kind in ("flat", "padded"):
-        options |= {"max_tokens_unpadded" if kind == "flat" else "max_tokens": choose.choice([45, 100]), "bucket": "none"}
+        options |= {
+            "max_tokens_unpadded" if kind == "flat" else "max_tokens": choose.choice([45, 100]), "bucket": "none"
+        }
     else:
         size = choose.choice(["batch_size", "max_tokens", "max_tokens_unpadded"])
         options |= {size: choose.choice([2, 5]) if size == "batch_size" else choose.choice([45, 100])}
@@ -315,7 +332,12 @@ def two_of(pool, weights=(0.7, 0.3), **options):
     return dsconvert.Mixture(dict(zip(names, weights)), datasets={name: pool[name] for name in names}, **options)
 
 
-LOADERS = [{"seq_len": 32, "batch_size": 2}, {"batch_size": 3}, {"max_tokens": 90}, {"max_tokens_unpadded": 90, "bucket": "none"}]
+LOADERS = [
+    {"seq_len": 32, "batch_size": 2},
+    {"batch_size": 3},
+    {"max_tokens": 90},
+    {"max_tokens_unpadded": 90, "bucket": "none"},
+]
 
 
 @pytest.mark.parametrize("options", LOADERS, ids=str)
@@ -493,7 +515,9 @@ def test_a_mixture_that_does_not_fit_a_loader_is_refused(pool, corpus_in):
 def test_a_dataset_that_is_replaced_is_noticed(command, text_of, tmp_path):
     text_of("old", ["o" * 9] * 20)
     shutil.copytree(text_of("old", []), tmp_path / "data")
-    loader = dsconvert.Loader(dsconvert.Mixture({tmp_path / "data": 1}, epoch_steps=9), batch_size=2, rank=0, world_size=1)
+    loader = dsconvert.Loader(
+        dsconvert.Mixture({tmp_path / "data": 1}, epoch_steps=9), batch_size=2, rank=0, world_size=1
+    )
     batches = iter(loader)
     next(batches)
     state = loader.state_dict()
@@ -501,7 +525,9 @@ def test_a_dataset_that_is_replaced_is_noticed(command, text_of, tmp_path):
     shutil.copytree(text_of("new", ["n" * 9] * 20), tmp_path / "data")
     with pytest.raises(dsconvert.UsageError, match="was replaced"):
         pickle.loads(pickle.dumps(loader)).epoch
-    other = dsconvert.Loader(dsconvert.Mixture({tmp_path / "data": 1}, epoch_steps=9), batch_size=2, rank=0, world_size=1)
+    other = dsconvert.Loader(
+        dsconvert.Mixture({tmp_path / "data": 1}, epoch_steps=9), batch_size=2, rank=0, world_size=1
+    )
     with pytest.raises(dsconvert.UsageError, match="saved for dataset"):
         other.load_state_dict(state)
 

@@ -150,7 +150,9 @@ def test_ctrl_c_ends_a_wait_for_the_store(server, corpus_in, name):
     else:
         code = textwrap.dedent(WAITS[name]).strip()
     site.fails = True
-    process = start(f"{opened}\ntry:\n{textwrap.indent(code, '    ')}\nexcept KeyboardInterrupt:\n    print('interrupted')\n")
+    process = start(
+        f"{opened}\ntry:\n{textwrap.indent(code, '    ')}\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
+    )
     assert site.refused.acquire(timeout=60)
     process.send_signal(signal.SIGINT)
     try:

@@ -32,7 +32,8 @@ def epochs(split, kind, size):
     """Returns the padding of several epochs of a loader, and that of all of them together, in percent."""
     oversize = "alone" if kind == "max_tokens" else None
     loader = dsconvert.Loader(
-        split, bucket="length", oversize=oversize, fields=["input_ids"], id_dtype="int32", pad_id=PAD, rank=0, world_size=1, seed=7,
+        split, bucket="length", oversize=oversize, fields=["input_ids"], id_dtype="int32", pad_id=PAD, rank=0,
+        world_size=1, seed=7,
         **{kind: size})
     found = []
     # Epochs divide the lengths in up to eight ways in turn.

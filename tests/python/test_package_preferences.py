@@ -10,7 +10,10 @@ from conftest import ROOT
 
 trl = pytest.importorskip("trl")
 
-FIELDS = ["--prompt-field", "prompt", "--chosen-field", "chosen", "--rejected-field", "rejected", "--keep-fields", "margin:float64"]
+FIELDS = [
+    "--prompt-field", "prompt", "--chosen-field", "chosen", "--rejected-field", "rejected", "--keep-fields",
+    "margin:float64",
+]
 WORDS = "the cat sat on a mat and then some more".split()
 
 
@@ -18,7 +21,12 @@ WORDS = "the cat sat on a mat and then some more".split()
 def pairs(command, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pairs")
     rows = [
-        {"prompt": " ".join(WORDS[: 1 + n % 5]), "chosen": f" {' '.join(WORDS[: 1 + n % 7])} a", "rejected": f" {WORDS[n % 4]} b", "margin": n / 4}
+        {
+            "prompt": " ".join(WORDS[: 1 + n % 5]),
+            "chosen": f" {' '.join(WORDS[: 1 + n % 7])} a",
+            "rejected": f" {WORDS[n % 4]} b",
+            "margin": n / 4,
+        }
         for n in range(50)
     ]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -54,7 +62,9 @@ def test_batches_equal_those_of_the_collator_of_trl(pairs, order, budget):
             assert batch[name].dtype == np.int64
         assert [margin * 4 for margin in batch["margin"]] == records[chosen].tolist()
         totals = loader.totals()
-        assert (totals.rows, totals.tokens, totals.padded_tokens) == (len(records), int(theirs["attention_mask"].sum()), batch["input_ids"].size)
+        assert (totals.rows, totals.tokens, totals.padded_tokens) == (
+            len(records), int(theirs["attention_mask"].sum()), batch["input_ids"].size
+        )
         assert batch["input_ids"].size <= budget.get("max_tokens", 1 << 20)
         seen += records[chosen].tolist()
     assert sorted(seen) == list(range(50))

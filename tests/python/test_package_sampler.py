@@ -151,7 +151,8 @@ def test_set_epoch_after_loading_a_state_keeps_the_position(make):
 
 
 @pytest.mark.parametrize(
-    "duplicate", [lambda source: pickle.loads(pickle.dumps(source)), copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"]
+    "duplicate", [lambda source: pickle.loads(pickle.dumps(source)), copy.copy, copy.deepcopy],
+    ids=["pickle", "copy", "deepcopy"]
 )
 def test_a_copy_continues_where_the_original_was(make, duplicate):
     epochs = [batches(source) for source in [make()] for _ in range(3)]

@@ -37,7 +37,8 @@ def test_arrays_of_64_bits_become_tensors(command, tmp_path):
     rows = [json.dumps({"text": str(n), "u": 2**64 - 1 - n, "i": -n}) for n in range(8)]
     (tmp_path / "a.jsonl").write_text("\n".join(rows))
     command(
-        "text", tmp_path / "a.jsonl", "--out", tmp_path / "out", "--tokenizer", "bytes", "--keep-fields", "u:uint64,i:int64"
+        "text", tmp_path / "a.jsonl", "--out", tmp_path / "out", "--tokenizer", "bytes", "--keep-fields",
+        "u:uint64,i:int64"
     )
     split = dsconvert.open(tmp_path / "out", "train")
     assert split.lengths().dtype.type is np.uint64
@@ -146,7 +147,9 @@ def test_an_entry_that_a_batch_does_not_have_names_the_others(text):
 
 def test_batches_of_tensors_are_arguments_of_compiled_functions(text):
     batch = next(iter(dsconvert.Loader(text, batch_size=4, as_torch=True)))
-    compiled = torch.compile(lambda batch: {name: value + 1 for name, value in batch.items()}, fullgraph=True, backend="eager")
+    compiled = torch.compile(
+        lambda batch: {name: value + 1 for name, value in batch.items()}, fullgraph=True, backend="eager"
+    )
     assert all(torch.equal(value, batch[name] + 1) for name, value in compiled(batch).items())
 
 

@@ -326,7 +326,9 @@ def sft_dataset():
     pytest.importorskip("megatron.core")
     if not (checkout := os.environ.get("DSCONVERT_MEGATRON_LM")):
         pytest.skip("DSCONVERT_MEGATRON_LM names no checkout of Megatron-LM")
-    spec = importlib.util.spec_from_file_location("sft_dataset", Path(checkout) / "megatron/training/datasets/sft_dataset.py")
+    spec = importlib.util.spec_from_file_location(
+        "sft_dataset", Path(checkout) / "megatron/training/datasets/sft_dataset.py"
+    )
     module = importlib.util.module_from_spec(spec)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # About packages for GPUs that are missing.

@@ -20,13 +20,16 @@ TIMEOUT = 60
 def run(program, *args):
     """Runs a program that could block, and returns its output."""
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), *map(str, args)], capture_output=True, text=True, timeout=TIMEOUT
+        [sys.executable, "-c", textwrap.dedent(program), *map(str, args)], capture_output=True, text=True,
+        timeout=TIMEOUT
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
-@pytest.mark.parametrize("end", ["", "del loader, batches", "sys.exit(0)", "loader.load_state_dict(loader.state_dict())"])
+@pytest.mark.parametrize(
+    "end", ["", "del loader, batches", "sys.exit(0)", "loader.load_state_dict(loader.state_dict())"]
+)
 def test_the_interpreter_exits_while_threads_transform(text, tmp_path, end):
     program = f"""
         import sys, time

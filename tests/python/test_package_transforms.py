@@ -164,7 +164,8 @@ def test_a_transform_gets_truncated_records(text, options, fields):
 
 def test_a_transform_gets_truncated_rows_that_are_packed_on_disk(command, tmp_path):
     command(
-        "text", "fixtures/corpus", "--tokenizer", "fixtures/tokenizers/bpe.json", "--pack", 64, "--out", tmp_path / "packed"
+        "text", "fixtures/corpus", "--tokenizer", "fixtures/tokenizers/bpe.json", "--pack", 64, "--out",
+        tmp_path / "packed"
     )
     loader = dsconvert.Loader(
         tmp_path / "packed", max_tokens_unpadded=40, oversize="truncate", transform=lambda record: {"record": record}
@@ -181,7 +182,9 @@ def test_a_transform_gets_truncated_rows_that_are_packed_on_disk(command, tmp_pa
 
 def test_fields_and_both_transforms_can_be_combined(text):
     loader = dsconvert.Loader(
-        text, batch_size=4, fields=["key"], transform=lambda record: {"name": record["key"].upper(), "fields": list(record)},
+        text, batch_size=4, fields=["key"], transform=lambda record: {
+            "name": record["key"].upper(), "fields": list(record)
+        },
         batch_transform=lambda batch: (batch["name"], batch["fields"]),
     )
     names, fields = next(iter(loader))

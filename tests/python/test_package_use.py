@@ -33,10 +33,14 @@ TYPES = {
 }
 
 
-@pytest.mark.parametrize("what", [dsconvert.Loader, dsconvert.BatchSampler, dsconvert.open], ids=lambda what: what.__name__)
+@pytest.mark.parametrize(
+    "what", [dsconvert.Loader, dsconvert.BatchSampler, dsconvert.open], ids=lambda what: what.__name__
+)
 def test_help_explains_every_option(what):
     parameters = inspect.signature(what).parameters
-    explained = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", inspect.getdoc(what).split("Raises:")[0], re.MULTILINE))
+    explained = dict(
+        re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", inspect.getdoc(what).split("Raises:")[0], re.MULTILINE)
+    )
     assert list(explained) == [name for name in parameters], "in the order of the signature"
     for name, parameter in parameters.items():
         explanation = " ".join(explained[name].split())
@@ -128,7 +132,9 @@ def test_reprs_show_what_an_object_holds(text, pictures):
     assert repr(dsconvert.CacheDataLoader(loader)) == f"<dsconvert.CacheDataLoader of {loader!r}: caching>"
     loader = dsconvert.Loader(text, batch_size=9)
     next(iter(loader))
-    assert re.fullmatch(r"BatchInfo\(epoch=0, step=0, .*records=\[\d+, .* … 9 in all\], blank=\[\]\)", repr(loader.last))
+    assert re.fullmatch(
+        r"BatchInfo\(epoch=0, step=0, .*records=\[\d+, .* … 9 in all\], blank=\[\]\)", repr(loader.last)
+    )
 
 
 def test_html_for_notebooks_is_escaped(text, tmp_path):
@@ -200,7 +206,10 @@ WRONG_FOR_IMAGES = [
     ({"batch_size": 4, "center_crop": 0}, "center_crop"),
     ({"batch_size": 4, "random_resized_crop": 10**6}, "random_resized_crop"),
     ({"batch_size": 4, "hflip": 2}, "`hflip` is 2, not between 0 and 1"),
-    ({"batch_size": 4, "center_crop": 8, "random_resized_crop": 8}, "give center_crop or random_resized_crop, not both"),
+    (
+        {"batch_size": 4, "center_crop": 8, "random_resized_crop": 8},
+        "give center_crop or random_resized_crop, not both",
+    ),
     ({"batch_size": 4, "transform": dict, "center_crop": 8}, "center_crop does not apply: with transform"),
 ]
 

@@ -56,7 +56,9 @@ def to_rgb(found):
     height, width = y.shape
     cb, cr = (upsampled(plane, height, width) - 128 for plane in chroma)
     half = 1 << 15
-    rgb = [y + ((91881 * cr + half) >> 16), y + ((-22554 * cb - 46802 * cr + half) >> 16), y + ((116130 * cb + half) >> 16)]
+    rgb = [
+        y + ((91881 * cr + half) >> 16), y + ((-22554 * cb - 46802 * cr + half) >> 16), y + ((116130 * cb + half) >> 16)
+    ]
     return np.stack(rgb, -1).clip(0, 255).astype(np.uint8)
 
 
@@ -68,7 +70,9 @@ def upsampled(plane, height, width):
     above, below = np.vstack([plane[:1], plane[:-1]]), np.vstack([plane[1:], plane[-1:]])
     rows = np.stack([3 * plane + above, 3 * plane + below], 1).reshape(-1, plane.shape[1])
     left, right = np.hstack([rows[:, :1], rows[:, :-1]]), np.hstack([rows[:, 1:], rows[:, -1:]])
-    return np.stack([(3 * rows + left + 8) >> 4, (3 * rows + right + 7) >> 4], 2).reshape(len(rows), -1)[:height, :width]
+    return np.stack([(3 * rows + left + 8) >> 4, (3 * rows + right + 7) >> 4], 2).reshape(len(rows), -1)[
+        :height, :width
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +83,12 @@ def sources(tmp_path_factory):
         image = Image.fromarray(picture(width, height, number))
         image.save(folder / f"{width}x{height}.png")
         for name, subsampling in MODES.items():
-            image.save(folder / f"{width}x{height}-{name}.jpg", quality=88, subsampling=subsampling, progressive=number % 2 == 1)
+            image.save(
+                folder / f"{width}x{height}-{name}.jpg",
+                quality=88,
+                subsampling=subsampling,
+                progressive=number % 2 == 1,
+            )
     Image.fromarray(picture(20, 14)).convert("L").save(folder / "gray.png")
     return folder
 
@@ -107,7 +116,9 @@ def test_planes_are_those_of_the_jpeg_or_of_the_pixels(dsconvert, protobuf, sour
 
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_all_formats_and_datasets_store_plain_bytes(dsconvert, protobuf, sources, tmp_path, fmt):
-    dsconvert("images", sources, "--out", tmp_path / "out", "--encode", "yuv420", "--format", fmt, "--resize", "longer:24")
+    dsconvert(
+        "images", sources, "--out", tmp_path / "out", "--encode", "yuv420", "--format", fmt, "--resize", "longer:24"
+    )
     ours = Dataset(tmp_path / "out", protobuf)
     for record in ours.all_records().values():
         assert planes(record["image"])[0].shape == (record["height"], record["width"])

@@ -104,7 +104,10 @@ def test_text_with_deduplication_splits_and_packing_has_the_bytes_of_the_command
     # The corpus is UTF-8, so a task that ignored the encoding would store other bytes.
     options["encoding"] = "windows-1252"
     dsconvert_ray.convert("text", FIXTURES / "corpus", tmp_path / "ray", tokenizer=tokenizer, **options)
-    flags = ["--dedup=exact", "--split=train=0.8,validation=0.2", "--pack=64", "--unit-bytes=65536", "--shuffle", "--encoding=windows-1252"]
+    flags = [
+        "--dedup=exact", "--split=train=0.8,validation=0.2", "--pack=64", "--unit-bytes=65536", "--shuffle",
+        "--encoding=windows-1252",
+    ]
     dsconvert("text", FIXTURES / "corpus", "--out", tmp_path / "plain", "--tokenizer", tokenizer, *flags)
     assert tree(tmp_path / "ray") == tree(tmp_path / "plain")
 
@@ -275,7 +278,9 @@ def test_the_help_of_a_command_becomes_the_remedy_without_its_label(errors, mess
 
 def test_options_become_arguments(monkeypatch):
     passed = {}
-    monkeypatch.setattr(conversion, "convert_with", lambda kind, arguments, out, **more: passed.update(arguments=arguments))
+    monkeypatch.setattr(
+        conversion, "convert_with", lambda kind, arguments, out, **more: passed.update(arguments=arguments)
+    )
     options = {"keep_fields": ["id", "url"], "shuffle": True, "strict": False, "seed": 7, "tokenizer": Path("t.json")}
     dsconvert_ray.convert("text", ["a", Path("b")], "out", **options, overwrite=False, split=None)
     assert passed["arguments"] == ["a", "b", "--keep-fields=id,url", "--shuffle", "--seed=7", "--tokenizer=t.json"]
@@ -303,7 +308,9 @@ def test_resume_may_be_a_boolean_of_numpy(monkeypatch, tmp_path, resume, flags):
 
 def test_booleans_of_numpy_are_flags(monkeypatch):
     passed = {}
-    monkeypatch.setattr(conversion, "convert_with", lambda kind, arguments, out, **more: passed.update(arguments=arguments))
+    monkeypatch.setattr(
+        conversion, "convert_with", lambda kind, arguments, out, **more: passed.update(arguments=arguments)
+    )
     dsconvert_ray.convert("text", "a", "out", shuffle=np.True_, overwrite=np.False_)
     assert passed["arguments"] == ["a", "--shuffle"]
 

@@ -37,10 +37,14 @@ CONSTRUCTS = [
 ]
 TEXTS = [
     "a b\nc d\r\ne\n\nf", "\n", "a\n", "\na", "x\ny\n", "ab", "straße STRASSE ﬀ ff FF ſ s S K k", "İi ıI", "a\u0301b", "12,345.67 ²3½",
-    "foo_bar-baz", "\r\nx\ry", "👨\u200d👩\u200d👧 e\u0301 🇩🇪🇫🇷", "aabb aab a\\Q.\\E (( ** x  x", "²6239½ _ 12345² 1234567 12345\u200d6 12345字",
+    "foo_bar-baz", "\r\nx\ry", "👨\u200d👩\u200d👧 e\u0301 🇩🇪🇫🇷", "aabb aab a\\Q.\\E (( ** x  x",
+    "²6239½ _ 12345² 1234567 12345\u200d6 12345字",
 ]
 # All code points in which differences were found, and some of every other block.
-CODES = [*range(0x3400), *range(0x3400, 0xD800, 97), *range(0xE000, 0x30000, 89), *range(0xE0000, 0xE0200, 7), 0xF0000, 0x10FFFF]
+CODES = [
+    *range(0x3400), *range(0x3400, 0xD800, 97), *range(0xE000, 0x30000, 89), *range(0xE0000, 0xE0200, 7), 0xF0000,
+    0x10FFFF,
+]
 ALL = ["".join("~" + chr(code) for code in CODES[i : i + 2048]) for i in range(0, len(CODES), 2048)]
 
 # The last is the pattern of Cohere 2, whose numbers end at a boundary of words.
@@ -162,7 +166,9 @@ def runs_tokenizer(name):
     if name == "groups":
         return tokenizer_families.byte_level([COHERE2], use_regex=True)
     if group:
-        return tokenizer_families.byte_level([f"(?:{step})" for step in {**tokenizer_families.PATTERNS, "gpt2": [GPT2]}[family]])
+        return tokenizer_families.byte_level(
+            [f"(?:{step})" for step in {**tokenizer_families.PATTERNS, "gpt2": [GPT2]}[family]]
+        )
     return tokenizer_families.FAMILIES[next(key for key in tokenizer_families.FAMILIES if key.startswith(name))]()
 
 
@@ -207,7 +213,9 @@ def test_numbers_are_divided_in_linear_time(dsconvert, tmp_path):
         for end in ["", ".", "a", "_", "²", "\u0301", "\u200d", " 12"]
     ]
     long = ["7" * 1_000_001 + ".", "٣" * 1_000_001 + "a"]
-    ids = converted(dsconvert, tmp_path / "out", write(tmp_path / "texts.jsonl", short + long), file, "--engine", "fast")
+    ids = converted(
+        dsconvert, tmp_path / "out", write(tmp_path / "texts.jsonl", short + long), file, "--engine", "fast"
+    )
     for i, text in enumerate(short):
         assert ids[str(i)] == package_ids(tokenizer, text), text
     for i, text in enumerate(long, len(short)):

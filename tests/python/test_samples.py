@@ -24,7 +24,9 @@ def smooth(number):
     """An image without edges, which all exact filters resize to nearly the same pixels."""
     draw = np.random.default_rng(number)
     width, height = map(int, draw.integers(20, 60, 2))
-    image = Image.fromarray(draw.integers(0, 256, (3, 3, 3), np.uint8)).resize((width, height), Image.Resampling.BICUBIC)
+    image = Image.fromarray(draw.integers(0, 256, (3, 3, 3), np.uint8)).resize(
+        (width, height), Image.Resampling.BICUBIC
+    )
     out = io.BytesIO()
     image.save(out, "PNG")
     return out.getvalue()
@@ -62,15 +64,21 @@ def test_every_member_is_a_field_or_counted(seed, dsconvert, tmp_path):
     choice = random.Random(seed)
     main, further = [("jpg", ["crop.jpg", "thumb.jpg"]), ("0.jpg", ["1.jpg", "2.JPG", "10.jpg"]),
                      ("input.png", ["output.jpg"]), ("JPG", ["left.jpg"])][seed]
-    texts = {"caption": "caption", "txt": "txt", "en.txt": "en_txt", "meta.json": "meta_json", "json": "json", "url": "url"}
+    texts = {
+        "caption": "caption", "txt": "txt", "en.txt": "en_txt", "meta.json": "meta_json", "json": "json", "url": "url"
+    }
     others = ["npy", "PTH"]
     members = []
     for number in range(30):
         sample = [(main, encoded(number, "PNG" if "png" in main else "JPEG"))]
-        sample += [(name, encoded(number + 100 * i + 100, "JPEG")) for i, name in enumerate(further) if choice.random() < 0.6]
+        sample += [
+            (name, encoded(number + 100 * i + 100, "JPEG")) for i, name in enumerate(further) if choice.random() < 0.6
+        ]
         for name in texts:
             if choice.random() < 0.5:
-                sample.append((name, json.dumps({"n": number}).encode() if "json" in name else f"{name} é {number}".encode()))
+                sample.append(
+                    (name, json.dumps({"n": number}).encode() if "json" in name else f"{name} é {number}".encode())
+                )
         sample += [(name, b"\x93NUMPY\0" + bytes([number])) for name in others if choice.random() < 0.5]
         choice.shuffle(sample)
         members += [(f"{number:04}.{name}", content) for name, content in sample]

@@ -74,7 +74,9 @@ def qoi(array):
 
 def tga(kind, depth, descriptor, data, entry=0, palette=b"", first=0, identification=b""):
     count = len(palette) // ((entry + 7) // 8) if palette else 0
-    head = struct.pack("<BBBHHBHHHHBB", len(identification), bool(palette), kind, first, count, entry, 3, 4, *SIZE, depth, descriptor)
+    head = struct.pack(
+        "<BBBHHBHHHHBB", len(identification), bool(palette), kind, first, count, entry, 3, 4, *SIZE, depth, descriptor
+    )
     return head + identification + palette + data
 
 
@@ -117,13 +119,17 @@ def files():
         "bits-text.pbm": (ascii_map("P1", 1 - bits), to_rgb(bits, 1)),
         "gray.pgm": (saved(gray, "PPM"), None),
         "gray-text.pgm": (ascii_map("P2", gray, 255), to_rgb(gray)),
-        "gray-16.pgm": (header("P5", width, height, 65535) + deep[..., :1].astype(">u2").tobytes(), to_rgb(deep[..., :1], 65535)),
+        "gray-16.pgm": (
+            header("P5", width, height, 65535) + deep[..., :1].astype(">u2").tobytes(), to_rgb(deep[..., :1], 65535)
+        ),
         "rgb.ppm": (saved(rgb, "PPM"), None),
         "rgb-comment.ppm": (header("P6", width, height, 255, comment=True) + rgb.tobytes(), None),
         "rgb-text.ppm": (ascii_map("P3", rgb, 255), None),
         "rgb-low.ppm": (header("P6", width, height, 7) + low.tobytes(), None),
         "rgb-16.ppm": (header("P6", width, height, 65535) + deep.astype(">u2").tobytes(), None),
-        "rgb-12.pnm": (header("P6", width, height, 4095) + (deep >> 4).astype(">u2").tobytes(), to_rgb(deep >> 4, 4095)),
+        "rgb-12.pnm": (
+            header("P6", width, height, 4095) + (deep >> 4).astype(">u2").tobytes(), to_rgb(deep >> 4, 4095)
+        ),
         "rgb.pam": (pam(rgb, "RGB", 255), to_rgb(rgb)),
         "untyped.pam": (pam(rgb, None, 255), to_rgb(rgb)),
         "rgba.pam": (pam(rgba, "RGB_ALPHA", 255), rgba),
@@ -258,7 +264,9 @@ def test_declared_pixels_without_data_are_refused_before_they_are_allocated(dsco
     }
     convert(dsconvert, tmp_path / "in", tmp_path / "out", made, "--max-rejects", "100%")
     codes = {name: reason.split(":")[0] for name, reason in mutants.read_rejects(tmp_path / "out").items()}
-    assert codes == {"a.ppm": "truncated", "b.pbm": "truncated", "c.tga": "truncated", "d.qoi": "truncated", "e.pam": "unsupported"}
+    assert codes == {
+        "a.ppm": "truncated", "b.pbm": "truncated", "c.tga": "truncated", "d.qoi": "truncated", "e.pam": "unsupported"
+    }
 
 
 def test_other_files_are_not_mistaken_for_images(dsconvert, tmp_path):

@@ -16,7 +16,9 @@ LAYOUTS = {
     "other words": ["training/a.jsonl", "dev/b.jsonl", "eval/c.jsonl"],
     "folders below": ["en/train/a.jsonl", "de/train/b.jsonl", "en/test/c.jsonl"],
     "words in folders": ["train-clean/a.jsonl", "dev.other/b.jsonl", "my_test_1/c.jsonl"],
-    "LibriSpeech": ["LibriSpeech/train-clean-100/19/a.jsonl", "LibriSpeech/dev-clean/2/b.jsonl", "LibriSpeech/test-other/3/c.jsonl"],
+    "LibriSpeech": [
+        "LibriSpeech/train-clean-100/19/a.jsonl", "LibriSpeech/dev-clean/2/b.jsonl", "LibriSpeech/test-other/3/c.jsonl"
+    ],
     "IMDB": ["aclImdb/train/pos/a.jsonl", "aclImdb/train/neg/b.jsonl", "aclImdb/test/pos/c.jsonl"],
     "years": ["train2017/a.jsonl", "val2017/b.jsonl", "test2017/c.jsonl"],
     "sets": ["training_set/a.jsonl", "test_set/b.jsonl"],
@@ -24,7 +26,9 @@ LAYOUTS = {
     "depths": ["a/train/a.jsonl", "a/test/b.jsonl", "b/x/train/c.jsonl", "b/x/test/d.jsonl"],
     "files": ["train.jsonl", "validation.jsonl", "test.jsonl"],
     "words in files": ["my-train-00.jsonl", "wiki.valid.jsonl", "x_eval_2.jsonl"],
-    "shards": ["data/train-00000-of-00002.jsonl", "data/train-00001-of-00002.jsonl", "data/hard-00000-of-00001-abc.jsonl"],
+    "shards": [
+        "data/train-00000-of-00002.jsonl", "data/train-00001-of-00002.jsonl", "data/hard-00000-of-00001-abc.jsonl"
+    ],
     "one split": ["test.jsonl"],
     "no words": ["retrain.jsonl", "latest.jsonl", "contest/b.jsonl"],
 }
@@ -52,8 +56,12 @@ IMAGES = {
     "only validation": {"val/a/1": "a", "val/b/2": "b"},
     "deep": {"a/b/c/train/x/1": "x", "a/b/c/train/y/2": "y", "a/b/c/test/x/3": "x", "a/b/c/test/y/4": "y"},
     "ADE20K": {"ADE/images/training/1": None, "ADE/images/validation/2": None},
-    "Cityscapes": {"leftImg8bit/train/aachen/1": "aachen", "leftImg8bit/train/ulm/2": "ulm", "leftImg8bit/val/ulm/3": "ulm"},
-    "UCF-101": {"UCF/train/Archery/v1/1": "Archery", "UCF/val/Archery/v2/2": "Archery", "UCF/test/Diving/v3/3": "Diving"},
+    "Cityscapes": {
+        "leftImg8bit/train/aachen/1": "aachen", "leftImg8bit/train/ulm/2": "ulm", "leftImg8bit/val/ulm/3": "ulm"
+    },
+    "UCF-101": {
+        "UCF/train/Archery/v1/1": "Archery", "UCF/val/Archery/v2/2": "Archery", "UCF/test/Diving/v3/3": "Diving"
+    },
     "CelebA": {"img_align_celeba/img_align_celeba/1": None, "img_align_celeba/img_align_celeba/2": None},
     "no splits": {"food/images/pizza/1": "pizza", "food/images/sushi/2": "sushi"},
 }
@@ -70,7 +78,9 @@ DIFFERENT = {
     "beside": {"train/1": "train", "extra/2": "train"},
     "a noun": {"train_station/1": "train", "cat/2": "train"},
     "nouns": {"bullet_train/1": "train", "train_station/2": "train", "test_tube/3": "train"},
-    "a class": {"train/train/1": "train", "train/car/2": "train", "val/train/3": "validation", "val/car/4": "validation"},
+    "a class": {
+        "train/train/1": "train", "train/car/2": "train", "val/train/3": "validation", "val/car/4": "validation"
+    },
     "a wrapper": {"test-data/train/1": "train", "test-data/val/2": "validation"},
     "a chance": {"1": "train", "2": "train", "test": "train"},
     "two words": {"train_val2018/1": "train", "test2018/2": "test"},
@@ -123,7 +133,9 @@ def test_other_splits_are_intended(layout, dsconvert, protobuf, tmp_path):
     theirs = imagefolder(source, tmp_path)
     done, found = splits(source, dsconvert, protobuf, tmp_path)
     assert {name: split for split, files in found.items() for name in files} == expected
-    assert {split: set(files) for split, files in found.items()} != {split: set(files) for split, files in theirs.items()}
+    assert {split: set(files) for split, files in found.items()} != {
+        split: set(files) for split, files in theirs.items()
+    }
     assert "warning" in done.stderr or layout in ("a wrapper", "a chance", "a class")
 
 

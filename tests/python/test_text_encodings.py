@@ -74,7 +74,9 @@ def texts(out):
 
 
 def convert(dsconvert, source, out, *options, status=0):
-    done = dsconvert("text", source, "--out", out, "--tokenizer", "bytes", "--format", "msgpack", *options, status=status)
+    done = dsconvert(
+        "text", source, "--out", out, "--tokenizer", "bytes", "--format", "msgpack", *options, status=status
+    )
     return done.stdout + done.stderr
 
 
@@ -244,7 +246,11 @@ def test_text_beside_images_and_in_samples_is_decoded(dsconvert, tmp_path):
     for (name, value), codec in zip(values.items(), ["utf-16-le", "utf-16-be", "utf-16", "utf-8-sig"]):
         mark = codecs.BOM_UTF16_LE if codec == "utf-16-le" else b""
         text = lambda value: mark + encoded(value, codec, None)
-        contents |= {f"{name}.png": png.getvalue(), f"{name}.txt": text(value), f"{name}.json": text(json.dumps([value], ensure_ascii=False))}
+        contents |= {
+            f"{name}.png": png.getvalue(),
+            f"{name}.txt": text(value),
+            f"{name}.json": text(json.dumps([value], ensure_ascii=False)),
+        }
     for name, content in contents.items():
         (folder / name).write_bytes(content)
     with tarfile.open(tmp_path / "t.tar", "w") as tar:
@@ -262,4 +268,6 @@ def test_text_beside_images_and_in_samples_is_decoded(dsconvert, tmp_path):
     # UTF-32 is refused with the command that converts it.
     (folder / "d.txt").write_bytes("x".encode("utf-32"))
     dsconvert("images", folder, "--out", tmp_path / "utf32", "--max-rejects", "50%")
-    assert [(reject["origin"], reject["code"]) for reject in rejects(tmp_path / "utf32")] == [("d/d.png", "unsupported")]
+    assert [(reject["origin"], reject["code"]) for reject in rejects(tmp_path / "utf32")] == [
+        ("d/d.png", "unsupported")
+    ]

@@ -94,7 +94,9 @@ WRITERS = {
     "stream.ipc": lambda path: ipc(pa.ipc.new_stream, path, TABLE),
     # The body of these files is not a stream.
     "polars.arrow": lambda path: pl.from_arrow(TABLE).write_ipc(path),
-    "polars.zstd.ipc": lambda path: pl.from_arrow(TABLE).write_ipc(path, compression="zstd", compat_level=pl.CompatLevel.oldest()),
+    "polars.zstd.ipc": lambda path: pl.from_arrow(TABLE).write_ipc(
+        path, compression="zstd", compat_level=pl.CompatLevel.oldest()
+    ),
     "polars.lz4.feather": lambda path: pl.from_arrow(TABLE).write_ipc(path, compression="lz4", record_batch_size=70),
     "polars-stream.arrow": lambda path: pl.from_arrow(TABLE).write_ipc_stream(path),
     "polars.parquet": lambda path: pl.from_arrow(TABLE).write_parquet(path, row_group_size=70),
@@ -169,7 +171,9 @@ ROWS = [{"id": i, "text": text, "meta": {"n": [i, None], "a,b": "]\n\\\"}"}} for
 ARRAYS = {
     "compact.json": lambda path: path.write_text(json.dumps(ROWS, ensure_ascii=False, separators=(",", ":"))),
     "indented.json": lambda path: path.write_text("\ufeff" + json.dumps(ROWS, indent=4)),
-    "packed.JSON.gz": lambda path: path.write_bytes(gzip.compress(json.dumps(ROWS, indent=1).replace("\n", "\r\n").encode())),
+    "packed.JSON.gz": lambda path: path.write_bytes(
+        gzip.compress(json.dumps(ROWS, indent=1).replace("\n", "\r\n").encode())
+    ),
     "lines.json": lambda path: path.write_text("".join(json.dumps(row) + "\n" for row in ROWS)),
     "datasets.json": lambda path: datasets.Dataset.from_list(ROWS).to_json(path, lines=False, orient="records"),
 }
@@ -181,7 +185,9 @@ def test_json_arrays_are_read(dsconvert, tmp_path, name):
     source.parent.mkdir()
     ARRAYS[name](source)
     records = converted(dsconvert, source, tmp_path / "out", "--keep-fields", "id:int64,meta:json", "--quiet")
-    assert [(r["id"], r["text"], json.loads(r["meta"])) for r in records] == [(r["id"], r["text"], r["meta"]) for r in ROWS]
+    assert [(r["id"], r["text"], json.loads(r["meta"])) for r in records] == [
+        (r["id"], r["text"], r["meta"]) for r in ROWS
+    ]
     # In a folder, .json files are skipped, because they may contain anything.
     skipped = dsconvert("text", tmp_path / "in", "--out", tmp_path / "none", "--tokenizer", "bytes", status=3)
     assert "nothing was found" in skipped.stderr
@@ -231,7 +237,9 @@ def test_bytes_that_are_not_utf8_are_rejected(dsconvert, tmp_path, ty):
             pq.write_table(table, source)
         options = ["--overwrite", "--quiet", "--key-field", "key", "--keep-fields", "raw", "--max-rejects", "100%"]
         found = converted(dsconvert, source, tmp_path / "out", *options)
-        assert [(r["text"], r["key"], r["raw"]) for r in found] == [("good", "a", b"good"), ("naïve", "c", "naïve".encode())]
+        assert [(r["text"], r["key"], r["raw"]) for r in found] == [
+            ("good", "a", b"good"), ("naïve", "c", "naïve".encode())
+        ]
         rejects = [json.loads(line)["code"] for line in (tmp_path / "out/rejects.jsonl").open()]
         assert rejects == ["invalid-utf8", "missing-field"]
         # A field of strings holds bytes that are text.
@@ -323,7 +331,9 @@ def test_xz_data_with_a_large_dictionary_is_unsupported(dsconvert, tmp_path):
     (tmp_path / "files").mkdir()
     (tmp_path / "files/a.txt.xz").write_bytes(data)
     (tmp_path / "files/b.txt").write_text("another")
-    dsconvert("text", tmp_path / "files", "--out", tmp_path / "out", "--tokenizer", "bytes", "--max-rejects", "1", "--quiet")
+    dsconvert(
+        "text", tmp_path / "files", "--out", tmp_path / "out", "--tokenizer", "bytes", "--max-rejects", "1", "--quiet"
+    )
     (reject,) = [json.loads(line) for line in (tmp_path / "out/rejects.jsonl").read_text().splitlines()]
     assert reject["code"] == "unsupported" and "more than 128 MiB" in reject["message"]
 
@@ -332,7 +342,9 @@ def test_a_row_of_commas_does_not_need_much_memory(dsconvert, tmp_path):
     for name, delimiter in [("t.csv", ","), ("t.tsv", "\t")]:
         source, out = tmp_path / name, tmp_path / f"out-{name}"
         source.write_text(f"text{delimiter}n\nfirst{delimiter}1\n" + delimiter * 30_000_000 + f"\nlast{delimiter}2\n")
-        found = converted(dsconvert, source, out, "--max-rejects", "100%", "--memory", "256MiB", "--report", tmp_path / "r.json")
+        found = converted(
+            dsconvert, source, out, "--max-rejects", "100%", "--memory", "256MiB", "--report", tmp_path / "r.json"
+        )
         assert [record["text"] for record in found] == ["first", "last"]
         reject = json.loads((out / "rejects.jsonl").read_text())
         assert reject["code"] == "too-large" and "30000001 values" in reject["message"]

@@ -75,12 +75,17 @@ def test_archives_beside_images_are_left_out_unless_named(dsconvert, tmp_path):
     done = dsconvert("images", tmp_path / "data", "--out", tmp_path / "out")
     assert "archives next to images are not read, such as data/pets.zip" in done.stderr
     assert [record["key"] for record in records(tmp_path / "out")] == ["data/1.png"]
-    dsconvert("images", tmp_path / "data", tmp_path / "data/pets.zip", "--out", tmp_path / "both", "--quiet", "--layout", "flat")
+    dsconvert(
+        "images", tmp_path / "data", tmp_path / "data/pets.zip", "--out", tmp_path / "both", "--quiet", "--layout",
+        "flat",
+    )
     assert len(records(tmp_path / "both")) == 7
 
 
 def test_unreadable_members_and_archives_are_named(dsconvert, tmp_path):
-    path = archive(tmp_path / "a.zip", {**pets(), "metadata.csv": b"file_name\n", "x.heic": b"\0\0\0\x18ftypheic" + bytes(40)})
+    path = archive(
+        tmp_path / "a.zip", {**pets(), "metadata.csv": b"file_name\n", "x.heic": b"\0\0\0\x18ftypheic" + bytes(40)}
+    )
     with zipfile.ZipFile(path, "a", zipfile.ZIP_LZMA) as out:
         out.writestr("cat/lzma.png", picture(1))
     data = bytearray(path.read_bytes())

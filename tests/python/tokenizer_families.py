@@ -87,7 +87,9 @@ def byte_level_model():
     return tokenizer.to_str()
 
 
-def byte_level(steps=(), use_regex=False, normalizer=None, added=PLAIN, ignore_merges=False, prefix_space=False, more=()):
+def byte_level(
+    steps=(), use_regex=False, normalizer=None, added=PLAIN, ignore_merges=False, prefix_space=False, more=()
+):
     file = json.loads(byte_level_model())
     file["model"]["ignore_merges"] = ignore_merges
     tokenizer = Tokenizer.from_str(json.dumps(file))
@@ -135,7 +137,8 @@ def wordpiece_model():
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     trainer = trainers.WordPieceTrainer(
-        vocab_size=3000, show_progress=False, limit_alphabet=900, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+        vocab_size=3000, show_progress=False, limit_alphabet=900,
+        special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     )
     tokenizer.train_from_iterator(training(), trainer)
     return tokenizer.to_str()
@@ -156,7 +159,8 @@ def unigram_model():
     tokenizer.normalizer = normalizers.NFKC()
     tokenizer.pre_tokenizer = Metaspace()
     trainer = trainers.UnigramTrainer(
-        vocab_size=3000, show_progress=False, unk_token="<unk>", special_tokens=["<pad>", "</s>", "<unk>"], max_piece_length=10
+        vocab_size=3000, show_progress=False, unk_token="<unk>", special_tokens=["<pad>", "</s>", "<unk>"],
+        max_piece_length=10
     )
     tokenizer.train_from_iterator(training(), trainer)
     return tokenizer.to_str()
@@ -225,7 +229,9 @@ def nmt_nfkc():
     """Part of the character map that T5 and XLM-R come with."""
     import unicodedata
 
-    pairs = [(c, " ") for c in "\t\n\r\u00a0\u2003\u2028\u3000\u200b"] + [(chr(c), "") for c in [*range(1, 9), 0x7F, 0x9F, 0xAD]]
+    pairs = [(c, " ") for c in "\t\n\r\u00a0\u2003\u2028\u3000\u200b"] + [
+        (chr(c), "") for c in [*range(1, 9), 0x7F, 0x9F, 0xAD]
+    ]
     codes = [*range(0xA0, 0x180), *range(0x2070, 0x20A0), *range(0x2100, 0x2190), *range(0x3300, 0x3360), *range(0xFB00, 0xFB07),
              *range(0xFF01, 0xFF60)]
     seen = {key for key, _ in pairs}
@@ -283,7 +289,9 @@ def clip():
         [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
     )
     pattern = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
-    tokenizer.pre_tokenizer = Sequence([Split(Regex(pattern), "removed", invert=True), ByteLevel(add_prefix_space=False)])
+    tokenizer.pre_tokenizer = Sequence(
+        [Split(Regex(pattern), "removed", invert=True), ByteLevel(add_prefix_space=False)]
+    )
     trainer = trainers.BpeTrainer(
         vocab_size=2000, show_progress=False, end_of_word_suffix="</w>", initial_alphabet=ByteLevel.alphabet(),
         special_tokens=["<|startoftext|>", "<|endoftext|>"],
@@ -302,7 +310,12 @@ def falcon():
     tokenizer = Tokenizer.from_str(byte_level_model())
     threes = Split(Regex("[0-9][0-9][0-9]"), "isolated")
     tokenizer.pre_tokenizer = Sequence(
-        [pre_tokenizers.Punctuation("contiguous"), ByteLevel(add_prefix_space=False), Digits(individual_digits=False), threes]
+        [
+            pre_tokenizers.Punctuation("contiguous"),
+            ByteLevel(add_prefix_space=False),
+            Digits(individual_digits=False),
+            threes,
+        ]
     )
     tokenizer.add_tokens(PLAIN)
     return tokenizer
@@ -397,7 +410,9 @@ FAMILIES = {
     "falcon-gaps": lambda: without_bytes(falcon(), CONTROLS),
     "gaps-never": lambda: without_bytes(byte_level(PATTERNS["qwen2"], normalizer=N.NFC()), NEVER),
     "gaps-dropped": lambda: without_bytes(byte_level(PATTERNS["llama3"]), GAPS),
-    "gaps-unknown": lambda: without_bytes(byte_level(use_regex=True, more=NORMALIZED), GAPS, ["<unk>"], unk_token="<unk>"),
+    "gaps-unknown": lambda: without_bytes(
+        byte_level(use_regex=True, more=NORMALIZED), GAPS, ["<unk>"], unk_token="<unk>"
+    ),
     "gaps-fused": lambda: without_bytes(byte_level(PATTERNS["tekken"]), GAPS, unk_token="A", fuse_unk=True),
     "gaps-ignore-merges": lambda: without_bytes(
         byte_level(PATTERNS["o200k"], more=NEIGHBORS), GAPS, ["qu", "\u010d\u010a", "\u0120quick"], ignore_merges=True),
@@ -405,7 +420,9 @@ FAMILIES = {
         byte_level(PATTERNS["deepseek"]), GAPS, [f"<0x{byte:02X}>" for byte in (0x71, 0xC4, 0x8D, 0xC3)],
         unk_token="B", fuse_unk=True, byte_fallback=True),
     "clip-gaps": lambda: without_bytes(clip(), GAPS),
-    "lowercase": lambda: byte_level(use_regex=True, normalizer=N.Sequence([N.NFKD(), N.StripAccents(), N.Lowercase()]), more=NORMALIZED),
+    "lowercase": lambda: byte_level(
+        use_regex=True, normalizer=N.Sequence([N.NFKD(), N.StripAccents(), N.Lowercase()]), more=NORMALIZED
+    ),
     "clip": clip,
     "punctuation": lambda: byte_level([pre_tokenizers.Punctuation()], use_regex=True),
     # BPE over characters.
@@ -425,8 +442,12 @@ FAMILIES = {
     # WordPiece.
     "bert-uncased": lambda: wordpiece(N.BertNormalizer()),
     "bert-cased": lambda: wordpiece(N.BertNormalizer(lowercase=False), added=PLAIN),
-    "bert-accents": lambda: wordpiece(N.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=False), added=NEIGHBORS),
-    "bert-other": lambda: wordpiece(N.Sequence([N.NFKC(), N.Lowercase(), N.Strip()]), pre_tokenizers.Whitespace(), added=NORMALIZED),
+    "bert-accents": lambda: wordpiece(
+        N.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=False), added=NEIGHBORS
+    ),
+    "bert-other": lambda: wordpiece(
+        N.Sequence([N.NFKC(), N.Lowercase(), N.Strip()]), pre_tokenizers.Whitespace(), added=NORMALIZED
+    ),
     # Unigram.
     "unigram": unigram,
     "unigram-tied": lambda: unigram(score=tied),
@@ -439,7 +460,9 @@ FAMILIES = {
     "nllb": lambda: unigram(in_order(trained_charsmap(), collapse(" ")), added=MASK, score=tied),
     "mbart": lambda: unigram(trained_charsmap(), Sequence(XLM_R), added=[*LANGUAGES, *MASK]),
     "bge-m3": lambda: unigram(in_order(trained_charsmap(), strip(False, True), collapse(META)), added=MASK),
-    "deberta-v3": lambda: unigram(in_order(strip(True, True), trained_charsmap(), collapse(" ")), Sequence([Metaspace()])),
+    "deberta-v3": lambda: unigram(
+        in_order(strip(True, True), trained_charsmap(), collapse(" ")), Sequence([Metaspace()])
+    ),
     "deberta-punctuation": lambda: unigram(
         in_order({"type": "Lowercase"}, strip(True, True), trained_charsmap(), collapse(" ")),
         Sequence([pre_tokenizers.Punctuation("isolated"), Metaspace()])),
@@ -458,12 +481,17 @@ FAMILIES = {
                  {"type": "Lowercase"}, nmt_nfkc(), replace({"Regex": " {2,}"}, " ")), added=NORMALIZED),
     "unigram-bytes": lambda: unigram({"type": "NFKC"}, byte_fallback=True),
     "unigram-sentence": lambda: unigram(META_FILE, Metaspace(split=False), score=tied),
-    "unigram-nmt": lambda: unigram(in_order({"type": "Nmt"}, {"type": "NFC"}, {"type": "Strip", "strip_left": True, "strip_right": True})),
+    "unigram-nmt": lambda: unigram(
+        in_order({"type": "Nmt"}, {"type": "NFC"}, {"type": "Strip", "strip_left": True, "strip_right": True})
+    ),
     # WordLevel.
-    "words-lowercase": lambda: word_level(pre_tokenizers.Whitespace(), N.Sequence([N.NFD(), N.Lowercase(), N.StripAccents()])),
+    "words-lowercase": lambda: word_level(
+        pre_tokenizers.Whitespace(), N.Sequence([N.NFD(), N.Lowercase(), N.StripAccents()])
+    ),
     "words": lambda: word_level(pre_tokenizers.WhitespaceSplit()),
     "words-punctuation": lambda: word_level(
-        Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation(), Digits(individual_digits=True)]), N.Lowercase(), NORMALIZED
+        Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation(), Digits(individual_digits=True)]),
+        N.Lowercase(), NORMALIZED
     ),
 }
 

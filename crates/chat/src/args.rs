@@ -1,4 +1,7 @@
 //! The arguments of calls.
+//!
+//! A table has the parameters of filters and methods. Macros are bound elsewhere (`Evaluator::bind_macro`), because
+//! Jinja2 has rules of its own for them.
 
 use std::sync::Arc;
 
@@ -11,7 +14,9 @@ pub(crate) type Bound = [Option<Value>; 4];
 /// The arguments of a call.
 #[derive(Default)]
 pub(crate) struct CallArgs {
+    /// In the order of the call, with those of `*args` after them.
     pub(crate) positional: Vec<Value>,
+    /// In the order of the call, which `kwargs` of a macro keeps. A `call` block adds the name `caller`.
     pub(crate) keyword: Vec<(Arc<str>, Value)>,
 }
 
@@ -35,6 +40,7 @@ impl CallArgs {
         Ok(values)
     }
 
+    /// Python also refuses too many arguments, unknown names, names that are given twice, and missing ones.
     fn bind_to(
         self,
         callee: &str,
@@ -69,6 +75,8 @@ impl CallArgs {
     }
 }
 
+/// A string that may be left out. `None` counts as left out, since it is the default in Python: `split(None)` splits at
+/// white space.
 pub(crate) fn optional_text(callee: &str, value: Option<Value>) -> Result<Option<Text>> {
     match value.map(|value| value.0) {
         None | Some(Kind::None(_)) => Ok(None),
@@ -77,6 +85,7 @@ pub(crate) fn optional_text(callee: &str, value: Option<Value>) -> Result<Option
     }
 }
 
+/// A string that Python requires, such as the prefix of `removeprefix`.
 pub(crate) fn required_text(callee: &str, value: Option<Value>) -> Result<Text> {
     match optional_text(callee, value)? {
         Some(text) => Ok(text),
@@ -84,6 +93,7 @@ pub(crate) fn required_text(callee: &str, value: Option<Value>) -> Result<Text> 
     }
 }
 
+/// An integer that may be left out. `True` and `False` are the integers 1 and 0, as in Python.
 pub(crate) fn optional_int(callee: &str, value: Option<Value>) -> Result<Option<i64>> {
     match value {
         None => Ok(None),
@@ -94,6 +104,7 @@ pub(crate) fn optional_int(callee: &str, value: Option<Value>) -> Result<Option<
     }
 }
 
+/// An integer that Python requires, such as the width of `ljust`.
 pub(crate) fn required_int(callee: &str, value: Option<Value>) -> Result<i64> {
     match optional_int(callee, value)? {
         Some(int) => Ok(int),

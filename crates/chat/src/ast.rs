@@ -12,28 +12,34 @@ pub(crate) struct Var {
     pub(crate) slot: u32,
 }
 
+/// A name in the source. The resolver sets `var`; the name itself is needed for messages.
 #[derive(Debug)]
 pub(crate) struct Name {
     pub(crate) name: Arc<str>,
     pub(crate) var: Var,
 }
 
+/// A literal of the source. Its characters belong to the template, never to the chat.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Const {
     None,
     Bool(bool),
     Int(i64),
+    /// An integer outside of 64 bits, as written: Python has integers of any size.
     Big(Arc<str>),
     Float(f64),
     Str(Arc<str>),
 }
 
+/// An expression and the line on which it starts: errors name it, as tracebacks of Jinja2 do.
 #[derive(Debug)]
 pub(crate) struct Expr {
     pub(crate) line: u32,
     pub(crate) kind: ExprKind,
 }
 
+/// The expressions of `jinja2.nodes`. Long chains of one operator are one node with a list (`And`, `Or`, `Concat`,
+/// `Binary`), where Jinja2 nests nodes: templates that add forty strings would otherwise be forty levels deep.
 #[derive(Debug)]
 pub(crate) enum ExprKind {
     Const(Const),
@@ -41,7 +47,9 @@ pub(crate) enum ExprKind {
     Tuple(Vec<Expr>),
     List(Vec<Expr>),
     Dict(Vec<(Expr, Expr)>),
+    /// `Getattr`: an attribute, or else the key of a mapping (`message.role`).
     Attribute(Box<Expr>, Arc<str>),
+    /// `Getitem`: an element or key, or else an attribute (`message["role"]`).
     Item(Box<Expr>, Box<Expr>),
     Slice(Box<Expr>, Box<[Option<Expr>; 3]>),
     Call(Box<Expr>, Box<Args>),
@@ -54,20 +62,26 @@ pub(crate) enum ExprKind {
     Binary(Box<Expr>, Vec<(BinaryOp, Expr)>),
     And(Vec<Expr>),
     Or(Vec<Expr>),
+    /// `~`, which prints its operands, so that numbers can be joined with text.
     Concat(Vec<Expr>),
+    /// Comparisons in a chain, each with the operand before it: `0 < loop.index < 3`.
     Compare(Box<Expr>, Vec<(CompareOp, Expr)>),
     /// Condition, value, and the value otherwise.
     Cond(Box<(Expr, Expr, Option<Expr>)>),
 }
 
+/// The arguments of a call in the source.
 #[derive(Debug, Default)]
 pub(crate) struct Args {
     pub(crate) positional: Vec<Expr>,
     pub(crate) keyword: Vec<(Arc<str>, Expr)>,
+    /// `*args`.
     pub(crate) splat: Option<Expr>,
+    /// `**kwargs`.
     pub(crate) keyword_splat: Option<Expr>,
 }
 
+// In the order of the fields of `nodes.Call`, in which Jinja2 visits them.
 impl Args {
     pub(crate) fn exprs(&self) -> impl Iterator<Item = &Expr> {
         let keyword = self.keyword.iter().map(|(_, value)| value);
@@ -80,34 +94,44 @@ impl Args {
     }
 }
 
+/// `value|filter(args)`.
 #[derive(Debug)]
 pub(crate) struct FilterCall {
     /// `None` in a filter block: the text of the block.
     pub(crate) value: Option<Expr>,
     pub(crate) name: Arc<str>,
+    /// `None` if there is no filter of this name. Jinja2 refuses it when it compiles, unless it is inside a condition.
     pub(crate) filter: Option<&'static Filter>,
     pub(crate) args: Args,
 }
 
+/// `value is test(args)`.
 #[derive(Debug)]
 pub(crate) struct TestCall {
     pub(crate) value: Expr,
     pub(crate) name: Arc<str>,
+    /// `None` if there is no test of this name, as for filters.
     pub(crate) test: Option<&'static Test>,
     pub(crate) args: Args,
 }
 
+/// What is assigned to: by `set`, `with` and loops.
 #[derive(Debug)]
 pub(crate) enum Target {
     Name(Name),
+    /// `ns.attribute`: the only thing that a loop can change for the code after it, because each iteration is a scope.
     Namespace(Name, Arc<str>),
     Tuple(Vec<Target>),
 }
 
 /// What to do with variables when a scope is entered.
+/// Jinja2 has the same instructions in `idtracking.py`: `VAR_LOAD_RESOLVE`, `VAR_LOAD_ALIAS` and `VAR_LOAD_UNDEFINED`.
 #[derive(Debug)]
 pub(crate) enum Load {
+    /// From the variables of the context, or the functions of Jinja2.
     Global(Arc<str>),
+    /// From an outer scope. Assigning to the copy leaves the outer variable as it is, which surprises writers of
+    /// templates.
     Copy(Var),
     Undefined,
 }
@@ -125,11 +149,13 @@ pub(crate) struct Function {
     pub(crate) slots: u32,
     /// Whether functions are defined inside, which may outlive a call.
     pub(crate) captured: bool,
+    /// Parameters with their defaults.
     pub(crate) params: Vec<(Name, Option<Expr>)>,
     /// The slots of the special variables that the body uses.
     pub(crate) caller: Option<u32>,
     pub(crate) kwargs: Option<u32>,
     pub(crate) varargs: Option<u32>,
+    /// Whether `caller` is one of the parameters. Then a call may leave it out, and its default applies.
     pub(crate) explicit_caller: bool,
     pub(crate) scope: Scope,
     pub(crate) body: Vec<Stmt>,
@@ -141,12 +167,15 @@ pub(crate) struct Stmt {
     pub(crate) kind: StmtKind,
 }
 
+/// The statements of `jinja2.nodes`, without those that need other templates, such as `include` and `extends`.
 #[derive(Debug)]
 pub(crate) enum StmtKind {
     Raw(Arc<str>),
     Print(Expr),
     For(Box<For>),
+    /// `if` and its `elif`s in order, then the `else` block.
     If(Vec<(Expr, Vec<Stmt>)>, Vec<Stmt>),
+    /// `{% set x = value %}`.
     Set(Target, Expr),
     SetBlock(Box<SetBlock>),
     With(Box<With>),
@@ -155,18 +184,25 @@ pub(crate) enum StmtKind {
     CallBlock(Box<(Expr, Arc<Function>)>),
     /// The call is a `Filter` whose innermost value is `None`.
     FilterBlock(Box<(Expr, Scope, Vec<Stmt>)>),
+    /// The block of the extension `AssistantTracker` of transformers, whose text is what the assistant wrote. It is a
+    /// function because transformers makes a `CallBlock` of it: assignments inside do not reach the code after it.
     Generation(Arc<Function>),
+    /// Of the extension `jinja2.ext.loopcontrols`, which transformers enables.
     Break,
     Continue,
 }
 
+/// A loop. Its three scopes are those of Jinja2: the condition sees only the target, the body also `loop`, and the
+/// `else` block neither of them.
 #[derive(Debug)]
 pub(crate) struct For {
     pub(crate) target: Target,
     pub(crate) iter: Expr,
     pub(crate) test: Option<Expr>,
+    /// Whether the body may call `loop(items)` to run itself, for trees.
     pub(crate) recursive: bool,
     pub(crate) body: Vec<Stmt>,
+    /// Runs if no iteration reached the end of the body.
     pub(crate) otherwise: Vec<Stmt>,
     /// The slot of `loop`, if the body uses it.
     pub(crate) loop_slot: Option<u32>,
@@ -175,6 +211,7 @@ pub(crate) struct For {
     pub(crate) otherwise_scope: Scope,
 }
 
+/// `{% set x | filter %}…{% endset %}`: the text of the body, after the filters.
 #[derive(Debug)]
 pub(crate) struct SetBlock {
     pub(crate) target: Target,
@@ -183,6 +220,7 @@ pub(crate) struct SetBlock {
     pub(crate) body: Vec<Stmt>,
 }
 
+/// `{% with a = 1, b = 2 %}`. Values cannot use the names that are set beside them.
 #[derive(Debug)]
 pub(crate) struct With {
     pub(crate) targets: Vec<(Target, Expr)>,

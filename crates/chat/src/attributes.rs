@@ -5,12 +5,16 @@ use crate::value::{Kind, Value};
 /// What `getattr` finds on a value of a built-in type.
 pub(crate) enum Attribute {
     None,
+    /// A method that a sandbox allows, or another attribute that exists. A template can test for it without calling it.
     Method,
     /// The sandbox returns an undefined value.
     Unsafe,
 }
 
 /// What `getattr` finds on a mapping.
+/// Methods hide keys: `message.items` is the method of `dict` even if the message has a key `items`, while
+/// `message["items"]` is the key. `ImmutableSandboxedEnvironment` refuses what changes a mapping (`_mutable_spec` of
+/// `jinja2.sandbox`).
 pub(crate) fn map_attribute(name: &str) -> Attribute {
     match name {
         "copy" | "fromkeys" | "get" | "items" | "keys" | "values" => Attribute::Method,
@@ -19,9 +23,12 @@ pub(crate) fn map_attribute(name: &str) -> Attribute {
     }
 }
 
+/// The attributes of Python's types, complete even where calling them is not supported: `x.encode is defined` must be
+/// true, and `x.encode()` must be refused rather than be undefined.
 pub(crate) fn attribute_kind(object: &Value, name: &str) -> Attribute {
     match (&object.0, name) {
         (Kind::Map(_), _) => map_attribute(name),
+        // Attributes of a namespace are values that were set, which `Runtime::own_attribute` finds.
         (Kind::Undefined(_) | Kind::Namespace(_), _) => Attribute::None,
         (
             Kind::Str(_) | Kind::Safe(_),
@@ -34,6 +41,8 @@ pub(crate) fn attribute_kind(object: &Value, name: &str) -> Attribute {
             | "zfill",
         ) => Attribute::Method,
         (Kind::List(_), "copy" | "count" | "index") => Attribute::Method,
+        // `{% set _ = items.append(x) %}` is a common idiom elsewhere. The immutable sandbox of transformers refuses
+        // it.
         (Kind::List(_), "append" | "clear" | "extend" | "insert" | "pop" | "remove" | "reverse" | "sort") => {
             Attribute::Unsafe
         }
@@ -58,6 +67,8 @@ pub(crate) fn attribute_kind(object: &Value, name: &str) -> Attribute {
 }
 
 /// What `getattr` finds on any object.
+/// `SandboxedEnvironment.is_safe_attribute` refuses all names that start with `_`; one that does not exist is undefined
+/// instead.
 fn object_attribute(name: &str) -> Attribute {
     match name {
         _ if !name.starts_with("__") => Attribute::None,

@@ -1,4 +1,8 @@
 //! `Budget`: what rendering may still cost. Its counts are the same on every machine, and are charged before the work.
+//!
+//! A template is code from a stranger: it can loop for ever, or double a string in each iteration. A limit of time
+//! would reject a chat on a slow machine and accept it on a fast one, so that a dataset would depend on the machine.
+//! Counts do not; but to count differently is to reject other chats.
 
 use crate::error::{ErrorKind, Result, error};
 
@@ -13,6 +17,7 @@ const RUN_BYTES: usize = 32;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     steps: u64,
+    /// Bytes of all values made so far, also of those that are dropped: memory in use would depend on reference counts.
     bytes: u64,
 }
 
@@ -75,6 +80,7 @@ impl Budget {
     }
 
     /// The steps and the bytes that are left.
+    /// The caller subtracts them from the limits, to report what a rendering has cost.
     pub(crate) fn left(&self) -> (u64, u64) {
         (self.steps, self.bytes)
     }

@@ -31,11 +31,14 @@ pub(crate) fn is_letter(c: char) -> bool {
 }
 
 /// Python's `isalnum` of a character.
+/// `is_numeric` covers what `isdecimal`, `isdigit` or `isnumeric` of Python accept together.
 pub(crate) fn is_alphanumeric(c: char) -> bool {
     is_letter(c) || c.is_numeric()
 }
 
 /// Replaces characters one by one.
+/// The marks stay: a changed character still belongs to whoever wrote it, even if it becomes several (`ß` becomes
+/// `SS`).
 pub(crate) fn map_chars(text: &Text, mut change: impl FnMut(char, &mut String)) -> Text {
     let mut out = TextBuilder::default();
     let mut buffer = String::new();
@@ -47,6 +50,8 @@ pub(crate) fn map_chars(text: &Text, mut change: impl FnMut(char, &mut String)) 
     out.finish()
 }
 
+/// A character at the start of a word, as `str.title` and `str.capitalize` write it. The standard library has upper
+/// case, but no title case.
 fn push_title(c: char, out: &mut String) {
     // Letters that have a third form for titles.
     let digraph = match c {
@@ -62,9 +67,12 @@ fn push_title(c: char, out: &mut String) {
     }
     let mut upper = c.to_uppercase();
     out.extend(upper.next());
+    // `ß` at the start of a word becomes `Ss`.
     upper.for_each(|c| out.extend(c.to_lowercase()));
 }
 
+/// `str.capitalize`, also the filter `capitalize` (`do_capitalize`): everything after the first character becomes lower
+/// case.
 pub(crate) fn capitalize(text: &Text) -> Text {
     let mut first = true;
     map_chars(text, |c, out| {
@@ -93,10 +101,12 @@ pub(crate) fn title(text: &Text) -> Text {
     })
 }
 
+/// `str.islower`: some cased character, and none in upper case. The test `is lower` has the same rule.
 pub(crate) fn is_lower(text: &str) -> bool {
     text.chars().any(char::is_lowercase) && !text.chars().any(char::is_uppercase)
 }
 
+/// `str.isupper`.
 pub(crate) fn is_upper(text: &str) -> bool {
     text.chars().any(char::is_uppercase) && !text.chars().any(char::is_lowercase)
 }

@@ -3,6 +3,8 @@
 use crate::error::{Result, unsupported};
 use crate::value::{Text, Value};
 
+// Llama 3.2 writes "Today Date: 26 Jul 2024" with `strftime_now("%d %b %Y")`. transformers takes the local time of the
+// machine; a dataset must not depend on it, so the caller gives the time, and names are English as in the C locale.
 const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -23,12 +25,15 @@ const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday",
 /// `strftime` of the UTC time `now`, in seconds since 1970, as in the C locale.
 pub(crate) fn strftime(format: &Text, now: i64) -> Result<Value> {
     let (days, second) = (now.div_euclid(86_400), now.rem_euclid(86_400));
+    // Days since the first of March of the year 0, so that the leap day is the last day of a year.
     // The date of a day count, after Howard Hinnant.
     let shifted = days + 719_468;
+    // The calendar repeats after 400 years, which have 146,097 days.
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // Counted from March: five months in turn have 31, 30, 31, 30 and 31 days, 153 together.
     let month_index = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_index + 2) / 5 + 1;
     let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
@@ -36,6 +41,7 @@ pub(crate) fn strftime(format: &Text, now: i64) -> Result<Value> {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     // `day_of_year` counts from the first of March.
     let yearday = if month > 2 { day_of_year + 60 + i64::from(leap) } else { day_of_year - 305 };
+    // The first of January 1970 was a Thursday.
     let weekday = (days + 4).rem_euclid(7);
     let name =
         |names: &[&'static str], at: i64| names.get(usize::try_from(at).unwrap_or(0)).copied().unwrap_or("");
@@ -52,6 +58,7 @@ pub(crate) fn strftime(format: &Text, now: i64) -> Result<Value> {
             continue;
         }
         let mut code = chars.next();
+        // `%-d`, an extension of glibc: without the zero or space before it.
         let unpadded = code == Some('-');
         if unpadded {
             code = chars.next();
@@ -69,6 +76,7 @@ pub(crate) fn strftime(format: &Text, now: i64) -> Result<Value> {
             Some('I') => two(hour12),
             Some('M') => two(minute),
             Some('S') => two(second),
+            // Seconds are whole here.
             Some('f') => "000000".to_owned(),
             Some('p') => if hour < 12 { "AM" } else { "PM" }.to_owned(),
             Some('B') => month_name.to_owned(),
@@ -82,10 +90,12 @@ pub(crate) fn strftime(format: &Text, now: i64) -> Result<Value> {
             Some('R') => format!("{hour:02}:{minute:02}"),
             Some('D' | 'x') => format!("{month:02}/{day:02}/{:02}", year.rem_euclid(100)),
             Some('c') => format!("{} {} {day:2} {time} {year}", short(weekday_name), short(month_name)),
+            // `datetime.now()` of Python has no time zone, and writes nothing for these.
             Some('Z' | 'z') => String::new(),
             Some('n') => "\n".to_owned(),
             Some('t') => "\t".to_owned(),
             Some('%') => "%".to_owned(),
+            // Python passes other codes to the C library, whose result depends on the platform.
             other => {
                 let other = other.map(String::from).unwrap_or_default();
                 return unsupported(format!("`%{other}` in the format of a date is not supported"));

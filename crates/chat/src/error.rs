@@ -31,6 +31,7 @@ pub enum ErrorKind {
 #[derive(Clone, PartialEq, Eq)]
 pub struct TemplateError(Box<Inner>);
 
+// Boxed, because nearly every function of the evaluator returns a `Result`, and most of them succeed.
 #[derive(Clone, PartialEq, Eq)]
 struct Inner {
     kind: ErrorKind,
@@ -44,6 +45,7 @@ impl TemplateError {
     }
 
     /// Sets the line unless it is known.
+    /// The innermost node with a line sets it, and all outer ones keep it.
     pub(crate) fn or_line(mut self, line: u32) -> TemplateError {
         if self.0.line == 0 {
             self.0.line = line;
@@ -95,10 +97,13 @@ pub(crate) fn type_error<T>(message: impl Into<String>) -> Result<T> {
     error(ErrorKind::Type, message)
 }
 
+/// The rule of this crate: what it cannot render as Jinja2 does is refused with a reason, and never approximated. A
+/// chat that is rendered differently from inference would train the model on text that it never sees.
 pub(crate) fn unsupported<T>(message: impl Into<String>) -> Result<T> {
     error(ErrorKind::Unsupported, message)
 }
 
+/// Integers themselves may be larger, since they can be printed and compared without arithmetic.
 pub(crate) fn overflow<T>() -> Result<T> {
     unsupported("integers of more than 64 bits are not supported in arithmetic")
 }

@@ -1,4 +1,18 @@
 //! The evaluator: runs the syntax tree of a template and collects marked text.
+//!
+//! A template is first [parsed](crate::parse), then its names are [resolved](crate::scope), then it is run, once for
+//! each chat. Text reaches the output with its marks: who wrote each character (the template, or which part of the
+//! chat), and in the turn of which message. From these, the caller finds what a model is trained on. In
+//!
+//! ```jinja
+//! {% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|end|>{% endfor %}
+//! ```
+//!
+//! `<|`, `|>` and `<|end|>` are text of the template, the rest is text of the message, and all of it is in the turn of
+//! the message.
+//!
+//! Jinja2 compiles templates to Python. Walking the tree gives the same results, as long as names are resolved in the
+//! same way and operands are evaluated in the same order.
 
 mod calls;
 mod expr;
@@ -23,16 +37,22 @@ const FIRST_OUTPUT: usize = 4 << 10;
 /// The same for a text inside of the output.
 const FIRST_TEXT: usize = 1 << 10;
 
+/// The variables of one call of a function. Jinja2 compiles a template to Python functions with local variables, and
+/// closures over them; the slots of a frame are these variables.
 struct Frame {
     slots: Vec<Option<Value>>,
+    /// The frame in which the function was defined, not the one that calls it.
     parent: usize,
 }
 
+/// Runs one rendering. What values need is in the [`Runtime`]; what the syntax tree needs is here.
 pub(crate) struct Evaluator<'t> {
     globals: &'t [(&'t str, Value)],
     runtime: Runtime,
     frames: Vec<Frame>,
+    /// Frames to reuse.
     free: Vec<usize>,
+    /// The current one.
     frame: usize,
     /// The macros of the runtime, each with the frame in which it was defined.
     macros: Vec<(&'t Function, usize)>,
@@ -44,11 +64,14 @@ pub(crate) struct Evaluator<'t> {
     out: Vec<TextBuilder>,
     /// Empty buffers to reuse.
     spare: Vec<TextBuilder>,
+    /// The message in whose iteration the text is emitted now, or [`NO_TURN`].
     turn: u32,
     /// The variable of a loop over a range, whose use as an index of the messages starts the turn of a message.
     index_var: Option<(usize, u32)>,
+    /// Nested statements, expressions and calls at this point.
     depth: u32,
     /// Start in the output, length in bytes and, inside of captures, in characters.
+    /// The generation blocks so far, in the form in which `AssistantTracker` of transformers notes them.
     generation: Vec<(usize, usize, Option<usize>)>,
 }
 
@@ -74,6 +97,7 @@ impl<'t> Evaluator<'t> {
             depth: 0,
             generation: Vec::new(),
         };
+        // The body of a template is a function as well, which no other one encloses.
         evaluator.push_frame(root, 0)?;
         evaluator.enter(&root.scope)?;
         evaluator.body(&root.body)?;
@@ -81,6 +105,7 @@ impl<'t> Evaluator<'t> {
         let mut pieces: Vec<Piece> = Vec::with_capacity(builder.runs.len());
         for (end, mark) in builder.runs {
             let turn = (mark.turn != NO_TURN).then_some(mark.turn);
+            // The bit is for the evaluator only: outside, it is a field.
             let (source, python_form) = (mark.source & !FORM, mark.source & FORM != 0);
             pieces.push(Piece { end: end as usize, source, turn, python_form });
         }
@@ -138,6 +163,7 @@ impl<'t> Evaluator<'t> {
         functions::function(name)
     }
 
+    /// Follows closures outward.
     fn frame_of(&self, var: Var) -> usize {
         let mut frame = self.frame;
         for _ in 0..var.up {
@@ -150,11 +176,13 @@ impl<'t> Evaluator<'t> {
         &self.frames[self.frame_of(var)].slots[var.slot as usize]
     }
 
+    /// Assigns. The resolver has made sure that the variable is one of the scope that is running.
     fn set_var(&mut self, var: Var, value: Value) {
         let frame = self.frame_of(var);
         self.frames[frame].slots[var.slot as usize] = Some(value);
     }
 
+    /// Assigns to a special variable of the current function, such as `loop` or `caller`.
     fn set_slot(&mut self, slot: u32, value: Value) {
         self.set_var(Var { up: 0, slot }, value);
     }

@@ -1,4 +1,8 @@
 //! The filters and tests of Jinja2: a row for each, with its name, its parameters and its function.
+//!
+//! The functions are those of `jinja2.filters` and `jinja2.tests`, except for `tojson`, which transformers replaces.
+//! Templates of models use few of them, above all `trim`, `tojson` and `length`. The others are here because a template that
+//! uses one must not be rendered differently, and a test compares them with Jinja2.
 
 mod checks;
 mod numbers;
@@ -21,15 +25,20 @@ pub(crate) struct Filter {
     action: FilterAction,
 }
 
+/// How a filter is called.
 enum FilterAction {
     /// A function with the parameters, of which so many are needed.
     Bound(&'static [&'static str], usize, fn(&mut Runtime, Value, Bound) -> Result<Value>),
     /// A function that takes any arguments.
     Free(fn(&mut Runtime, Value, CallArgs) -> Result<Value>),
     /// Jinja2 has the filter, and this crate has not: it escapes for HTML, or its result is not the same twice.
+    ///
+    /// `is filter` is true for it, as in Jinja2.
     Missing,
 }
 
+// The rows of the table below. Parameters have their names in `jinja2.filters`, because templates pass arguments by
+// name.
 const fn filter(
     name: &'static str,
     parameters: &'static [&'static str],
@@ -111,6 +120,7 @@ pub(crate) struct Test {
     action: TestAction,
 }
 
+/// How a test is called. Those that depend only on the type are kept apart: they need no evaluation of the value.
 enum TestAction {
     /// Depends only on the value, costs nothing and never fails.
     Type(fn(&Value) -> bool),
@@ -182,10 +192,12 @@ static TESTS: [Test; 39] = [
 ];
 
 impl Filter {
+    /// Finds a filter when the template is compiled. `map("upper")` and `is filter` also find it by name.
     pub(crate) fn named(name: &str) -> Option<&'static Filter> {
         FILTERS.binary_search_by_key(&name, |filter| filter.name).ok().and_then(|at| FILTERS.get(at))
     }
 
+    /// Calls the filter with the value before the bar, and the arguments after its name.
     pub(crate) fn apply(&self, runtime: &mut Runtime, value: Value, args: CallArgs) -> Result<Value> {
         runtime.budget.charge(1)?;
         match self.action {
@@ -199,6 +211,7 @@ impl Filter {
 }
 
 impl Test {
+    /// Finds a test when the template is compiled. `select("equalto", x)` also finds it by name.
     pub(crate) fn named(name: &str) -> Option<&'static Test> {
         TESTS.binary_search_by_key(&name, |test| test.name).ok().and_then(|at| TESTS.get(at))
     }
@@ -211,6 +224,7 @@ impl Test {
         }
     }
 
+    /// Calls the test with the value before `is`.
     pub(crate) fn call(&self, runtime: &mut Runtime, value: &Value, args: CallArgs) -> Result<bool> {
         runtime.budget.charge(1)?;
         match self.action {
@@ -239,12 +253,14 @@ impl fmt::Debug for Test {
     }
 }
 
+/// `test_divisibleby`: `value % num == 0`, also of floats.
 fn divisibleby(runtime: &mut Runtime, value: &Value, args: CallArgs) -> Result<bool> {
     let other = args.one("divisibleby", "other")?;
     let rest = runtime.binary(BinaryOp::Rem, value.clone(), other)?;
     equal(&rest, &0.into(), &mut runtime.budget)
 }
 
+/// `test_odd` and `test_even`, by the remainder of a division by two.
 fn rest_by_two(
     runtime: &mut Runtime,
     name: &str,
@@ -257,6 +273,7 @@ fn rest_by_two(
     equal(&rest, &wanted.into(), &mut runtime.budget)
 }
 
+/// `test_lower` and `test_upper`: of any value, as it is printed.
 fn is_cased(
     runtime: &mut Runtime,
     name: &str,
@@ -279,15 +296,18 @@ fn sameas(_: &mut Runtime, value: &Value, args: CallArgs) -> Result<bool> {
         (Kind::Map(a), Kind::Map(b)) => Ok(Rc::ptr_eq(a, b)),
         (Kind::List(a), Kind::List(b)) => Ok(Rc::ptr_eq(a, b)),
         (a, b) if std::mem::discriminant(a) != std::mem::discriminant(b) => Ok(false),
+        // Whether two equal strings or integers are one object depends on the interpreter.
         _ => unsupported(format!("`sameas` for values of type {} is not supported", value.type_name())),
     }
 }
 
 /// The filter `map`: an attribute of each item, or the result of a filter.
+/// `prepare_map` of `jinja2.filters`: without positional arguments, the attribute is read.
 fn map(runtime: &mut Runtime, value: Value, args: CallArgs) -> Result<Value> {
     let items = if runtime.truth(&value)? {
         runtime.iterate(&value)?
     } else {
+        // `sync_do_map`: a value that is false, such as `None`, has no items.
         return Ok(Value::iterator(Vec::new()));
     };
     if args.positional.is_empty() && args.keyword.iter().any(|(name, _)| **name == *"attribute") {
@@ -304,6 +324,7 @@ fn map(runtime: &mut Runtime, value: Value, args: CallArgs) -> Result<Value> {
         Some((name, None)) => return error(ErrorKind::Unknown, format!("unknown filter `{name}`")),
         None => return type_error("`map` needs the name of a filter"),
     };
+    // The further arguments are passed to the filter of each item: `map("replace", "a", "b")`.
     let rest: Vec<Value> = positional.collect();
     let results = items.into_iter().map(|item| {
         runtime.budget.make_items(1 + rest.len() + keyword.len())?;
@@ -314,11 +335,13 @@ fn map(runtime: &mut Runtime, value: Value, args: CallArgs) -> Result<Value> {
 }
 
 /// The filters `select`, `reject`, `selectattr` and `rejectattr`: items, or their attributes, that pass a test or do not.
+/// `prepare_select_or_reject`: without the name of a test, the truth value decides.
 fn select(runtime: &mut Runtime, name: &str, value: &Value, args: CallArgs) -> Result<Value> {
     let items =
         if runtime.truth(value)? { runtime.iterate(value)? } else { return Ok(Value::iterator(Vec::new())) };
     let CallArgs { positional, keyword } = args;
     let mut positional = positional.into_iter();
+    // The first argument of those with an attribute is its name: `selectattr("role", "equalto", "system")`.
     let getter = if name.ends_with("attr") {
         let Some(attribute) = positional.next() else {
             return type_error(format!("`{name}` needs the name of an attribute"));

@@ -1,4 +1,6 @@
 //! Formatting of strings: `%` and `str.format`.
+//!
+//! Templates of models hardly format anything; a test compares the results with those of Python.
 
 mod spec;
 
@@ -10,6 +12,7 @@ use crate::runtime::Runtime;
 use crate::value::{Kind, Mark, Number, TEMPLATE, Text, TextBuilder, Value, as_int, number};
 
 /// How the fields of a format are numbered.
+/// Python refuses a format that mixes `{}` and `{0}`.
 enum Fields {
     Unknown,
     Automatic(usize),
@@ -19,10 +22,12 @@ enum Fields {
 impl Runtime {
     /// `format % values`.
     pub(crate) fn percent_format(&mut self, format: &Text, values: &Value) -> Result<Value> {
+        // A tuple has one value per conversion; anything else is a single value, also a list.
         let items = match &values.0 {
             Kind::Tuple(list) => list.items.as_slice(),
             _ => std::slice::from_ref(values),
         };
+        // `"text" % mapping` is no error, so that a format may use only some of the keys.
         let may_be_unused = matches!(values.0, Kind::Map(_) | Kind::List(_));
         let mut out = TextBuilder::default();
         let mut used = 0;
@@ -53,6 +58,7 @@ impl Runtime {
                     }
                 }
             }
+            // `%[(key)][flags][width][.precision][length]conversion`, as in `printf` of C. Lengths are ignored.
             let mut spec = FormatSpec { fill: ' ', align: '>', ..FormatSpec::default() };
             let mut left = false;
             while let Some(flag) = bytes.get(at) {
@@ -95,6 +101,7 @@ impl Runtime {
             while let Some(b'h' | b'l' | b'L') = bytes.get(at) {
                 at += 1;
             }
+            // May be any character, so it is not read as a byte.
             let Some(conversion) = string[at..].chars().next() else { return incomplete() };
             at += conversion.len_utf8();
             if conversion == '%' {
@@ -106,6 +113,7 @@ impl Runtime {
                 None => next(&mut used)?,
             };
             self.make_number(&spec)?;
+            // As in C, `-` wins over `0`.
             if left {
                 spec.align = '<';
                 spec.zero = false;
@@ -130,6 +138,7 @@ impl Runtime {
                         let digits = spec.precision.take().unwrap_or(0);
                         let int = match number(&value) {
                             Some(Number::Int(int)) => int,
+                            // `"%d" % 3.7` is "3".
                             Some(Number::Float(float)) if float.is_finite() => float.trunc() as i64,
                             Some(Number::Float(_)) => 0,
                             None => {
@@ -175,6 +184,9 @@ impl Runtime {
     }
 
     /// Writes a format with its fields replaced. The specification of a field may have fields itself.
+    ///
+    /// The sandbox of Jinja2 has a formatter of its own (`SandboxedFormatter`), which looks attributes up as templates
+    /// do; otherwise, this is `string.Formatter.vformat`.
     fn format_into(
         &mut self,
         format: &Text,
@@ -194,6 +206,7 @@ impl Runtime {
             let open = at + found;
             out.push_text(&format.slice(at..open));
             let brace = string.as_bytes()[open];
+            // `{{` and `}}` are braces.
             if string.as_bytes().get(open + 1) == Some(&brace) {
                 out.push_text(&format.slice(open..open + 1));
                 at = open + 2;
@@ -202,6 +215,7 @@ impl Runtime {
             if brace == b'}' {
                 return error(ErrorKind::Value, "a single `}` in a format");
             }
+            // The specification may have fields itself, such as `{:{width}}`.
             let mut level = 1;
             let close = string[open + 1..].char_indices().find_map(|(at, c)| {
                 match c {
@@ -240,6 +254,7 @@ impl Runtime {
             let value = match conversion {
                 None => value,
                 Some('s') => self.printed(&value)?.into(),
+                // `!a`, which escapes everything outside of ASCII, is refused.
                 Some('r') => self.repr(&value)?.into(),
                 Some(other) => {
                     return unsupported(format!("the conversion `!{other}` of a format is not supported"));
@@ -256,7 +271,9 @@ impl Runtime {
     }
 
     /// The value of a field: an argument by number or name, and its attributes and elements.
+    /// `get_field` of `string.Formatter`.
     fn format_value(&mut self, name: &str, args: &CallArgs, automatic: &mut Fields) -> Result<Value> {
+        // `{0.role}` and `{messages[0]}`: what follows the first `.` or `[` is looked up in the argument.
         let first_end = name.find(['.', '[']).unwrap_or(name.len());
         let (first, mut rest) = name.split_at(first_end);
         let mut value = if first.is_empty() || first.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -297,6 +314,7 @@ impl Runtime {
                 let Some((key, after)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) else {
                     return error(ErrorKind::Value, "a `[` without `]` in a format");
                 };
+                // Only digits are an index; `[-1]` is the key "-1", as in Python.
                 let key = match key.parse::<i64>() {
                     Ok(at) if key.bytes().all(|byte| byte.is_ascii_digit()) => at.into(),
                     _ => Value::str(key, TEMPLATE),
@@ -310,6 +328,7 @@ impl Runtime {
 
     /// `format(value, spec)`.
     fn format_one(&mut self, value: &Value, spec: &str) -> Result<Text> {
+        // Without a specification, `format()` is `str()`, for values of any type.
         if spec.is_empty() {
             return self.printed(value);
         }

@@ -15,6 +15,9 @@ struct Function {
     call: fn(&mut Runtime, CallArgs) -> Result<Value>,
 }
 
+/// `DEFAULT_NAMESPACE` of Jinja2, and what `_compile_jinja_template` of transformers adds to it. `cycler`, `joiner` and
+/// `lipsum` exist, so that `is defined` is right, but have no use in a chat: the first two are objects with a state,
+/// the third makes random text.
 const FUNCTIONS: [Function; 8] = [
     Function { name: "cycler", call: |_, _| no_function("cycler") },
     Function { name: "dict", call: dict },
@@ -44,21 +47,25 @@ fn no_function(name: &str) -> Result<Value> {
     unsupported(format!("the function `{name}` is not supported"))
 }
 
+/// `TemplateDict` of transformers: `dict(a=1)`.
 fn dict(runtime: &mut Runtime, args: CallArgs) -> Result<Value> {
     let map = dict_of(runtime, args)?;
     runtime.new_map(map)
 }
 
+/// `namespace(found=false)`: an object whose attributes `set` can change from inside of a loop.
 fn namespace(runtime: &mut Runtime, args: CallArgs) -> Result<Value> {
     let map = dict_of(runtime, args)?;
     runtime.new_namespace(map)
 }
 
+/// `raise_exception("Conversation roles must alternate")`: how a template refuses a chat.
 fn raise_exception(runtime: &mut Runtime, args: CallArgs) -> Result<Value> {
     let message = runtime.printed(&args.one("raise_exception", "message")?)?;
     error(ErrorKind::Raised, message.as_str())
 }
 
+/// `safe_range` of `jinja2.sandbox`. The numbers are not made, but counted.
 fn range(_: &mut Runtime, args: CallArgs) -> Result<Value> {
     if !args.keyword.is_empty() {
         return type_error("`range` takes no keyword arguments");
@@ -83,6 +90,7 @@ fn range(_: &mut Runtime, args: CallArgs) -> Result<Value> {
     Ok(Kind::Range(start, stop, step).into())
 }
 
+/// transformers formats the local time of the machine here; see [`RenderOptions::now`](crate::RenderOptions::now).
 fn strftime_now(runtime: &mut Runtime, args: CallArgs) -> Result<Value> {
     let format = args.one("strftime_now", "format")?;
     let Some(format) = format.as_text() else {
@@ -108,9 +116,11 @@ fn dict_of(runtime: &mut Runtime, args: CallArgs) -> Result<Map> {
             Kind::Map(other) => {
                 runtime.budget.make_entries(other.len())?;
                 map = (**other).clone();
+                // A copy of a message is no message: text in a loop over copies has no turn of its own.
                 map.message = None;
             }
             _ => {
+                // `dict(pairs)`, such as of `items()` after a filter.
                 for pair in runtime.iterate(first)? {
                     let pair = runtime.iterate(&pair)?;
                     let [key, value] = &pair[..] else {

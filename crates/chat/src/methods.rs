@@ -17,6 +17,7 @@ impl Runtime {
                 string_methods::call(self, text, name, args)
             }
             Kind::Map(map) => match &**name {
+                // A view of Python shows later changes of the mapping; a template cannot change one.
                 "items" | "keys" | "values" => {
                     let [] = args.bind(name, [], 0)?;
                     let view = match &**name {
@@ -26,6 +27,7 @@ impl Runtime {
                     };
                     Ok(Kind::View(view, map.clone()).into())
                 }
+                // `message.get("content", "")`, which many templates prefer to a test.
                 "get" => {
                     let [key, default] = args.bind(name, ["key", "default"], 1)?;
                     let key = key.unwrap_or_else(Value::none);
@@ -36,6 +38,7 @@ impl Runtime {
                         .or(default)
                         .unwrap_or_else(Value::none))
                 }
+                // `{% set message = message.copy() %}`: the copy still stands for its message.
                 "copy" => {
                     let [] = args.bind(name, [], 0)?;
                     self.budget.make_entries(map.len())?;
@@ -44,6 +47,7 @@ impl Runtime {
                     self.new_map(copy)
                 }
                 _ => {
+                    // `fromkeys`, the only other method: see `map_attribute`.
                     let [keys, value] = args.bind(name, ["keys", "value"], 1)?;
                     let keys = self.iterate(&keys.unwrap_or_else(Value::none))?;
                     let mut map = Map::new();
@@ -61,7 +65,9 @@ impl Runtime {
                 let items = self.iterate(object)?;
                 self.list_method(&List::new(items, TEMPLATE), name, args)
             }
+            // `loop.cycle("odd", "even")` and `loop.changed(message.role)`.
             Kind::Loop(at, serial) => self.call_loop_method(*at, *serial, name, args),
+            // The only method of numbers that is supported.
             Kind::Float(value, _) if **name == *"is_integer" => Ok((value.fract() == 0.0).into()),
             _ => unsupported(format!("the method `{name}` of {} is not supported", object.type_name())),
         }
@@ -75,6 +81,7 @@ impl Runtime {
         }
         let value = args.one(name, "value")?;
         if name == "count" {
+            // The search goes on after each hit.
             let (mut count, mut rest) = (0, list.items.as_slice());
             while let Some(at) = self.position(rest, &value)? {
                 count += 1;

@@ -1,4 +1,7 @@
 //! Operators and numbers.
+//!
+//! Jinja2 hands operators to Python, so these are the rules of Python for the types that a template can have. Integers
+//! outside of 64 bits, complex numbers and strings from `safe` are refused.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -10,6 +13,7 @@ use crate::value::{
     number, order,
 };
 
+/// The arithmetic of Python. `~` is no operator of Python, and has a node of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BinaryOp {
     Add,
@@ -21,6 +25,7 @@ pub(crate) enum BinaryOp {
     Pow,
 }
 
+/// The comparisons of Python, and those of tests such as `is eq` and `is in`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CompareOp {
     Eq,
@@ -48,7 +53,10 @@ impl Runtime {
             Pow => "**",
         };
         match (operator, &left.0, &right.0) {
+            // `Undefined` of Jinja2 raises in every operator. transformers uses this class, not `ChainableUndefined` or
+            // a lenient one.
             (_, Kind::Undefined(missing), _) => return error(ErrorKind::Undefined, missing.to_string()),
+            // Before the right side is tested: an undefined value can be formatted, as an empty text.
             (Rem, Kind::Str(format), _) => return self.percent_format(format, &right),
             (_, _, Kind::Undefined(missing)) => return error(ErrorKind::Undefined, missing.to_string()),
             (_, Kind::Safe(_), _) | (_, _, Kind::Safe(_)) => {
@@ -57,6 +65,7 @@ impl Runtime {
                 ));
             }
             (Add, Kind::Str(a), Kind::Str(b)) => {
+                // Without a copy: templates add strings that are often empty.
                 if b.is_empty() {
                     return Ok(left);
                 }
@@ -76,6 +85,7 @@ impl Runtime {
                 let items: Vec<Value> = a.items.iter().chain(&b.items).cloned().collect();
                 return self.new_list(items, matches!(left.0, Kind::Tuple(_)));
             }
+            // `"=" * 20`, and lists: a number below one gives nothing.
             (Mul, Kind::Str(text), Kind::Int(..) | Kind::Bool(..)) => return self.repeat_text(text, &right),
             (Mul, Kind::Int(..) | Kind::Bool(..), Kind::Str(text)) => return self.repeat_text(text, &left),
             (Mul, Kind::List(list) | Kind::Tuple(list), Kind::Int(..) | Kind::Bool(..)) => {
@@ -90,6 +100,7 @@ impl Runtime {
             return operand_error(symbol, &left, &right);
         };
         let mut result = arithmetic(operator, a, b)?;
+        // The number of a chat stays one after `+ 1`: printing it is printing content.
         let source = if left.source() == TEMPLATE { right.source() } else { left.source() };
         result.mark(source);
         Ok(result)
@@ -164,6 +175,7 @@ impl Runtime {
                 hashable(item, &mut self.budget)?;
                 map.get_value(item, &mut self.budget)?.is_some()
             }
+            // `Undefined.__iter__` of Jinja2 is empty, so that `"x" in undefined` is false instead of an error.
             Kind::Undefined(_) => false,
             _ => {
                 let items = self.iterate(container)?;
@@ -173,6 +185,7 @@ impl Runtime {
     }
 
     /// The position of an item that is equal.
+    /// As `list.index`, by `==`: `1` finds `True`.
     pub(crate) fn position(&mut self, items: &[Value], item: &Value) -> Result<Option<usize>> {
         for (at, other) in items.iter().enumerate() {
             if equal(other, item, &mut self.budget)? {
@@ -185,6 +198,7 @@ impl Runtime {
 
 /// The error about operands that do not fit an operator.
 pub(crate) fn operand_error<T>(symbol: &str, left: &Value, right: &Value) -> Result<T> {
+    // The reason for an undefined value is more useful than the types.
     for value in [left, right] {
         if let Kind::Undefined(missing) = &value.0 {
             return error(ErrorKind::Undefined, missing.to_string());
@@ -224,18 +238,23 @@ fn arithmetic(operator: BinaryOp, a: Number, b: Number) -> Result<Value> {
                 return error(ErrorKind::Value, "division by zero");
             }
             BinaryOp::Div => {
+                // Python divides integers of any size correctly rounded; beyond this, two conversions would round
+                // twice.
                 const EXACT: i64 = 1 << 53;
                 if a.abs() > EXACT || b.abs() > EXACT {
                     return overflow();
                 }
                 return Ok((a as f64 / b as f64).into());
             }
+            // Python rounds toward minus infinity, and a processor toward zero.
             BinaryOp::FloorDiv => {
                 a.checked_div(b).map(|quotient| quotient - i64::from(a % b != 0 && (a < 0) != (b < 0)))
             }
+            // In Python, the rest has the sign of the divisor.
             BinaryOp::Rem => {
                 a.checked_rem(b).map(|rest| if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest })
             }
+            // `2 ** -1` is a float in Python.
             BinaryOp::Pow if b < 0 => return float_arithmetic(operator, a as f64, b as f64),
             BinaryOp::Pow => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
         };
@@ -261,6 +280,7 @@ fn float_arithmetic(operator: BinaryOp, a: f64, b: f64) -> Result<Value> {
             // As `float.__divmod__`.
             let mut rest = a % b;
             let mut quotient = (a - rest) / b;
+            // The rest takes the sign of the divisor, as with integers.
             if rest != 0.0 {
                 if (b < 0.0) != (rest < 0.0) {
                     rest += b;
@@ -275,10 +295,12 @@ fn float_arithmetic(operator: BinaryOp, a: f64, b: f64) -> Result<Value> {
                 0.0f64.copysign(a / b)
             } else {
                 let floor = quotient.floor();
+                // The division above may have rounded down past an integer.
                 if quotient - floor > 0.5 { floor + 1.0 } else { floor }
             }
         }
         BinaryOp::Pow => {
+            // Python raises for 0 to a negative power, and returns a complex number for a root of a negative one.
             if a == 0.0 && b < 0.0 || a < 0.0 && b.fract() != 0.0 && a.is_finite() && b.is_finite() {
                 return error(ErrorKind::Value, "this power is not a real number");
             }

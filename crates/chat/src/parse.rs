@@ -26,6 +26,8 @@ pub(crate) fn parse(source: &str) -> Result<Vec<Stmt>, TemplateError> {
     if source.len() > MAX_SOURCE_BYTES {
         return fail(0, format!("the template has more than {MAX_SOURCE_BYTES} bytes"));
     }
+    // `Lexer._normalize_newlines`, and `keep_trailing_newline=False`: one line break at the end of the file is not
+    // text.
     let mut source = source.replace("\r\n", "\n").replace('\r', "\n");
     if source.ends_with('\n') {
         source.pop();
@@ -34,6 +36,8 @@ pub(crate) fn parse(source: &str) -> Result<Vec<Stmt>, TemplateError> {
     parser.body(&[])
 }
 
+/// `jinja2.parser.Parser`: recursive descent, one function per rule, named as there without
+/// `parse_`, so that the two can be compared side by side.
 struct Parser {
     tokens: Vec<(u32, Token)>,
     at: usize,
@@ -49,10 +53,12 @@ impl Parser {
         self.tokens.get(self.at).map_or(&Token::End, |(_, token)| token)
     }
 
+    /// The token after the current one.
     fn look(&self) -> &Token {
         self.tokens.get(self.at + 1).map_or(&Token::End, |(_, token)| token)
     }
 
+    /// The line of the current token, or of the last one at the end of the template.
     fn line(&self) -> u32 {
         self.tokens.get(self.at).or(self.tokens.last()).map_or(1, |(line, _)| *line)
     }
@@ -86,6 +92,7 @@ impl Parser {
         matches!(self.token(), Token::Name(found) if **found == *name)
     }
 
+    /// `TokenStream.skip_if`.
     fn skip_op(&mut self, operator: &str) -> bool {
         let found = self.is_op(operator);
         self.at += usize::from(found);
@@ -98,6 +105,7 @@ impl Parser {
         found
     }
 
+    /// `TokenStream.expect`.
     fn expect_op(&mut self, operator: &str) -> Parsed<()> {
         if self.skip_op(operator) { Ok(()) } else { self.unexpected(&format!("`{operator}`")) }
     }
@@ -189,6 +197,7 @@ impl Parser {
     }
 
     /// The rest of a tag, and the statements after it.
+    /// `Parser.parse_statements`, which also takes a colon before the end of a tag.
     fn statements(&mut self, ends: &[&str]) -> Parsed<Vec<Stmt>> {
         self.skip_op(":");
         self.expect(&Token::BlockEnd, "`%}`")?;
@@ -229,6 +238,7 @@ impl Parser {
                 }
                 StmtKind::If(branches, otherwise)
             }
+            // `parse_set`: with `=` a value, without it a block.
             "set" => {
                 let target = self.assign_target(true, &[])?;
                 if self.skip_op("=") {
@@ -239,6 +249,7 @@ impl Parser {
                     StmtKind::SetBlock(Box::new(SetBlock { target, filter, scope: Scope::default(), body }))
                 }
             }
+            // `parse_with`.
             "with" => {
                 let mut targets = Vec::new();
                 while *self.token() != Token::BlockEnd && !self.is_op(":") {
@@ -259,6 +270,7 @@ impl Parser {
                 let function = Function { name: name.clone(), params, body, ..Function::default() };
                 StmtKind::Macro(Name { name, var: Var::default() }, Arc::new(function))
             }
+            // `parse_call_block`: the parameters are those of the block, which the macro passes to `caller(…)`.
             "call" => {
                 let params = if self.is_op("(") { self.signature()? } else { Vec::new() };
                 let call = self.expression()?;
@@ -274,11 +286,13 @@ impl Parser {
                 let body = self.statements_and_end("endfilter")?;
                 StmtKind::FilterBlock(Box::new((filter, Scope::default(), body)))
             }
+            // `AssistantTracker.parse` of transformers.
             "generation" => {
                 let body = self.statements_and_end("endgeneration")?;
                 let function = Function { name: "generation".into(), body, ..Function::default() };
                 StmtKind::Generation(Arc::new(function))
             }
+            // `parse_print`: `{% print a, b %}` is the same as `{{ a }}{{ b }}`.
             "print" => {
                 let mut first = true;
                 while *self.token() != Token::BlockEnd {
@@ -311,6 +325,7 @@ impl Parser {
         if !self.skip_name("in") {
             return self.unexpected("`in`");
         }
+        // Without conditions, so that `if` after it starts the filter of the loop.
         let iter = self.tuple(false, &["recursive"])?;
         let test = if self.skip_name("if") { Some(self.expression()?) } else { None };
         let recursive = self.skip_name("recursive");
@@ -362,6 +377,7 @@ impl Parser {
     }
 
     /// One target, or several that are separated by commas.
+    /// `parse_assign_target`. `namespace` allows `ns.attribute`, which only `set` does.
     fn assign_target(&mut self, namespace: bool, ends: &[&str]) -> Parsed<Target> {
         self.nested(|parser| {
             let mut targets = Vec::new();
@@ -397,6 +413,7 @@ impl Parser {
         }
         let line = self.line();
         let name = self.expect_name()?;
+        // `nodes.Name.can_assign`.
         if matches!(&*name, "true" | "false" | "none" | "True" | "False" | "None") {
             return fail(line, format!("cannot assign to `{name}`"));
         }

@@ -1,5 +1,10 @@
 //! `Runtime`: what the values of a template need while it is rendered. It knows nothing of the syntax tree, so that operators,
 //! methods and filters do not depend on the evaluator, which runs them.
+//!
+//! `item` and `attribute` are the heart of a template: `message["role"]` and `message.role` both find the key of a
+//! mapping and the attribute of an object, in a different order, and return an undefined value if there is neither. An
+//! undefined value is false and empty, can be printed, looped over, compared with `==` and tested with `is defined`,
+//! and is an error in all other uses (`jinja2.Undefined`).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,6 +22,7 @@ use crate::value::{
 pub(crate) const MAX_ATTRIBUTES: usize = 256;
 
 /// What a loop runs over.
+/// Lists and ranges are not copied: most templates loop over the messages, and some over `range(messages|length)`.
 pub(crate) enum Items {
     List(Rc<List>),
     Owned(Vec<Value>),
@@ -45,10 +51,13 @@ impl Items {
 
 /// A loop that runs.
 pub(crate) struct LoopState {
+    /// Unique in a rendering, also among loops that have ended.
     pub(crate) serial: u64,
     pub(crate) items: Items,
     pub(crate) index: usize,
+    /// How many times a recursive loop has called itself.
     pub(crate) depth: usize,
+    /// The arguments of the last call of `loop.changed`.
     pub(crate) changed: Option<Vec<Value>>,
 }
 
@@ -57,6 +66,8 @@ pub(crate) struct Runtime {
     pub(crate) budget: Budget,
     /// The time that `strftime_now` writes.
     pub(crate) now: Option<i64>,
+    /// Attributes in the order in which they were set. A namespace is shared by everything that refers to it, so a
+    /// value is its number.
     pub(crate) namespaces: Vec<Vec<(Arc<str>, Value)>>,
     /// The names of the macros.
     pub(crate) macros: Vec<Arc<str>>,
@@ -86,6 +97,7 @@ impl Runtime {
             Kind::Map(map) => view_items(View::Keys, map),
             Kind::View(view, map) => view_items(*view, map),
             Kind::Iterator(items) => std::mem::take(&mut *items.items.borrow_mut()).collect(),
+            // `Undefined.__iter__`: a loop over an undefined value has no iterations.
             Kind::Undefined(_) => Vec::new(),
             Kind::Str(text) | Kind::Safe(text) => {
                 let chars = text.as_str().char_indices();
@@ -111,6 +123,7 @@ impl Runtime {
             Kind::List(list) | Kind::Tuple(list) => !list.items.is_empty(),
             Kind::Map(map) | Kind::View(_, map) => !map.is_empty(),
             Kind::Range(start, stop, step) => range_len(*start, *stop, *step) > 0,
+            // `LoopContext.__len__`.
             Kind::Loop(at, serial) => self.loop_state(*at, *serial)?.items.len() > 0,
             _ => true,
         })
@@ -143,6 +156,7 @@ impl Runtime {
 
     /// `object[key]`. Like Jinja2, it looks for an attribute where there is no such element.
     pub(crate) fn item(&mut self, object: &Value, key: &Value) -> Result<Value> {
+        // `Environment.getitem`: `object[key]`, then `getattr(object, str(key))`.
         let found = match &object.0 {
             Kind::Undefined(missing) => return error(ErrorKind::Undefined, missing.to_string()),
             Kind::Map(map) => map.get_value(key, &mut self.budget)?.cloned(),
@@ -168,6 +182,7 @@ impl Runtime {
         {
             return Ok(value);
         }
+        // Undefined, not an error: `message["tool_calls"]` can be tested.
         let missing = match key.as_str() {
             Some(name) => Missing::Attribute(object.type_name(), name.into()),
             None => Missing::Element(object.type_name()),
@@ -177,6 +192,8 @@ impl Runtime {
 
     /// `object.name`. Like Jinja2, it looks for a key where there is no such attribute, so that `message.role` works.
     pub(crate) fn attribute(&mut self, object: &Value, name: &Arc<str>) -> Result<Value> {
+        // `Undefined.__getattr__` raises: `message.function.name` is an error if there is no `function`, even inside of
+        // `is defined`.
         if let Kind::Undefined(missing) = &object.0 {
             return error(ErrorKind::Undefined, missing.to_string());
         }
@@ -202,10 +219,12 @@ impl Runtime {
             }
             (Kind::Loop(at, serial), _) => return self.loop_attribute(*at, *serial, name),
             (Kind::Macro(at), "name") => self.macros.get(*at).map(|name| Value::str(name.clone(), TEMPLATE)),
+            // The items of `groupby`: see `_GroupTuple`.
             (Kind::Tuple(list), "grouper") if list.group => list.items.first().cloned(),
             (Kind::Tuple(list), "list") if list.group => list.items.get(1).cloned(),
             _ => match attribute_kind(object, name) {
                 Attribute::None => None,
+                // `unsafe_undefined`: an error only when it is used, for example called.
                 Attribute::Unsafe => Some(undefined("access to this attribute is unsafe")),
                 Attribute::Method => Some(Kind::Method(Rc::new((object.clone(), name.clone()))).into()),
             },
@@ -233,6 +252,7 @@ impl Runtime {
         Ok(Some(match &**name {
             "index" => Value::int(index + 1),
             "index0" => Value::int(index),
+            // Counted from the end.
             "revindex" => Value::int(length - index),
             "revindex0" => Value::int(length - index - 1),
             "first" => (index == 0).into(),
@@ -269,6 +289,7 @@ impl Runtime {
             }
             return Ok(args.positional[state.index % count].clone());
         }
+        // `LoopContext.changed`: whether the arguments differ from those of the last call.
         let mut same = state.changed.as_ref().is_some_and(|last| last.len() == args.positional.len());
         for (a, b) in state.changed.iter().flatten().zip(&args.positional) {
             same = same && equal(a, b, &mut self.budget)?;

@@ -1,4 +1,15 @@
 //! Scopes: which variable a name stands for, decided before rendering as Jinja2 decides it (`idtracking.py`).
+//!
+//! The rules are those of a language whose blocks have their own variables, with three surprises that templates depend
+//! on:
+//!
+//! * An assignment in a loop does not reach the code after it, nor the next iteration: `{% set last = message.role %}`
+//!   is lost at `{% endfor %}`. Templates use `namespace` instead.
+//! * `if` is no scope: an assignment in a branch does reach the code after `{% endif %}`.
+//! * A macro reads the variables around its definition as they are when it is called.
+//!
+//! Each scope is analyzed before it is resolved, because an assignment anywhere in it decides what the name stands for
+//! in all of it. Like Jinja2, the resolver therefore visits a scope once for its names, and once for its slots.
 
 mod undeclared;
 
@@ -15,6 +26,7 @@ use crate::error::{TemplateError, fail};
 const MAX_COPIED: usize = 1 << 20;
 
 /// Where a variable of a scope gets its value from when the scope is entered.
+/// The instructions `VAR_LOAD_…` of `jinja2.idtracking`.
 #[derive(Clone, Debug)]
 enum Origin {
     Parameter,
@@ -24,23 +36,29 @@ enum Origin {
     Outer(usize),
 }
 
+/// `jinja2.idtracking.Symbols`.
 #[derive(Clone, Debug, Default)]
 struct Symbols {
     loads: BTreeMap<Arc<str>, Origin>,
+    /// Names that are assigned to in the scope.
     stores: BTreeSet<Arc<str>>,
 }
 
+/// A scope on the stack. Several levels share the slots of one function.
 #[derive(Default)]
 struct Level {
     symbols: Symbols,
     /// Position in `functions`.
     function: usize,
+    /// Whether `break` and `continue` are allowed.
     in_loop: bool,
 }
 
+/// The slots of a function: one for each name of each of its scopes.
 #[derive(Default)]
 struct FunctionSlots {
     slots: HashMap<(usize, Arc<str>), u32>,
+    /// Whether a function is defined inside.
     captured: bool,
 }
 
@@ -93,6 +111,8 @@ impl Resolver {
     fn store(&self, symbols: &mut Symbols, name: &Arc<str>) {
         symbols.stores.insert(name.clone());
         if !symbols.loads.contains_key(name) {
+            // The value from outside until the assignment: `{% set x = x + 1 %}` in a loop reads the outer `x` in each
+            // iteration.
             let origin = self.outer(name).map_or(Origin::Undefined, Origin::Outer);
             symbols.loads.insert(name.clone(), origin);
         }
@@ -111,6 +131,7 @@ impl Resolver {
         symbols.loads.insert(name.clone(), Origin::Parameter);
     }
 
+    /// `parameter`: the target has a value when the scope is entered, as that of a loop does.
     fn analyze_target(&self, symbols: &mut Symbols, target: &Target, parameter: bool) {
         match target {
             Target::Name(name) if parameter => Self::parameter(symbols, &name.name),
@@ -128,6 +149,8 @@ impl Resolver {
         }
     }
 
+    /// `FrameSymbolVisitor.visit_If`: each branch is analyzed with the names before it, and `Symbols.branch_update`
+    /// joins them.
     fn analyze_if(
         &self,
         symbols: &mut Symbols,
@@ -136,12 +159,15 @@ impl Resolver {
         otherwise: &[Stmt],
     ) {
         self.analyze_expr(symbols, test);
+        // Each nested condition copies all names three times, so a hostile template could make this exponential.
         self.copied.set(self.copied.get().saturating_add(symbols.loads.len() + symbols.stores.len() + 1));
         if self.copied.get() > MAX_COPIED {
             return;
         }
+        // The body, the `elif`s and the `else` block, which are branches even where they are missing.
         let mut branches = [symbols.clone(), symbols.clone(), symbols.clone()];
         self.analyze_body(&mut branches[0], body);
+        // `nodes.If` has the `elif`s as a list; they share one branch in `visit_If`.
         for elif in elifs {
             self.analyze_if(&mut branches[1], elif, &[], &[]);
         }
@@ -157,6 +183,7 @@ impl Resolver {
             symbols.loads.extend(branch.loads);
             symbols.stores.extend(branch.stores);
         }
+        // Where not all branches assign a name, its value may be the one from outside.
         for (name, branches) in stored {
             if branches < count {
                 let origin = self.outer(&name).map_or(Origin::Global, Origin::Outer);
@@ -165,6 +192,7 @@ impl Resolver {
         }
     }
 
+    /// What a statement reads and assigns in the scope that contains it. Bodies with a scope of their own are left out.
     fn analyze_stmt(&self, symbols: &mut Symbols, stmt: &Stmt) {
         match &stmt.kind {
             StmtKind::Raw(_) | StmtKind::Break | StmtKind::Continue | StmtKind::Generation(_) => {}
@@ -193,11 +221,13 @@ impl Resolver {
         if let ExprKind::Name(name) = &expr.kind {
             self.load(symbols, &name.name);
         }
+        // Expressions have no scopes of their own in Jinja2.
         each_child(expr, &mut |child| self.analyze_expr(symbols, child));
     }
 
     // Resolution: slots for the names.
 
+    /// The slot of a name of a scope. Scopes that do not overlap could share slots, but templates have few names.
     fn slot(&mut self, level: usize, name: &Arc<str>) -> u32 {
         let function = self.levels[level].function;
         let slots = &mut self.functions[function].slots;
@@ -205,6 +235,7 @@ impl Resolver {
         *slots.entry((level, name.clone())).or_insert(next)
     }
 
+    /// The variable that a name stands for at this point.
     fn var(&mut self, line: u32, name: &Arc<str>) -> Result<Var, TemplateError> {
         let Some(level) = self.outer(name) else {
             return fail(line, format!("`{name}` cannot be resolved"));
@@ -224,6 +255,7 @@ impl Resolver {
         for (name, origin) in names {
             let slot = self.slot(level, &name);
             let load = match origin {
+                // Set by the loop or the call.
                 Origin::Parameter => continue,
                 Origin::Global => {
                     self.globals.insert(name.clone());
@@ -249,6 +281,7 @@ impl Resolver {
             outer.captured = true;
         }
         let mut symbols = Symbols::default();
+        // `CodeGenerator.macro_body` of `jinja2.compiler`.
         let special = ["caller", "kwargs", "varargs"].map(Arc::<str>::from);
         for (name, _) in &function.params {
             Self::parameter(&mut symbols, &name.name);
@@ -267,6 +300,7 @@ impl Resolver {
                 let is_caller = **name == *"caller";
                 function.explicit_caller |= is_caller && param.is_some();
                 match param {
+                    // Not read, or assigned to first: then it is a variable like any other.
                     _ if !undeclared.contains(name) => {}
                     Some((_, None)) if is_caller => {
                         return fail(0, "the parameter `caller` of a macro needs a default");
@@ -299,6 +333,7 @@ impl Resolver {
         Ok(())
     }
 
+    /// `soft`: inside of a condition, where Jinja2 refuses unknown filters and tests only when they are reached.
     fn body(&mut self, body: &mut [Stmt], soft: bool) -> Result<(), TemplateError> {
         for stmt in body {
             self.stmt(stmt, soft)?;
@@ -344,6 +379,7 @@ impl Resolver {
                 self.expr(value, soft)?;
                 self.target(line, target)?;
             }
+            // The body is a scope of its own; the target belongs to the scope around it.
             StmtKind::SetBlock(node) => {
                 let mut symbols = Symbols::default();
                 self.analyze_body(&mut symbols, &node.body);
@@ -424,6 +460,7 @@ impl Resolver {
         }
         node.test.iter().for_each(|test| finder.expr(test));
         finder.body(&node.body);
+        // `CodeGenerator.visit_For`: `loop` exists only where it is used, or if the loop calls itself.
         let special = node.recursive || !finder.found.is_empty();
 
         let mut symbols = Symbols::default();
@@ -472,6 +509,7 @@ impl Resolver {
             ExprKind::Test(call) if call.test.is_none() && !soft => {
                 return fail(line, format!("unknown test `{}`", call.name));
             }
+            // `{{ x|unknown if false }}` compiles in Jinja2.
             ExprKind::Cond(_) => soft_children = true,
             _ => {}
         }

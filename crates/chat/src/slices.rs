@@ -19,6 +19,7 @@ pub(crate) fn slice(
     match &object.0 {
         Kind::Undefined(missing) => error(ErrorKind::Undefined, missing.to_string()),
         Kind::List(list) | Kind::Tuple(list) => {
+            // Paid for before it is made.
             let (first, last) = slice_indices(list.items.len(), start, stop, step);
             budget.make_items(range_len(first, last, step))?;
             let positions = slice_positions(list.items.len(), start, stop, step);
@@ -32,6 +33,7 @@ pub(crate) fn slice(
                 return Ok(slice_text(text, start, stop).into());
             }
             budget.make_items(text.len())?;
+            // `text[::-1]`: single characters, each with its own mark.
             let chars: Vec<(usize, char)> = text.as_str().char_indices().collect();
             let mut out = TextBuilder::default();
             let positions = slice_positions(chars.len(), start, stop, step);
@@ -40,6 +42,7 @@ pub(crate) fn slice(
             }
             Ok(out.finish().into())
         }
+        // A slice of a range is a range.
         Kind::Range(first, last, width) => {
             let length = range_len(*first, *last, *width);
             let (from, to) = slice_indices(length, start, stop, step);
@@ -71,6 +74,7 @@ pub(crate) fn char_at(text: &Text, index: &Value) -> Option<Text> {
     found.map(|(at, c)| text.slice(at..at + c.len_utf8()))
 }
 
+/// A bound of a slice. `None` is the same as leaving it out.
 pub(crate) fn slice_bound(value: &Value) -> Result<Option<i64>> {
     match as_int(value) {
         Some(bound) => Ok(Some(bound)),
@@ -82,6 +86,7 @@ pub(crate) fn slice_bound(value: &Value) -> Result<Option<i64>> {
 /// The first index of a slice, and the one after its last in the direction of the step.
 fn slice_indices(length: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> (i64, i64) {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
+    // As `slice.indices` of Python: with a negative step, the position before the first item is a bound, too.
     let (low, high) = if step > 0 { (0, length) } else { (-1, length - 1) };
     let (first, last) = if step > 0 { (low, high) } else { (high, low) };
     let clamp = |bound: i64| {

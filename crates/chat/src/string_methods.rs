@@ -1,4 +1,7 @@
 //! The methods of strings: a row for each, with its name, its number of arguments and its function.
+//!
+//! Templates of reasoning models take an answer apart with them: `content.split("</think>")[-1].lstrip("\n")`. Positions
+//! count characters, as in Python.
 
 use crate::args::{CallArgs, optional_int, optional_text, required_int, required_text};
 use crate::chars::{capitalize, is_alphanumeric, is_letter, is_lower, is_space, is_upper, map_chars, title};
@@ -134,6 +137,7 @@ fn not_supported<T>(name: &str) -> Result<T> {
     unsupported(format!("the method `{name}` of strings is not supported"))
 }
 
+/// The methods of `str` are functions of C in Python, most of which take no arguments by name.
 fn by_position(name: &str, most: usize, args: CallArgs) -> Result<Positional> {
     if !args.keyword.is_empty() {
         return type_error(format!("`{name}` takes no keyword arguments"));
@@ -147,6 +151,7 @@ fn by_position(name: &str, most: usize, args: CallArgs) -> Result<Positional> {
 
 // Parts
 
+/// `str.split` and `str.rsplit`: `content.split("</think>")[-1]` takes an answer without its reasoning.
 fn parts(runtime: &mut Runtime, name: &str, text: &Text, args: CallArgs) -> Result<Value> {
     let [separator, count] = args.bind(name, ["sep", "maxsplit"], 0)?;
     let separator = optional_text(name, separator)?;
@@ -158,6 +163,7 @@ fn parts(runtime: &mut Runtime, name: &str, text: &Text, args: CallArgs) -> Resu
     runtime.new_list(parts.into_iter().map(Value::from).collect(), false)
 }
 
+/// `str.splitlines`.
 fn splitlines(runtime: &mut Runtime, text: &Text, args: CallArgs) -> Result<Value> {
     let [keep] = args.bind("splitlines", ["keepends"], 0)?;
     let keep = match keep {
@@ -168,6 +174,7 @@ fn splitlines(runtime: &mut Runtime, text: &Text, args: CallArgs) -> Result<Valu
     runtime.new_list(lines.into_iter().map(Value::from).collect(), false)
 }
 
+/// `str.partition` and `str.rpartition`.
 fn partition(
     runtime: &mut Runtime,
     name: &str,
@@ -194,6 +201,7 @@ fn partition(
     Ok(Value::tuple(parts.into_iter().map(Value::from).collect()))
 }
 
+/// `str.strip`, `str.lstrip` and `str.rstrip`. The argument is a set of characters, not a prefix.
 fn stripped(
     runtime: &mut Runtime,
     name: &str,
@@ -208,6 +216,7 @@ fn stripped(
 
 // Searches
 
+/// `str.startswith` and `str.endswith`, with a string or a tuple of strings.
 fn is_at_end(
     runtime: &mut Runtime,
     name: &str,
@@ -240,6 +249,7 @@ fn pay_search(runtime: &mut Runtime, text: &Text, part: &Text) -> Result<()> {
     runtime.budget.read(text.len().saturating_mul(2))
 }
 
+/// `str.count`: of occurrences that do not overlap; an empty part is before each character and at the end.
 fn count(runtime: &mut Runtime, text: &Text, [part, start, end]: Positional) -> Result<Value> {
     let part = required_text("count", part)?;
     pay_search(runtime, text, &part)?;
@@ -267,6 +277,7 @@ fn found(
     Ok(chars.and_then(|chars| i64::try_from(chars).ok()))
 }
 
+/// `str.index` raises where `str.find` returns -1.
 fn index(found: Option<i64>) -> Result<Value> {
     match found {
         Some(at) => Ok(at.into()),
@@ -284,6 +295,7 @@ fn is_digits(name: &str, text: &str) -> Result<bool> {
     Ok(!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
+/// `str.istitle`: upper case only after characters without case, lower case only after cased ones.
 fn is_title(text: &str) -> bool {
     let (mut cased, mut any, mut valid) = (false, false, true);
     for c in text.chars() {
@@ -300,12 +312,14 @@ fn is_title(text: &str) -> bool {
     any && valid
 }
 
+/// `str.isidentifier`, by the classes of the standard library.
 fn is_identifier(text: &str) -> bool {
     let mut chars = text.chars();
     let start = chars.next().is_some_and(|c| c == '_' || c.is_alphabetic());
     start && chars.all(|c| c == '_' || c.is_alphanumeric())
 }
 
+/// `str.isprintable`.
 fn isprintable(runtime: &mut Runtime, text: &Text, _: Positional) -> Result<Value> {
     // Each character is looked up.
     runtime.budget.charge(text.len() / 4)?;
@@ -315,6 +329,7 @@ fn isprintable(runtime: &mut Runtime, text: &Text, _: Positional) -> Result<Valu
 
 // Changes
 
+/// `str.casefold`. For ASCII, it is `lower`; other characters have foldings of their own.
 fn casefold(runtime: &mut Runtime, text: &Text, args: CallArgs) -> Result<Value> {
     by_position("casefold", 0, args)?;
     runtime.make_changed(text)?;
@@ -324,6 +339,7 @@ fn casefold(runtime: &mut Runtime, text: &Text, args: CallArgs) -> Result<Value>
     }
 }
 
+/// `str.swapcase`.
 fn swapcase(text: &Text) -> Text {
     map_chars(text, |c, out| {
         if c.is_uppercase() {
@@ -334,12 +350,14 @@ fn swapcase(text: &Text) -> Text {
     })
 }
 
+/// `str.replace`, which takes strings only, unlike the filter.
 fn replace(runtime: &mut Runtime, text: &Text, [old, new, count]: Positional) -> Result<Value> {
     let (old, new) = (required_text("replace", old)?, required_text("replace", new)?);
     let count = optional_int("replace", count)?.unwrap_or(-1);
     Ok(runtime.replace(text, &old, &new, count)?.into())
 }
 
+/// `str.join`, which takes strings only, unlike the filter.
 fn join(runtime: &mut Runtime, text: &Text, args: CallArgs) -> Result<Value> {
     let items = runtime.iterate(&args.one("join", "iterable")?)?;
     let mut out = TextBuilder::default();
@@ -359,6 +377,7 @@ fn join(runtime: &mut Runtime, text: &Text, args: CallArgs) -> Result<Value> {
     Ok(out.finish().into())
 }
 
+/// `str.format_map`. The names are those of the fields in the format.
 fn format_map(runtime: &mut Runtime, text: &Text, args: CallArgs) -> Result<Value> {
     let map = args.one("format_map", "mapping")?;
     let mut args = CallArgs::default();
@@ -370,6 +389,7 @@ fn format_map(runtime: &mut Runtime, text: &Text, args: CallArgs) -> Result<Valu
     runtime.str_format(text, args)
 }
 
+/// `str.center`, `str.ljust` and `str.rjust`.
 fn padded(
     runtime: &mut Runtime,
     name: &str,
@@ -386,6 +406,7 @@ fn padded(
     Ok(pad(text, width, fill.as_str(), align, true).into())
 }
 
+/// `str.zfill`: zeros after the sign.
 fn zfill(runtime: &mut Runtime, text: &Text, [width, ..]: Positional) -> Result<Value> {
     let width = usize::try_from(required_int("zfill", width)?).unwrap_or(0);
     runtime.make_padded(text, width, 1)?;
@@ -398,6 +419,7 @@ fn zfill(runtime: &mut Runtime, text: &Text, [width, ..]: Positional) -> Result<
     Ok(out.finish().into())
 }
 
+/// `str.expandtabs`: up to the next multiple of the size, counted from the last line break.
 fn expandtabs(runtime: &mut Runtime, text: &Text, args: CallArgs) -> Result<Value> {
     let [size] = args.bind("expandtabs", ["tabsize"], 0)?;
     let size = optional_int("expandtabs", size)?.unwrap_or(8);

@@ -17,6 +17,7 @@ impl Runtime {
 
     /// `str.replace`; `count` below zero: all.
     pub(crate) fn replace(&mut self, text: &Text, old: &Text, new: &Text, count: i64) -> Result<Text> {
+        // A negative number does not fit: no limit.
         let limit = usize::try_from(count).unwrap_or(usize::MAX);
         let string = text.as_str();
         self.budget.read(text.len())?;
@@ -76,6 +77,7 @@ pub(crate) fn char_range(
     if start.is_none() && end.is_none() {
         return Ok(Some(0..text.len()));
     }
+    // Python counts characters, so a bound needs all characters before it.
     let length = i64::try_from(text.chars()).unwrap_or(i64::MAX);
     let index = |bound: i64| if bound < 0 { bound.saturating_add(length).max(0) } else { bound };
     let (start, end) = (start.map_or(0, index), end.map_or(length, index).min(length));
@@ -86,6 +88,7 @@ pub(crate) fn char_range(
     Ok(Some(byte(start)..byte(end)))
 }
 
+/// The part that is left shares the characters of the text, with their marks.
 fn strip(text: &Text, chars: Option<&str>, left: bool, right: bool) -> Text {
     let matches = |c: char| chars.map_or_else(|| is_space(c), |chars| chars.contains(c));
     let mut string = text.as_str();
@@ -108,6 +111,7 @@ pub(crate) fn split(
 ) -> Result<Vec<Text>> {
     let mut parts = Vec::new();
     budget.charge(text.len() / 4)?;
+    // Without a separator, runs of white space separate, and those at the ends make no empty parts.
     let Some(separator) = separator else {
         let mut rest = text.as_str();
         loop {
@@ -144,6 +148,7 @@ pub(crate) fn split(
         return error(ErrorKind::Value, "the separator is empty");
     }
     let string = text.as_str();
+    // The standard library counts parts, and Python separators.
     let parts_limit = limit.saturating_add(1);
     if from_right {
         for part in string.rsplitn(parts_limit, separator) {
@@ -176,6 +181,7 @@ pub(crate) fn split_lines(text: &Text, keep: bool, budget: &mut Budget) -> Resul
             break;
         };
         let end = start + end;
+        // A carriage return with a line feed is one line break.
         let next = end + if string[end..].starts_with("\r\n") { 2 } else { c.len_utf8() };
         lines.push(text.slice(start..if keep { next } else { end }));
         start = next;

@@ -13,10 +13,12 @@ use crate::value::Value;
 /// A compiled chat template. Threads can share it.
 #[derive(Debug)]
 pub struct Template {
+    /// The body of the template.
     root: Function,
     generation: bool,
     globals: BTreeSet<Arc<str>>,
     literals: Vec<Arc<str>>,
+    /// For [`Template::mentions`].
     source: Box<str>,
 }
 
@@ -29,6 +31,8 @@ impl Template {
     }
 
     /// Whether `name` is a word of the source: an attribute, a string or a variable.
+    ///
+    /// A cheap test with false positives: a template that does not mention `tool_calls` cannot read them.
     pub(crate) fn mentions(&self, name: &str) -> bool {
         let is_outside = |c: Option<char>| c.is_none_or(|c| !(c == '_' || c.is_alphanumeric()));
         let ends_word = |(at, _): (usize, &str)| {

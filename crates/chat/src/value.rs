@@ -31,8 +31,10 @@ pub(crate) const MAX_DEPTH: u16 = 200;
 #[derive(Clone, Debug)]
 pub(crate) enum Missing {
     Name(Arc<str>),
+    /// The type, and the name of the attribute.
     Attribute(&'static str, Arc<str>),
     Element(&'static str),
+    /// A sentence for the message.
     Hint(&'static str),
     Parameter(Arc<str>),
 }
@@ -53,8 +55,11 @@ impl fmt::Display for Missing {
 #[derive(Clone)]
 pub struct Value(pub(crate) Kind);
 
+/// Everything but text has one mark: the source of numbers and constants, lists and mappings. Containers are shared,
+/// and copied when they are changed.
 #[derive(Clone)]
 pub(crate) enum Kind {
+    /// `jinja2.Undefined`: false, empty and printed as nothing; other uses are errors.
     Undefined(Missing),
     None(Source),
     Bool(bool, Source),
@@ -68,14 +73,20 @@ pub(crate) enum Kind {
     List(Rc<List>),
     Tuple(Rc<List>),
     Map(Rc<Map>),
+    /// Start, stop and step.
     Range(i64, i64, i64),
+    /// `dict.keys()`, `dict.values()` and `dict.items()`.
     View(View, Rc<Map>),
     Iterator(Rc<ValueIterator>),
+    /// The number of the namespace in the runtime, which all copies of the value share.
     Namespace(usize),
+    /// The number of the macro in the evaluator, which has its code.
     Macro(usize),
+    /// `loop`: the position of the loop among those that run, and its number.
     Loop(usize, u64),
     /// One of [`functions`](crate::functions).
     Function(&'static str),
+    /// A method that a template stores instead of calling it at once.
     Method(Rc<(Value, Arc<str>)>),
 }
 
@@ -102,6 +113,7 @@ pub(crate) struct List {
 }
 
 impl List {
+    /// The depth is kept, so that testing it does not visit all items.
     pub(crate) fn new(items: Vec<Value>, source: Source) -> List {
         let depth = 1 + items.iter().map(Value::depth).max().unwrap_or(0);
         List { items, source, depth, group: false }
@@ -170,10 +182,12 @@ impl Value {
         Value(Kind::List(Rc::new(List::new(items, TEMPLATE))))
     }
 
+    /// A tuple, such as a pair of `items()`.
     pub(crate) fn tuple(items: Vec<Value>) -> Value {
         Value(Kind::Tuple(Rc::new(List::new(items, TEMPLATE))))
     }
 
+    /// The result of a filter that is a generator in Jinja2. Its items exist already; only reading them is lazy.
     pub(crate) fn iterator(items: Vec<Value>) -> Value {
         let depth = items.iter().map(Value::depth).max().unwrap_or(0).saturating_add(1);
         Value(Kind::Iterator(Rc::new(ValueIterator { items: RefCell::new(items.into_iter()), depth })))
@@ -323,6 +337,7 @@ impl Value {
         }
     }
 
+    /// Who wrote a value: of a text, the first character; of a container, its brackets.
     pub(crate) fn source(&self) -> Source {
         match &self.0 {
             Kind::None(source)
@@ -358,15 +373,18 @@ impl Value {
     }
 }
 
+/// `len(range(start, stop, step))`.
 pub(crate) fn range_len(start: i64, stop: i64, step: i64) -> usize {
     let (low, high) = if step > 0 { (start, stop) } else { (stop, start) };
     if low >= high || step == 0 {
         return 0;
     }
+    // 128 bits, because a range may be from the smallest to the largest integer.
     let distance = (i128::from(high) - i128::from(low) - 1) / i128::from(step).abs();
     usize::try_from(distance + 1).unwrap_or(usize::MAX)
 }
 
+/// The items of a view, as values.
 pub(crate) fn view_items(view: View, map: &Rc<Map>) -> Vec<Value> {
     let entries = map.entries.iter();
     match view {

@@ -36,7 +36,6 @@ use serde::{Deserialize, Serialize};
 
 pub use aligned::{Tokens, trained};
 pub use array_value::ArrayValue;
-pub(crate) use boxes::check_per_box;
 pub use boxes::{Int32Pair, PixelBox, box_numbers, boxes, pack_box_numbers, pack_boxes, pack_pair, pair};
 pub use ids::{Ids, PackedIds};
 pub use joined::{can_be_joined, joined};
@@ -256,6 +255,22 @@ pub fn length_of<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result
         }
         _ => Ok(length),
     }
+}
+
+/// Checks that a record has one item for each of its boxes, or null if these are null. The error is a clause for a message.
+pub(crate) fn check_per_box<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result<(), String> {
+    let count = |at: usize| match (schema.fields.get(at)?.ty.item_bytes(), values.get(at)) {
+        (Some(bytes), Some(Value::Bytes(list))) => Some(list.as_ref().len() / bytes),
+        _ => None,
+    };
+    // Without boxes, a selection leaves them out.
+    let Some(boxes) = schema.boxes_field() else { return Ok(()) };
+    let Some(other) = schema.per_box().find(|&at| count(at) != count(boxes)) else { return Ok(()) };
+    let shown = |at: usize| {
+        let count = count(at).map_or_else(|| "null".to_owned(), |count| format!("{count} items"));
+        format!("{count} in {:?}", schema.fields.get(at).map_or("", |field| &field.name))
+    };
+    Err(format!("the record has {}, but {}", shown(boxes), shown(other)))
 }
 
 /// Checks that the aligned fields of a record have one value for each of its token ids. The error is a clause for a

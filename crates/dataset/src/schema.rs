@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind, Result};
 pub use array_type::{ArrayLayout, ArrayType, MAX_AXES};
 pub use dtype::DType;
-pub use field_type::{BOX_BYTES, FieldType, IdWidth, ListItems};
+pub use field_type::{FieldType, IdWidth, ListItems};
 
 /// Name of the field that identifies a record; unique within a dataset.
 pub const KEY: &str = "key";

@@ -17,6 +17,7 @@ impl<'t> Evaluator<'t> {
     pub(super) fn args(&mut self, args: &'t Args, caller: Option<Value>) -> Result<CallArgs> {
         let mut positional = self.eval_all(&args.positional)?;
         let mut keyword = Vec::with_capacity(args.keyword.len() + usize::from(caller.is_some()));
+        // Python evaluates `*args` before arguments by name, whatever their order in the source.
         if let Some(splat) = &args.splat {
             let items = self.eval(splat)?;
             positional.extend(self.runtime.iterate(&items)?);
@@ -50,6 +51,7 @@ impl<'t> Evaluator<'t> {
                 keyword.push((name.into(), value.clone()));
             }
         }
+        // `CallBlock` passes the function of its body by this name; a macro that does not read it refuses it below.
         if let Some(caller) = caller {
             keyword.push(("caller".into(), caller));
         }
@@ -68,6 +70,7 @@ impl<'t> Evaluator<'t> {
         } else {
             self.eval(callee)?
         };
+        // Jinja2 evaluates the callee first, so an undefined one is an error of the call, after those of its arguments.
         let args = self.args(args, caller)?;
         self.call_value(&value, args)
     }
@@ -87,6 +90,7 @@ impl<'t> Evaluator<'t> {
             }
             Kind::Loop(at, serial) => {
                 let depth = self.runtime.loop_state(*at, *serial)?.depth;
+                // `loop(items)` renders the loop again with other items, and returns the text (`LoopContext.__call__`).
                 let Some(node) = self.loop_nodes.get(*at).copied() else {
                     return unsupported("a loop object is used after its loop");
                 };
@@ -110,7 +114,9 @@ impl<'t> Evaluator<'t> {
         self.deeper()?;
         let caller_frame = self.frame;
         let frame = self.push_frame(function, parent)?;
+        // A macro that is called for a message has loops of its own, whose positions are not those of messages.
         let outer_index = self.index_var.take();
+        // The text is a value first: a template may test, strip or print the result of a macro.
         let result = self.capture(|evaluator| {
             evaluator.enter(&function.scope)?;
             evaluator.bind_macro(function, args)?;
@@ -118,6 +124,7 @@ impl<'t> Evaluator<'t> {
         });
         self.index_var = outer_index;
         self.frame = caller_frame;
+        // No function was defined inside, so nothing refers to the frame any more.
         if !function.captured {
             self.free.push(frame);
         }
@@ -131,6 +138,8 @@ impl<'t> Evaluator<'t> {
         let CallArgs { positional, mut keyword } = args;
         let name = &function.name;
         self.runtime.budget.charge(function.params.len() * (1 + keyword.len() / 8))?;
+        // `Macro.__call__` of `jinja2.runtime`, step by step: positional arguments, then those by name for the
+        // parameters that are left, then `caller`, `kwargs` and `varargs`.
         let given = positional.len();
         let mut positional = positional.into_iter();
         let mut found_caller = false;
@@ -143,6 +152,7 @@ impl<'t> Evaluator<'t> {
             });
             values.push(value);
         }
+        // All parameters were given by position, `caller` among them if it is one.
         if given >= function.params.len() {
             found_caller = function.explicit_caller;
         }
@@ -151,10 +161,12 @@ impl<'t> Evaluator<'t> {
         {
             let caller = match keyword.iter().position(|(known, _)| **known == *"caller") {
                 Some(at) => keyword.remove(at).1,
+                // A template can test it: `{% if caller %}`.
                 None => undefined("no caller is defined"),
             };
             self.set_slot(slot, caller);
         }
+        // Only a macro that reads `kwargs` takes other names; for others they are a mistake in the template.
         if let Some(slot) = function.kwargs {
             let mut map = Map::new();
             self.runtime.budget.make_entries(keyword.len())?;
@@ -180,10 +192,12 @@ impl<'t> Evaluator<'t> {
                 self.set_var(param.var, value);
             }
         }
+        // A default sees the parameters before it, and those after it only if they were given.
         for (param, default) in &function.params {
             if self.var(param.var).is_none() {
                 let value = match default {
                     Some(default) => self.eval(default)?,
+                    // Not an error until it is used: macros test for arguments that were left out.
                     None => Kind::Undefined(Missing::Parameter(param.name.clone())).into(),
                 };
                 self.set_var(param.var, value);

@@ -24,6 +24,8 @@ impl<'t> Evaluator<'t> {
                 Some(value) => value.clone(),
                 None => Kind::Undefined(Missing::Name(name.name.clone())).into(),
             }),
+            // `message["content"]`: most values of a template are read where they are, without a step down the Rust
+            // stack.
             ExprKind::Attribute(..) | ExprKind::Item(..)
                 if let Some(Peeked::Value(value)) = self.peek(expr) =>
             {
@@ -63,6 +65,8 @@ impl<'t> Evaluator<'t> {
 
     /// Applies operators from left to right. Strings that are added one after the other are joined in one buffer.
     pub(super) fn chain(&mut self, first: &'t Expr, rest: &'t [(BinaryOp, Expr)]) -> Result<Joined> {
+        // `"<|im_start|>" + role + "\n" + content` would copy the text for each `+`: the cost of a template would be
+        // quadratic in the number of its parts.
         let (joined, count, next) = self.join(first, rest)?;
         let (mut left, mut at) = match (count, next) {
             (0, next) => {
@@ -112,6 +116,7 @@ impl<'t> Evaluator<'t> {
                 self.runtime.attribute(&object, name)
             }
             ExprKind::Item(object, index) => self.item_expr(object, index),
+            // `messages[1:]`, with which templates skip a system message.
             ExprKind::Slice(object, bounds) => {
                 let object = self.eval(object)?;
                 let mut values = [None, None, None];
@@ -134,6 +139,7 @@ impl<'t> Evaluator<'t> {
             ExprKind::Test(call) => {
                 let value = self.eval(&call.value)?;
                 let args = self.args(&call.args, None)?;
+                // Inside of a condition, an unknown test is an error only if it is reached.
                 let Some(test) = call.test else {
                     return error(ErrorKind::Unknown, format!("unknown test `{}`", call.name));
                 };
@@ -144,6 +150,7 @@ impl<'t> Evaluator<'t> {
                 let value = self.eval(value)?;
                 negate(&value)
             }
+            // `+True` is 1 in Python.
             ExprKind::Positive(value) => {
                 let value = self.eval(value)?;
                 match number(&value) {
@@ -152,12 +159,14 @@ impl<'t> Evaluator<'t> {
                     None => operand_error("+", &value, &value),
                 }
             }
+            // The value of an operand, not of a condition: `message.name or "user"`.
             ExprKind::And(items) => self.short_circuit(items, false),
             ExprKind::Or(items) => self.short_circuit(items, true),
             ExprKind::Compare(first, rest) => {
                 let mut left = self.eval(first)?;
                 for (operator, right) in rest {
                     let right = self.eval(right)?;
+                    // Later operands are not evaluated.
                     if !self.runtime.compare(*operator, &left, &right)? {
                         return Ok(false.into());
                     }
@@ -172,6 +181,7 @@ impl<'t> Evaluator<'t> {
                 }
                 match otherwise {
                     Some(otherwise) => self.eval(otherwise),
+                    // `{{ x if y }}` prints nothing (`nodes.CondExpr` without `expr2`).
                     None => Ok(undefined("the condition of a value without `else` is false")),
                 }
             }
@@ -238,6 +248,8 @@ impl<'t> Evaluator<'t> {
             && name.var == (Var { up: 0, slot })
             && self.frame == frame
         {
+            // `{% for i in range(messages|length) %}` with `messages[i]`: from here to the end of the iteration, text
+            // belongs to this message. Other indexes, such as `messages[i - 1]`, only look at a neighbor.
             self.turn = message;
         }
         Ok(value)

@@ -58,6 +58,7 @@ impl<'t> Evaluator<'t> {
         self.peek_path(expr, MAX_PATH)
     }
 
+    /// `most` counts the parts of the path that are left.
     pub(super) fn peek_path(&self, expr: &'t Expr, most: u32) -> Option<Peeked<'_>> {
         let object = |object: &'t Expr| match self.peek_path(object, most.checked_sub(1)?)? {
             Peeked::Value(object) => Some(object),
@@ -66,6 +67,7 @@ impl<'t> Evaluator<'t> {
         match &expr.kind {
             ExprKind::Const(Const::Str(text)) => Some(Peeked::Literal(text)),
             ExprKind::Name(name) => self.var(name.var).as_ref().map(Peeked::Value),
+            // A method hides a key of its name, so `message.items` is left to `Evaluator::eval`.
             ExprKind::Attribute(value, name) => match &object(value)?.0 {
                 Kind::Map(map) if matches!(map_attribute(name), Attribute::None) => {
                     Some(map.get(name).map_or(Peeked::Missing, Peeked::Value))
@@ -84,6 +86,7 @@ impl<'t> Evaluator<'t> {
                     None if matches!(map_attribute(name), Attribute::None) => Some(Peeked::Missing),
                     None => None,
                 },
+                // `messages[0]`; others, such as `messages[-1]`, are left to `Evaluator::eval`.
                 (Kind::List(list) | Kind::Tuple(list), ExprKind::Const(Const::Int(at))) => {
                     list.items.get(usize::try_from(*at).ok()?).map(Peeked::Value)
                 }
@@ -132,6 +135,7 @@ impl<'t> Evaluator<'t> {
         }
     }
 
+    /// Conditions joined by `and`, `or` and `not`, as truth values: their operands are not needed as values.
     pub(super) fn logic(&mut self, expr: &'t Expr) -> Result<bool> {
         let (items, stop) = match &expr.kind {
             ExprKind::Not(value) => return Ok(!self.test_expr(value)?),
@@ -162,6 +166,7 @@ impl<'t> Evaluator<'t> {
         let (left, right) = (self.peek(first)?, self.peek(second)?);
         let found = match (left, right) {
             (Peeked::Value(left), Peeked::Value(right)) => equal_atoms(left, right)?,
+            // Two undefined values are equal, and an undefined one equals nothing else: rare enough for the long way.
             (Peeked::Missing, _) | (_, Peeked::Missing) => return None,
             _ => match (left.as_str(), right.as_str()) {
                 (Some(left), Some(right)) => left == right,
@@ -197,6 +202,7 @@ impl<'t> Evaluator<'t> {
 
     /// Appends a string that exists already. Returns false if the value is none.
     pub(super) fn push_peeked(&mut self, expr: &'t Expr, out: &mut TextBuilder) -> Result<bool> {
+        // A copy, because the value that is looked at is borrowed from the evaluator.
         let mut budget = self.runtime.budget;
         let pushed = match self.peek(expr) {
             Some(peeked) => {

@@ -43,6 +43,7 @@ impl<'t> Evaluator<'t> {
     pub(super) fn emit_raw(&mut self, text: &str) -> Result<()> {
         let mark = Mark { source: TEMPLATE, turn: self.turn };
         self.runtime.budget.make(text.len())?;
+        // The innermost capture: text of a macro reaches the output only when its result is printed.
         if let Some(out) = self.out.last_mut() {
             out.push(text, mark);
         }
@@ -61,6 +62,7 @@ impl<'t> Evaluator<'t> {
 
     /// Emits a string that exists already. Returns false if the value of `expr` is none.
     pub(super) fn emit_peeked(&mut self, expr: &'t Expr) -> Result<bool> {
+        // Taken out, because the text that is looked at is borrowed from the evaluator.
         let Some(mut out) = self.out.pop() else { return Ok(false) };
         let (turn, mut budget) = (self.turn, self.runtime.budget);
         let emitted = match self.peek(expr) {
@@ -94,6 +96,8 @@ impl<'t> Evaluator<'t> {
 
     /// Runs `body` with a buffer of its own.
     pub(super) fn capture(&mut self, body: impl FnOnce(&mut Self) -> Result<Flow>) -> Result<(Text, Flow)> {
+        // Marks and turns are kept in the captured text. A text that was captured in the turn of a message keeps that
+        // turn, wherever it is printed later (`Mark::in_turn`).
         let buffer = self.buffer();
         self.out.push(buffer);
         let flow = body(self);
@@ -118,6 +122,7 @@ impl<'t> Evaluator<'t> {
                     return Ok(Flow::Next);
                 }
                 let value = match self.eval_joined(expr)? {
+                    // The usual case of a chat template: a concatenation that is only printed.
                     Joined::Text(text) => {
                         self.emit_built(text)?;
                         return Ok(Flow::Next);
@@ -146,6 +151,7 @@ impl<'t> Evaluator<'t> {
                 self.assign(target, value)?;
             }
             StmtKind::SetBlock(node) => return self.set_block(node),
+            // All values are evaluated in the outer scope, before the first name is assigned.
             StmtKind::With(node) => {
                 let mut values = Vec::with_capacity(node.targets.len());
                 for (_, value) in &node.targets {
@@ -161,6 +167,7 @@ impl<'t> Evaluator<'t> {
                 let value = self.function_value(function)?;
                 self.set_var(name.var, value);
             }
+            // `{% call macro(args) %}…{% endcall %}`: the macro may print the block with `caller()`.
             StmtKind::CallBlock(node) => {
                 let (call, function) = &**node;
                 let caller = self.function_value(function)?;
@@ -177,10 +184,13 @@ impl<'t> Evaluator<'t> {
                 if !matches!(flow, Flow::Next) {
                     return Ok(flow);
                 }
+                // `{% filter upper %}…{% endfilter %}`.
                 let value = self.filter_chain(filter, text)?;
                 let text = self.runtime.printed(&value)?;
                 self.emit(&text)?;
             }
+            // `AssistantTracker._generation_support`: the start is the length of the blocks that were rendered so far,
+            // in the output itself, even if this block is inside of a capture.
             StmtKind::Generation(function) => {
                 let text = self.call_function(function, self.frame, CallArgs::default())?;
                 let start = self.out.first().map_or(0, TextBuilder::len);
@@ -237,6 +247,7 @@ impl<'t> Evaluator<'t> {
                     ));
                 };
                 let at = *at;
+                // `TemplateNamespace._check_name` of transformers.
                 if attribute.starts_with('_') {
                     return type_error(format!("the attribute `{attribute}` of a namespace starts with `_`"));
                 }
@@ -274,6 +285,7 @@ impl<'t> Evaluator<'t> {
     pub(super) fn recursive_loop(&mut self, node: &'t For, iterable: &Value, depth: usize) -> Result<Text> {
         self.deeper()?;
         self.runtime.budget.make_items(self.frames[self.frame].slots.len())?;
+        // An inner call would otherwise change the variables of the iteration that calls it.
         let saved = self.frames[self.frame].slots.clone();
         let result = self.capture(|evaluator| evaluator.run_loop(node, iterable, depth));
         self.frames[self.frame].slots = saved;
@@ -285,8 +297,10 @@ impl<'t> Evaluator<'t> {
     /// iteration is the turn of its message, and a loop over positions is that of the message that it indexes.
     pub(super) fn run_loop(&mut self, node: &'t For, iterable: &Value, depth: usize) -> Result<Flow> {
         let mut items = self.runtime.items(iterable)?;
+        // Loops inside of a turn, such as over tool calls, belong to the message of the outer loop.
         let outer_turn = self.turn;
         let outer_index = self.index_var;
+        // Only the outermost loop can be one over the positions of messages.
         if self.turn == NO_TURN
             && let (Items::Range(..), Target::Name(name)) = (&items, &node.target)
         {
@@ -303,8 +317,10 @@ impl<'t> Evaluator<'t> {
                     kept.push(item);
                 }
             }
+            // `loop.length` counts the items that pass, so they are all found before the first iteration, as in Jinja2.
             items = Items::Owned(kept);
         }
+        // A loop object is a position and a number, so that one that outlives its loop is found out.
         let position = self.runtime.loops.len();
         self.serial += 1;
         let serial = self.serial;

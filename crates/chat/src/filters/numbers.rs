@@ -19,6 +19,7 @@ impl Runtime {
 }
 
 /// An integer, or the default where Python's `int()` fails.
+/// `do_int`. A string such as "3.7" becomes 3, because it is read as a float where `int()` fails.
 pub(super) fn int(runtime: &mut Runtime, value: Value, [default, base, ..]: Bound) -> Result<Value> {
     let base = optional_int("int", base)?.unwrap_or(10);
     runtime.read_number(&value)?;
@@ -29,6 +30,7 @@ pub(super) fn int(runtime: &mut Runtime, value: Value, [default, base, ..]: Boun
 }
 
 /// A float, or the default where Python's `float()` fails.
+/// `do_float`.
 pub(super) fn float(runtime: &mut Runtime, value: Value, [default, ..]: Bound) -> Result<Value> {
     runtime.read_number(&value)?;
     Ok(match to_float(&value)? {
@@ -58,6 +60,7 @@ pub(super) fn round(runtime: &mut Runtime, value: Value, [precision, method, ..]
     if !(-300..=300).contains(&precision) {
         return unsupported("`round` to so many digits is not supported");
     }
+    // `do_round` scales for `ceil` and `floor`, and calls `round()` for `common`.
     let factor = 10f64.powi(i32::try_from(precision).unwrap_or(0));
     Ok(match method.as_str() {
         "common" => match found {
@@ -82,6 +85,7 @@ pub(super) fn round(runtime: &mut Runtime, value: Value, [precision, method, ..]
 }
 
 /// A size with its unit.
+/// `do_filesizeformat`.
 pub(super) fn filesizeformat(runtime: &mut Runtime, value: Value, [binary, ..]: Bound) -> Result<Value> {
     runtime.read_number(&value)?;
     let Some(bytes) = to_float(&value)? else { return runtime.bad_operand("filesizeformat", &value) };
@@ -89,6 +93,7 @@ pub(super) fn filesizeformat(runtime: &mut Runtime, value: Value, [binary, ..]: 
 }
 
 /// `int()` of a string: digits with single underscores between them, and spaces around.
+/// The rules of `int(text, base)`: a prefix such as `0x` is read if the base is that of the prefix, or 0.
 fn parse_int(text: &str, base: i64) -> Result<Option<Value>> {
     let text = text.trim_matches(is_space);
     let (negative, digits) = match text.strip_prefix('-') {
@@ -101,6 +106,7 @@ fn parse_int(text: &str, base: i64) -> Result<Option<Value>> {
         prefixes.iter().find(|(prefix, radix)| lower.starts_with(prefix) && (base == *radix || base == 0));
     let (radix, digits) = match prefix {
         Some((_, radix)) => (*radix, lower[2..].strip_prefix('_').unwrap_or(&lower[2..]).to_owned()),
+        // Python refuses zeros before a number without a base, which would be octal in C.
         None if base == 0
             && lower.starts_with('0')
             && lower.bytes().any(|byte| matches!(byte, b'1'..=b'9')) =>
@@ -113,6 +119,7 @@ fn parse_int(text: &str, base: i64) -> Result<Option<Value>> {
         return error(ErrorKind::Value, "the base of `int` must be 0 or 2 to 36");
     }
     let radix = u32::try_from(radix).unwrap_or(10);
+    // Python reads the digits of all scripts. They are too rare in templates for a table of them.
     if digits.chars().any(|c| !c.is_ascii() && c.is_numeric()) {
         return unsupported("digits other than 0 to 9 are not supported");
     }
@@ -129,6 +136,7 @@ fn parse_int(text: &str, base: i64) -> Result<Option<Value>> {
         Err(_) if radix == 10 && digits.len() > 4300 => {
             error(ErrorKind::Value, "an integer of more than 4,300 digits")
         }
+        // Too large for 64 bits: kept as digits, which can still be printed and compared.
         Err(_) if radix == 10 => {
             let digits = digits.trim_start_matches('0');
             let text: Arc<str> = format!("{}{digits}", if negative { "-" } else { "" }).into();
@@ -139,6 +147,7 @@ fn parse_int(text: &str, base: i64) -> Result<Option<Value>> {
 }
 
 /// `float()` of a string.
+/// The standard library reads what Python reads, apart from underscores: also "inf", "nan" and "1e5".
 fn parse_float(text: &str) -> Option<f64> {
     let text = text.trim_matches(is_space);
     if text.contains('_') {
@@ -168,6 +177,7 @@ fn to_int(value: &Value, base: i64) -> Result<Option<Value>> {
         if !float.is_finite() {
             return Ok(None);
         }
+        // Below 2^63, so that the conversion is exact; Python would make a large integer.
         if float.abs() >= 9.2e18 {
             return overflow();
         }

@@ -20,6 +20,8 @@ pub(super) struct Getter {
 }
 
 impl Runtime {
+    /// `make_attrgetter`: `attribute="function.name"` is a path, and a number in it is an index. `fold_case` is
+    /// `ignore_case`, which changes strings only.
     pub(super) fn getter(
         &mut self,
         attribute: Option<Value>,
@@ -44,6 +46,7 @@ impl Runtime {
         Ok(Getter { parts, default: default.filter(|default| !default.is_none()), fold_case })
     }
 
+    /// Reads the path in an item. An item without it is undefined, or the default.
     pub(super) fn get(&mut self, getter: &Getter, item: &Value) -> Result<Value> {
         let mut value = item.clone();
         self.budget.charge(1 + getter.parts.len())?;
@@ -83,6 +86,7 @@ impl Runtime {
                     Some(order) => Ok(order),
                     None => {
                         let (a, b) = (a.type_name(), b.type_name());
+                        // `sorted()` of Python has no order for values of different types, such as a string and `None`.
                         type_error(format!("values of types {a} and {b} cannot be sorted"))
                     }
                 };
@@ -109,11 +113,13 @@ impl Runtime {
     }
 }
 
+/// `len()`, which is also the filter `count`.
 pub(super) fn length(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     runtime.length(&value)
 }
 
 /// Prints items with a separator between them.
+/// `sync_do_join`: items are printed, so that numbers can be joined; `str.join` refuses them.
 pub(super) fn join(runtime: &mut Runtime, value: Value, [separator, attribute, ..]: Bound) -> Result<Value> {
     let separator = match separator {
         Some(separator) => runtime.printed(&separator)?,
@@ -135,12 +141,14 @@ pub(super) fn join(runtime: &mut Runtime, value: Value, [separator, attribute, .
 }
 
 /// The items as a list, which belongs to the chat if the value does.
+/// `sync_do_list`. A list of a string has its characters.
 pub(super) fn list(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     let items = runtime.iterate(&value)?;
     Ok(Kind::List(Rc::new(List::new(items, value.source()))).into())
 }
 
 /// The pairs of a mapping.
+/// `do_items`: `{% for key, value in arguments|items %}`, which also takes an undefined value.
 pub(super) fn items(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     Ok(match &value.0 {
         Kind::Undefined(_) => Value::iterator(Vec::new()),
@@ -153,6 +161,7 @@ pub(super) fn items(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Val
 }
 
 /// The first item, without reading the others of a list.
+/// `sync_do_first`. An iterator loses the item that is read.
 pub(super) fn first(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     let first = match &value.0 {
         Kind::List(list) | Kind::Tuple(list) => list.items.first().cloned(),
@@ -163,6 +172,7 @@ pub(super) fn first(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Val
 }
 
 /// The last item.
+/// `do_last`: needs `reversed()`, which an iterator does not have.
 pub(super) fn last(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     if let Kind::Iterator(_) = value.0 {
         return type_error(format!("a value of type {} has no last item", value.type_name()));
@@ -172,6 +182,7 @@ pub(super) fn last(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Valu
 }
 
 /// A string backwards, or an iterator over the items.
+/// `do_reverse`.
 pub(super) fn reverse(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     if let Kind::Str(text) = &value.0 {
         runtime.budget.make_items(text.len())?;
@@ -190,6 +201,7 @@ pub(super) fn reverse(runtime: &mut Runtime, value: Value, _: Bound) -> Result<V
 }
 
 /// An attribute, where `.` would also find a key.
+/// `do_attr`. For a message, `message|attr("role")` is therefore undefined.
 pub(super) fn attr(runtime: &mut Runtime, value: Value, [attribute, ..]: Bound) -> Result<Value> {
     let attribute = required_text("attr", attribute)?;
     // The keys of a mapping are not attributes.
@@ -202,6 +214,7 @@ pub(super) fn attr(runtime: &mut Runtime, value: Value, [attribute, ..]: Bound) 
 }
 
 /// Sorts by one or more attributes, which commas separate.
+/// `do_sort`, with `make_multi_attrgetter`: `sort(attribute="a,b")`.
 pub(super) fn sort_items(
     runtime: &mut Runtime,
     value: Value,
@@ -229,6 +242,7 @@ pub(super) fn sort_items(
 }
 
 /// Pairs of keys and values in the order of either.
+/// `do_dictsort`.
 pub(super) fn dictsort(
     runtime: &mut Runtime,
     value: Value,
@@ -255,6 +269,7 @@ pub(super) fn dictsort(
 
 /// The items whose keys have not occurred before. Keys are compared one by one, which the budget limits: a hash would
 /// have to equal Python's.
+/// `sync_do_unique`.
 pub(super) fn unique(
     runtime: &mut Runtime,
     value: Value,
@@ -276,6 +291,7 @@ pub(super) fn unique(
 
 /// Sorts by the attribute and joins equal neighbors. Without `case_sensitive`, keys are compared in lower case, and
 /// that of the first item is shown.
+/// `sync_do_groupby`.
 pub(super) fn groupby(
     runtime: &mut Runtime,
     value: Value,
@@ -305,6 +321,7 @@ pub(super) fn groupby(
         runtime.budget.make_entries(1)?;
         let items = runtime.new_list(items, false)?;
         let mut pair = List::new(vec![key, items], TEMPLATE);
+        // `_GroupTuple`: a tuple whose items also have names, `grouper` and `list`.
         pair.group = true;
         out.push(Kind::Tuple(Rc::new(pair)).into());
     }
@@ -312,6 +329,7 @@ pub(super) fn groupby(
 }
 
 /// Adds items. Strings are refused, as in Python.
+/// `sync_do_sum`.
 pub(super) fn sum(runtime: &mut Runtime, value: Value, [attribute, start, ..]: Bound) -> Result<Value> {
     let getter = runtime.getter(attribute, None, false)?;
     let mut sum = start.unwrap_or_else(|| 0.into());
@@ -325,10 +343,12 @@ pub(super) fn sum(runtime: &mut Runtime, value: Value, [attribute, start, ..]: B
     Ok(sum)
 }
 
+/// `do_min`. Of equal items, the first one is returned, as by `min()` of Python.
 pub(super) fn min(runtime: &mut Runtime, value: Value, arguments: Bound) -> Result<Value> {
     best(runtime, &value, CompareOp::Lt, arguments)
 }
 
+/// `do_max`.
 pub(super) fn max(runtime: &mut Runtime, value: Value, arguments: Bound) -> Result<Value> {
     best(runtime, &value, CompareOp::Gt, arguments)
 }
@@ -374,12 +394,14 @@ fn groups_of(
     Ok((items, count, fill))
 }
 
+/// Jinja2 makes these in generators, which can be read once.
 fn lists(runtime: &mut Runtime, groups: Vec<Vec<Value>>) -> Result<Value> {
     let lists = groups.into_iter().map(|group| runtime.new_list(group, false));
     Ok(Value::iterator(lists.collect::<Result<_>>()?))
 }
 
 /// Groups of a number of items.
+/// `do_batch`: the last group is filled up if a value is given.
 pub(super) fn batch(runtime: &mut Runtime, value: Value, arguments: Bound) -> Result<Value> {
     let (items, count, fill) = groups_of(runtime, "batch", &value, arguments)?;
     let mut groups: Vec<Vec<Value>> = items.chunks(count).map(<[Value]>::to_vec).collect();
@@ -392,6 +414,7 @@ pub(super) fn batch(runtime: &mut Runtime, value: Value, arguments: Bound) -> Re
 }
 
 /// A number of groups.
+/// `sync_do_slice`: the first groups are longer by one, and the others are filled up.
 pub(super) fn slice(runtime: &mut Runtime, value: Value, arguments: Bound) -> Result<Value> {
     let (items, count, fill) = groups_of(runtime, "slice", &value, arguments)?;
     let (size, extra) = (items.len() / count, items.len() % count);

@@ -13,11 +13,14 @@ impl Runtime {
     pub(super) fn text_of(&mut self, value: &Value) -> Result<Text> {
         match &value.0 {
             Kind::Str(text) => Ok(text.clone()),
+            // `Markup` escapes every string that is added to it. Nothing in a chat is HTML, so a template that relies
+            // on it is an error more often than not.
             Kind::Safe(_) => unsupported("a filter after `safe` or `escape` is not supported"),
             _ => self.printed(value),
         }
     }
 
+    /// An argument that is true or false, false if it is left out.
     pub(super) fn flag(&self, value: Option<Value>) -> Result<bool> {
         match value {
             Some(value) => self.truth(&value),
@@ -25,6 +28,7 @@ impl Runtime {
         }
     }
 
+    /// The error of a filter whose value has the wrong type, with the reason if the value is undefined.
     pub(super) fn bad_operand<T>(&self, name: &str, value: &Value) -> Result<T> {
         match &value.0 {
             Kind::Undefined(missing) => error(ErrorKind::Undefined, missing.to_string()),
@@ -35,6 +39,7 @@ impl Runtime {
 }
 
 /// `str.strip`.
+/// `do_trim`: the most frequent filter of chat templates.
 pub(super) fn trim(runtime: &mut Runtime, value: Value, [chars, ..]: Bound) -> Result<Value> {
     let chars = optional_text("trim", chars)?;
     let text = runtime.text_of(&value)?;
@@ -42,6 +47,7 @@ pub(super) fn trim(runtime: &mut Runtime, value: Value, [chars, ..]: Bound) -> R
 }
 
 /// Replaces an undefined value, or any value that is not true.
+/// `do_default`, also `d`. `default("x", true)` replaces an empty string and `None`, too.
 pub(super) fn default(runtime: &mut Runtime, value: Value, [default, boolean, ..]: Bound) -> Result<Value> {
     let replace =
         matches!(value.0, Kind::Undefined(_)) || runtime.flag(boolean)? && !runtime.truth(&value)?;
@@ -49,6 +55,7 @@ pub(super) fn default(runtime: &mut Runtime, value: Value, [default, boolean, ..
 }
 
 /// `str()`.
+/// `soft_str`: a number becomes a string, so that `+` can add it.
 pub(super) fn string(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     Ok(match value.0 {
         Kind::Safe(_) => value,
@@ -69,6 +76,7 @@ pub(super) fn escape(runtime: &mut Runtime, value: Value, arguments: Bound) -> R
     }
 }
 
+/// `do_forceescape`: the escapes are those of `markupsafe`.
 pub(super) fn forceescape(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     let text = runtime.printed(&value)?;
     // A quotation mark becomes five characters.
@@ -93,6 +101,7 @@ fn changed(runtime: &mut Runtime, value: &Value, change: impl FnOnce(&Text) -> T
     Ok(change(&text).into())
 }
 
+/// `do_upper`: of any value as it is printed. The methods of `str` are for strings only.
 pub(super) fn upper(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     changed(runtime, &value, |text| text.map(str::to_uppercase))
 }
@@ -128,6 +137,7 @@ pub(super) fn truncate(
     let end = optional_text("truncate", end)?.unwrap_or_else(|| "...".into());
     runtime.budget.read(end.len())?;
     let leeway = optional_int("truncate", leeway.filter(|leeway| !leeway.is_none()))?.unwrap_or(5);
+    // The end counts: `truncate(10)` leaves at most seven characters and three dots, by `do_truncate`.
     let keep = length - i64::try_from(end.chars()).unwrap_or(i64::MAX);
     if keep < 0 || leeway < 0 {
         return error(ErrorKind::Value, "`truncate` needs a length of at least that of its end");
@@ -154,6 +164,7 @@ pub(super) fn truncate(
 }
 
 /// Counts words as `\w+` finds them.
+/// `do_wordcount`.
 pub(super) fn wordcount(runtime: &mut Runtime, value: Value, _: Bound) -> Result<Value> {
     let text = runtime.text_of(&value)?;
     runtime.budget.charge(text.len() / 4)?;
@@ -162,6 +173,10 @@ pub(super) fn wordcount(runtime: &mut Runtime, value: Value, _: Bound) -> Result
 }
 
 /// As `transformers` defines it.
+///
+/// `_compile_jinja_template` of transformers replaces the filter of Jinja2, which would escape `<` and `&`:
+/// `json.dumps` with `ensure_ascii=False`. The order of its parameters also differs, and counts for templates that call
+/// `tojson(false, 2)`.
 pub(super) fn tojson(
     runtime: &mut Runtime,
     value: Value,
@@ -191,6 +206,7 @@ pub(super) fn tojson(
             [Value(Kind::Str(item)), Value(Kind::Str(key))] => (item.clone(), key.clone()),
             _ => return type_error("`separators` must be two strings"),
         },
+        // The defaults of `json.dumps`: no space after a comma at the end of a line.
         None => (if indent.is_some() { "," } else { ", " }.into(), ": ".into()),
     };
     if let Kind::Undefined(missing) = &value.0 {
@@ -204,6 +220,7 @@ pub(super) fn tojson(
 }
 
 /// Indents lines, except for the first one and blank ones.
+/// `do_indent`: `indent(4, true)` also indents the first line.
 pub(super) fn indent(runtime: &mut Runtime, value: Value, [width, first, blank, ..]: Bound) -> Result<Value> {
     let Kind::Str(text) = &value.0 else { return runtime.bad_operand("indent", &value) };
     let indention: Text = match width.as_ref().map(|width| &width.0) {
@@ -222,6 +239,7 @@ pub(super) fn indent(runtime: &mut Runtime, value: Value, [width, first, blank, 
     let mut whole = TextBuilder::default();
     whole.push_text(text);
     whole.push("\n", Mark::TEMPLATE);
+    // `do_indent` adds a line break before it splits, which keeps the one at the end of the text.
     let lines = split_lines(&whole.finish(), false, &mut runtime.budget)?;
     let mut out = TextBuilder::default();
     if first {
@@ -242,6 +260,7 @@ pub(super) fn indent(runtime: &mut Runtime, value: Value, [width, first, blank, 
 }
 
 /// `str.center`.
+/// `do_center`, which is 80 wide by default.
 pub(super) fn center(runtime: &mut Runtime, value: Value, [width, ..]: Bound) -> Result<Value> {
     let text = runtime.text_of(&value)?;
     let args = CallArgs { positional: vec![width.unwrap_or_else(|| 80.into())], keyword: Vec::new() };
@@ -250,6 +269,7 @@ pub(super) fn center(runtime: &mut Runtime, value: Value, [width, ..]: Bound) ->
 }
 
 /// `%` with the arguments.
+/// `do_format`: `"%s and %s"|format(a, b)`.
 pub(super) fn format(runtime: &mut Runtime, value: Value, args: CallArgs) -> Result<Value> {
     let text = runtime.text_of(&value)?;
     let values = if args.keyword.is_empty() {
@@ -268,6 +288,7 @@ pub(super) fn format(runtime: &mut Runtime, value: Value, args: CallArgs) -> Res
 }
 
 /// Words start with upper case, and end at spaces, hyphens and opening brackets.
+/// `do_title`, which differs from `str.title`: it splits at these characters only, so that "don't" becomes "Don't".
 fn title_of_filter(text: &Text) -> Text {
     let mut start = true;
     map_chars(text, |c, out| {

@@ -21,13 +21,20 @@ pub(super) fn read_digits(text: &str, at: &mut usize) -> Result<Option<usize>> {
 #[derive(Default)]
 pub(super) struct FormatSpec {
     pub(super) fill: char,
+    /// `<`, `>`, `^`, or `=`, which puts the filling between the sign and the digits.
     pub(super) align: char,
+    /// `+` or a space, for numbers that are not negative.
     pub(super) sign: char,
+    /// `#`: prefixes such as `0x`, and a point that is always written.
     pub(super) alternate: bool,
+    /// A zero before the width fills numbers with zeros.
     pub(super) zero: bool,
     pub(super) width: usize,
+    /// `,` or `_` between groups of digits.
     pub(super) grouping: char,
+    /// Digits after the point, significant digits with `g`, or characters of a string.
     pub(super) precision: Option<usize>,
+    /// The type of the presentation, such as `d` or `f`.
     pub(super) kind: char,
 }
 
@@ -98,6 +105,7 @@ impl FormatSpec {
     /// A number with its sign.
     pub(super) fn number(&self, value: &Value, mark: Mark) -> Result<Text> {
         let (negative, digits) = match number(value) {
+            // An integer with a kind of floats is formatted as one.
             Some(Number::Int(int)) if !matches!(self.kind, 'e' | 'E' | 'f' | 'F' | 'g' | 'G' | '%') => {
                 let size = int.unsigned_abs();
                 if self.precision.is_some() {
@@ -142,7 +150,10 @@ impl FormatSpec {
             'f' | 'F' => fixed(value, precision),
             'e' | 'E' => exponent(&scientific(value, precision)),
             '%' => fixed(value * 100.0, precision) + "%",
+            // Without kind and precision: `repr()`.
             '\0' if self.precision.is_none() => float_repr(value),
+            // `g` chooses the notation by the exponent, after rounding to the precision. Without a kind, a float keeps
+            // a digit after the point.
             'g' | 'G' | 'n' | '\0' => {
                 let precision = precision.max(1);
                 let scientific = scientific(value, precision - 1);
@@ -174,10 +185,12 @@ impl FormatSpec {
     }
 
     /// Digits with separators.
+    /// Only the digits before the point are grouped.
     fn group(&self, digits: &str) -> String {
         if self.grouping == '\0' {
             return digits.to_owned();
         }
+        // PEP 515: hexadecimal, octal and binary digits are in groups of four.
         let size = if matches!(self.kind, 'x' | 'X' | 'o' | 'b') { 4 } else { 3 };
         let mut out = String::new();
         for (at, c) in digits.chars().enumerate() {
@@ -212,6 +225,7 @@ const EXACT_DIGITS: usize = 1100;
 
 /// A number with so many digits after the point.
 fn fixed(value: f64, digits: usize) -> String {
+    // Further digits of a binary fraction are zeros.
     let exact = digits.min(EXACT_DIGITS);
     format!("{value:.exact$}") + &"0".repeat(digits - exact)
 }

@@ -11,6 +11,7 @@ use crate::operators::{BinaryOp, CompareOp};
 
 impl Parser {
     /// Whether a tuple without parentheses ends here.
+    /// `is_tuple_end`.
     pub(super) fn tuple_end(&self, ends: &[&str]) -> bool {
         matches!(self.token(), Token::VariableEnd | Token::BlockEnd)
             || self.is_op(")")
@@ -18,6 +19,7 @@ impl Parser {
     }
 
     /// An expression, or a tuple without parentheses.
+    /// `parse_tuple`: `{{ 1, 2 }}` and `{% for x in 1, 2 %}` need no parentheses. `condition` allows `a if b else c`.
     pub(super) fn tuple(&mut self, condition: bool, ends: &[&str]) -> Parsed<Expr> {
         match self.tuple_items(condition, ends)? {
             Ok(expr) => Ok(expr),
@@ -53,6 +55,7 @@ impl Parser {
             while parser.skip_name("if") {
                 let line = expr.line;
                 let test = parser.or()?;
+                // Without `else`, the value is undefined: `{{ "x" if y }}`.
                 let otherwise = if parser.skip_name("else") { Some(parser.expression()?) } else { None };
                 expr = Expr { line, kind: ExprKind::Cond(Box::new((test, expr, otherwise))) };
                 parser.link()?;
@@ -61,10 +64,14 @@ impl Parser {
         })
     }
 
+    // The rules below are those of Jinja2 in the order of precedence, from the operators that bind least: `or`, `and`,
+    // `not`, comparisons, `+ -`, `~`, `* / // %`, `**`, signs, then filters and tests.
+    /// `parse_or`.
     pub(super) fn or(&mut self) -> Parsed<Expr> {
         self.chain(|parser| parser.skip_name("or"), Self::and, ExprKind::Or)
     }
 
+    /// `parse_and`.
     pub(super) fn and(&mut self) -> Parsed<Expr> {
         self.chain(|parser| parser.skip_name("and"), Self::not, ExprKind::And)
     }
@@ -146,20 +153,24 @@ impl Parser {
         Ok(Expr { line: first.line, kind: ExprKind::Binary(Box::new(first), rest) })
     }
 
+    /// `parse_math1`: sums.
     pub(super) fn math1(&mut self) -> Parsed<Expr> {
         self.binary(Self::concat, &[("+", BinaryOp::Add), ("-", BinaryOp::Sub)])
     }
 
+    /// `parse_concat`: `~` binds more tightly than `+`, so that `a + b ~ c` adds `a` to a text.
     pub(super) fn concat(&mut self) -> Parsed<Expr> {
         self.chain(|parser| parser.skip_op("~"), Self::math2, ExprKind::Concat)
     }
 
+    /// `parse_math2`: products.
     pub(super) fn math2(&mut self) -> Parsed<Expr> {
         let operators =
             [("*", BinaryOp::Mul), ("/", BinaryOp::Div), ("//", BinaryOp::FloorDiv), ("%", BinaryOp::Rem)];
         self.binary(Self::pow, &operators)
     }
 
+    /// `parse_pow`. From left to right in Jinja2: `2 ** 3 ** 2` is 64, and 512 in Python.
     pub(super) fn pow(&mut self) -> Parsed<Expr> {
         self.binary(|parser| parser.unary(true), &[("**", BinaryOp::Pow)])
     }
@@ -197,6 +208,7 @@ impl Parser {
             Token::Str(first) => {
                 let mut text = first;
                 self.at += 1;
+                // `"a" "b"` is `"ab"`.
                 while let Token::Str(more) = self.token() {
                     text.push_str(more);
                     self.at += 1;
@@ -265,6 +277,7 @@ impl Parser {
                         let name = self.expect_name()?;
                         Expr { line, kind: ExprKind::Attribute(Box::new(expr), name) }
                     }
+                    // `messages.0.content`: an index after a dot.
                     Token::Number(index @ Const::Int(_)) => {
                         self.at += 1;
                         let index = Expr { line, kind: ExprKind::Const(index) };
@@ -286,6 +299,7 @@ impl Parser {
 
     /// `[…]` after a value: an index, several of them as a tuple, or a slice.
     pub(super) fn subscript(&mut self, object: Expr, line: u32) -> Parsed<Expr> {
+        // `[start:stop:step]`, each of which may be missing.
         let (mut parts, mut colons) = ([None, None, None], 0);
         loop {
             if !self.is_op("]") && !self.is_op(":") {
@@ -305,6 +319,7 @@ impl Parser {
             items.push(self.expression()?);
         }
         self.expect_op("]")?;
+        // `x[1, 2]` is `x[(1, 2)]`.
         let index = match items.pop() {
             Some(index) if items.is_empty() => index,
             last => {
@@ -323,6 +338,7 @@ impl Parser {
                 expr = self.filter_chain(Some(expr), false)?;
             } else if self.skip_name("is") {
                 expr = self.test(expr, line)?;
+            // `x|filter(y)(z)`: the result of a filter may be called.
             } else if self.is_op("(") {
                 let args = self.call_args()?;
                 expr = Expr { line, kind: ExprKind::Call(Box::new(expr), Box::new(args)) };
@@ -334,7 +350,9 @@ impl Parser {
     }
 
     /// Filters, the first without a bar before it if `inline`.
+    /// `parse_filter`. Names are looked up here, and the resolver refuses unknown ones outside of conditions.
     pub(super) fn filter_chain(&mut self, mut value: Option<Expr>, mut inline: bool) -> Parsed<Expr> {
+        // Each filter takes the value of the one before it.
         while inline || self.skip_op("|") {
             inline = false;
             let line = self.line();
@@ -367,6 +385,8 @@ impl Parser {
         let negated = self.skip_name("not");
         let name = self.dotted_name()?;
         let mut args = Args::default();
+        // `x is divisibleby 3` and `x is in [1, 2]`: what can start a value is an argument, except for words that go on
+        // with the expression around it.
         let starts = match self.token() {
             Token::Name(name) => {
                 if **name == *"is" {
@@ -380,6 +400,7 @@ impl Parser {
         if self.is_op("(") {
             args = self.call_args()?;
         } else if starts {
+            // Not a whole expression: in `x is eq 1 + 1`, the sum is that of the test and 1.
             let argument = self.primary()?;
             args.positional.push(self.postfix(argument)?);
         }
@@ -394,6 +415,7 @@ impl Parser {
         self.expect_op("(")?;
         let mut args = Args::default();
         self.items(")", |parser| {
+            // `ensure` of `parse_call_args`: the order of the kinds of arguments is fixed.
             let valid = if parser.skip_op("*") {
                 let valid = args.splat.is_none() && args.keyword_splat.is_none();
                 args.splat = Some(parser.expression()?);

@@ -1,4 +1,16 @@
 //! Lexer: the tokens of a template, with the white space rules of Jinja2.
+//!
+//! `trim_blocks` and `lstrip_blocks`, which transformers sets, remove the line break after a block tag, and the white
+//! space before one on its line. So the three lines
+//!
+//! ```jinja
+//! {% for message in messages %}
+//!     {{ message.content }}
+//! {% endfor %}
+//! ```
+//!
+//! write four spaces, a content and a line break for each message, and nothing else. `{%-` and `-%}` remove all white
+//! space on their side; `{%+` and `+%}` keep it.
 
 use std::sync::Arc;
 
@@ -6,6 +18,7 @@ use crate::ast::Const;
 use crate::chars::is_space;
 use crate::error::{TemplateError, fail};
 
+/// The tokens of `jinja2.lexer`. `Data` is the text outside of tags.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
     Data(String),
@@ -26,10 +39,12 @@ const OPERATORS: [&str; 27] = [
     "=", ".", ":", "|", ",", ";", "!",
 ];
 
+/// `Lexer.tokeniter`, which is a table of regular expressions in Jinja2.
 struct Lexer<'s> {
     source: &'s str,
     at: usize,
     line: u32,
+    /// Whether nothing but a tag with a line break after it precedes on this line, so that `lstrip_blocks` applies.
     line_starting: bool,
     tokens: Vec<(u32, Token)>,
 }
@@ -58,6 +73,7 @@ impl<'s> Lexer<'s> {
     }
 
     /// The length of a block with only `word` in it, after its `{%`: sign, word and end.
+    /// Jinja2 finds `raw` by a regular expression of its own, before it reads tags as code.
     fn word_block(text: &str, word: &str, trim: bool) -> Option<usize> {
         let after_sign = text.strip_prefix(['-', '+']).unwrap_or(text);
         // The sign is optional in a regular expression that can also match without it, but no sign is followed by the word.
@@ -75,12 +91,15 @@ impl<'s> Lexer<'s> {
 
     /// Text before a tag. A `-` of the tag removes white space; otherwise, white space between the start of a line
     /// and a block tag is removed (`lstrip_blocks`).
+    /// `Lexer.tokeniter` decides this at the tag, when it has seen its sign.
     fn data(&mut self, text: &str, sign: Option<char>, variable: bool) {
         let line = self.line;
         let text = match sign {
+            // `{%- … %}`.
             Some('-') => text.trim_end_matches(is_space),
             None if !variable => {
                 let start = text.rfind('\n').map_or(0, |at| at + 1);
+                // `lstrip_blocks`, not for `{{ … }}`: indentation of statements is no text.
                 let blank = !text[start..].is_empty() && text[start..].chars().all(is_space);
                 if blank && (start > 0 || self.line_starting) { &text[..start] } else { text }
             }
@@ -95,6 +114,7 @@ impl<'s> Lexer<'s> {
     fn run(mut self) -> Result<Vec<(u32, Token)>, TemplateError> {
         while self.at < self.source.len() {
             let rest = self.rest();
+            // The next tag of any kind: `{%`, `{{` or `{#`.
             let begin = rest.match_indices('{').find_map(|(at, _)| {
                 Some((at, rest[at + 1..].chars().next().filter(|c| matches!(c, '%' | '{' | '#'))?))
             });
@@ -104,6 +124,7 @@ impl<'s> Lexer<'s> {
             };
             let inner = &rest[start + 2..];
             let sign = inner.chars().next().filter(|c| matches!(c, '-' | '+'));
+            // In a `raw` block, which templates use to write about templates, nothing is code.
             let raw = if kind == '%' { Self::word_block(inner, "raw", false) } else { None };
             self.data(&rest[..start], sign, kind == '{');
             if let Some(length) = raw {
@@ -169,6 +190,7 @@ impl<'s> Lexer<'s> {
             let rest = self.rest();
             if open.is_empty() {
                 let (plain, end) = if block { ("%}", Token::BlockEnd) } else { ("}}", Token::VariableEnd) };
+                // Inside of brackets, `}}` closes two of them: `{{ {"a": {}} }}`.
                 let length = if rest.starts_with('-') && rest[1..].starts_with(plain) {
                     Some(3 + Self::spaces(&rest[3..]))
                 } else if block && rest.starts_with("+%}") {
@@ -236,6 +258,7 @@ impl<'s> Lexer<'s> {
     }
 
     /// A number in the notation of Python.
+    /// `number_re`, `float_re` and `integer_re` of `jinja2.lexer`: `1_000`, `0xff` and `1e3`, but not `.5`.
     fn number(&mut self) -> Result<(), TemplateError> {
         let rest = self.rest();
         let decimal = |byte: u8| byte.is_ascii_digit();
@@ -296,8 +319,10 @@ impl<'s> Lexer<'s> {
     }
 
     /// A string in quotes.
+    /// `string_re`: both kinds of quotes, with line breaks inside.
     fn string(&mut self, quote: char) -> Result<(), TemplateError> {
         let rest = self.rest();
+        // A quote after an odd number of backslashes does not end the string.
         let mut escaped = false;
         let end = rest.char_indices().skip(1).find_map(|(at, c)| {
             let end = c == quote && !escaped;
@@ -336,6 +361,7 @@ fn unescape(text: &str) -> Result<String, String> {
             })
         };
         match c {
+            // A backslash before a line break joins the lines.
             '\n' => {}
             '\\' | '\'' | '"' => out.push(c),
             'a' => out.push('\u{7}'),
@@ -348,13 +374,16 @@ fn unescape(text: &str) -> Result<String, String> {
             'x' => out.push(hex(2)?),
             'u' => out.push(hex(4)?),
             'U' => out.push(hex(8)?),
+            // The names of all characters would be a large table.
             'N' => return Err("`\\N{...}` in a string is not supported: write the character".to_owned()),
+            // Up to three octal digits.
             '0'..='7' => {
                 let more = rest.bytes().take(2).take_while(|byte| (b'0'..=b'7').contains(byte)).count();
                 let code = format!("{c}{}", &rest[..more]);
                 rest = &rest[more..];
                 out.push(u32::from_str_radix(&code, 8).ok().and_then(char::from_u32).unwrap_or('\0'));
             }
+            // Python keeps the backslash of an unknown escape.
             c if c.is_ascii() => {
                 out.push('\\');
                 out.push(c);

@@ -26,6 +26,7 @@ impl Undeclared {
         each_child(expr, &mut |child| self.expr(child));
     }
 
+    /// An assignment hides the special name from here on, as `UndeclaredNameVisitor.visit_Name` does.
     pub(super) fn target(&mut self, target: &Target) {
         match target {
             Target::Name(name) => {
@@ -52,6 +53,7 @@ impl Undeclared {
             match &stmt.kind {
                 StmtKind::Raw(_) | StmtKind::Break | StmtKind::Continue => {}
                 StmtKind::Print(value) => self.expr(value),
+                // In the order of the fields of `nodes.For`: the target hides a name in all that follows.
                 StmtKind::For(node) => {
                     self.target(&node.target);
                     self.expr(&node.iter);
@@ -66,6 +68,8 @@ impl Undeclared {
                     }
                     self.body(otherwise);
                 }
+                // The target is visited first in Jinja2, so that `{% set caller = caller %}` does not read the special
+                // variable.
                 StmtKind::Set(target, value) => {
                     self.target(target);
                     self.expr(value);

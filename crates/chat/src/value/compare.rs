@@ -21,6 +21,7 @@ pub(crate) fn equal(left: &Value, right: &Value, budget: &mut Budget) -> Result<
         (Kind::Undefined(_), Kind::Undefined(_)) | (Kind::None(_), Kind::None(_)) => true,
         (Bool(a, _), Bool(b, _)) => a == b,
         (Int(a, _), Int(b, _)) => a == b,
+        // `True == 1`.
         (Bool(a, _), Int(b, _)) | (Int(b, _), Bool(a, _)) => i64::from(*a) == *b,
         (Float(a, _), Float(b, _)) => a == b,
         (Float(a, _), Int(b, _)) | (Int(b, _), Float(a, _)) => {
@@ -60,6 +61,7 @@ pub(crate) fn equal(left: &Value, right: &Value, budget: &mut Budget) -> Result<
             }
         },
         (Kind::Range(a, b, c), Kind::Range(d, e, f)) => {
+            // Ranges are equal if their numbers are.
             let (left, right) = (range_len(*a, *b, *c), range_len(*d, *e, *f));
             left == right && (left == 0 || a == d && (left == 1 || c == f))
         }
@@ -103,6 +105,7 @@ pub(crate) fn equal_atoms(left: &Value, right: &Value) -> Option<bool> {
 
 /// Compares as Python does, which does not convert the integer to a float.
 pub(crate) fn compare_int_float(int: i64, float: f64) -> Option<Ordering> {
+    // 2^63, the first float above all integers of 64 bits.
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if float.is_nan() {
         return None;
@@ -171,6 +174,7 @@ pub(crate) fn order(left: &Value, right: &Value, budget: &mut Budget) -> Result<
         };
     }
     match (&left.0, &right.0) {
+        // By code points, whose order is that of their bytes in UTF-8.
         (Kind::Str(a) | Kind::Safe(a), Kind::Str(b) | Kind::Safe(b)) => {
             budget.read(a.len().min(b.len()))?;
             Ok(Some(a.as_str().cmp(b.as_str())))
@@ -189,6 +193,7 @@ pub(crate) fn order(left: &Value, right: &Value, budget: &mut Budget) -> Result<
 
 /// Sorts, stable, by comparisons that may fail: those of the standard library may not.
 pub(crate) fn sort<T>(items: Vec<T>, mut compare: impl FnMut(&T, &T) -> Result<Ordering>) -> Result<Vec<T>> {
+    // Merge sort from the bottom, so that depth does not grow with the length.
     let mut runs: Vec<Vec<T>> = items.into_iter().map(|item| vec![item]).collect();
     while runs.len() > 1 {
         let mut merged = Vec::with_capacity(runs.len().div_ceil(2));
@@ -213,6 +218,7 @@ fn merge<T>(
     let mut merged = Vec::with_capacity(left.len() + right.len());
     let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
     while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+        // On a tie, the item from the left comes first: Python sorts stably.
         let next = if compare(b, a)?.is_lt() { right.next() } else { left.next() };
         merged.extend(next);
     }
@@ -225,6 +231,7 @@ fn merge<T>(
 pub(crate) fn hashable(value: &Value, budget: &mut Budget) -> Result<()> {
     budget.charge(1)?;
     match &value.0 {
+        // Mutable in Python.
         Kind::List(_) | Kind::Map(_) => {
             type_error(format!("a value of type {} cannot be a key of a mapping", value.type_name()))
         }

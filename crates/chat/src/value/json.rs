@@ -45,6 +45,7 @@ impl JsonStyle {
             Kind::Int(value, source) => out.push_paid(&value.to_string(), within(*source), budget)?,
             Kind::Big(digits, source) => out.push_paid(digits, within(*source), budget)?,
             Kind::Float(value, source) => out.push_paid(&json_float(*value), within(*source), budget)?,
+            // Empty containers have no line breaks, whatever the indentation.
             Kind::List(list) | Kind::Tuple(list) => {
                 let mark = within(list.source);
                 if list.items.is_empty() {
@@ -91,6 +92,7 @@ impl JsonStyle {
         Ok(())
     }
 
+    /// What is before an item: a separator except for the first one, and its line.
     fn separate(
         &self,
         at: usize,
@@ -105,6 +107,7 @@ impl JsonStyle {
         self.newline(level, out, mark, budget)
     }
 
+    /// A line break and the indentation, if there is one.
     fn newline(&self, level: usize, out: &mut TextBuilder, mark: Mark, budget: &mut Budget) -> Result<()> {
         if let Some(indent) = &self.indent {
             out.push_paid("\n", mark, budget)?;
@@ -166,6 +169,7 @@ fn json_string(text: &Text, ascii: bool, out: &mut TextBuilder, budget: &mut Bud
                 '\u{8}' => out.push_paid("\\b", mark, budget)?,
                 '\u{c}' => out.push_paid("\\f", mark, budget)?,
                 c => {
+                    // Characters outside of the basic plane are pairs of surrogates.
                     for unit in c.encode_utf16(&mut [0; 2]) {
                         out.push_paid(&format!("\\u{unit:04x}"), mark, budget)?;
                     }
@@ -246,6 +250,8 @@ fn ends_in(word: [u8; 8]) -> u64 {
     below(word, 0x20) | below(word ^ all(b'"'), 1) | below(word ^ all(b'\\'), 1)
 }
 
+/// A reader of its own, because `serde_json` would not keep the order of keys with the last of equal ones, integers of
+/// any size, and `NaN` at once, and because strings share the text instead of being copied.
 struct JsonReader<'a, 'b> {
     text: &'a str,
     /// A copy of the text, which the strings without escapes share.
@@ -259,6 +265,7 @@ const LIST_VALUES: usize = 4;
 const OBJECT_VALUES: usize = 6;
 
 impl JsonReader<'_, '_> {
+    /// Pays for values before they are made. A text of brackets takes many times its length.
     fn pay(&mut self, values: usize) -> Parsed<()> {
         self.budget.make(values * VALUE_BYTES).map_err(|_| self.error(JsonError::TOO_LARGE))
     }
@@ -277,6 +284,7 @@ impl JsonReader<'_, '_> {
         }
     }
 
+    /// Moves over `literal`, if it is next.
     fn literal(&mut self, literal: &str) -> bool {
         let found = self.text[self.at..].starts_with(literal);
         if found {
@@ -355,12 +363,14 @@ impl JsonReader<'_, '_> {
         }
     }
 
+    /// Moves over digits, and returns their number.
     fn digits(&mut self) -> usize {
         let digits = self.text.as_bytes()[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.at += digits;
         digits
     }
 
+    /// A number with a point or an exponent is a float, and any other an integer, as in Python.
     fn number(&mut self) -> Parsed<Value> {
         let start = self.at;
         self.literal("-");
@@ -399,6 +409,7 @@ impl JsonReader<'_, '_> {
         }
     }
 
+    /// A string without escapes, which most are, is a slice of the whole text.
     fn string(&mut self) -> Parsed<Text> {
         self.at += 1;
         let start = self.at;
@@ -446,11 +457,13 @@ impl JsonReader<'_, '_> {
                     };
                     owned.get_or_insert_default().push(c);
                 }
+                // `strict=True`, the default of Python.
                 _ => return Err(self.error("a control character in a string")),
             }
         }
     }
 
+    /// The four digits of a `\u` escape: a unit of UTF-16.
     fn unit(&mut self) -> Parsed<u32> {
         let digits = self
             .text
@@ -462,6 +475,7 @@ impl JsonReader<'_, '_> {
         Ok(unit)
     }
 
+    /// Python reads half of a pair of surrogates as a character of its own, which no UTF-8 can hold: it is refused.
     fn unicode(&mut self) -> Parsed<char> {
         let first = self.unit()?;
         if let 0xD800..=0xDBFF = first

@@ -15,9 +15,11 @@ pub struct Map {
     index: Option<HashMap<Arc<str>, u32>>,
     pub(crate) source: Source,
     pub(crate) depth: u16,
+    /// The number of the message that this is: see [`Map::set_message`].
     pub(crate) message: Option<u32>,
 }
 
+/// Keys up to which a search one by one is faster than a hash. Messages have two to five.
 const INDEXED: usize = 16;
 
 impl Map {
@@ -63,6 +65,7 @@ impl Map {
             budget.read(key.len())?;
             return Ok(self.position(key));
         }
+        // Numbers and tuples as keys are rare: Python code makes them, and JSON cannot.
         for (at, (name, _)) in self.entries.iter().enumerate() {
             if equal(name, key, budget)? {
                 return Ok(Some(at));
@@ -91,6 +94,7 @@ impl Map {
         Ok(())
     }
 
+    /// As in `dict`, an existing key keeps its place, and its marks.
     fn insert_at(&mut self, at: Option<usize>, key: Value, value: Value) {
         self.depth = self.depth.max(1).max(value.depth().max(key.depth()).saturating_add(1));
         if let Some(at) = at {
@@ -106,6 +110,7 @@ impl Map {
         }
     }
 
+    /// After keys have moved.
     fn build_index(&mut self) {
         self.index = (self.entries.len() > INDEXED).then(|| {
             let keys = self.entries.iter().enumerate();

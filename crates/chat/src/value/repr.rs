@@ -46,7 +46,9 @@ pub(super) fn repr(value: &Value, out: &mut TextBuilder, outer: Source, budget: 
             let open = format!("{}([", value.type_name());
             repr_items(&view_items(*view, map), [&open, "])"], within(map.source), out, budget)?;
         }
+        // Inside of a list; alone, an undefined value is printed as nothing.
         Kind::Undefined(_) => out.push_paid("Undefined", Mark::TEMPLATE, budget)?,
+        // `<generator object …>` has the address of an object, which differs in each run.
         _ => {
             let kind = value.type_name();
             return unsupported(format!(
@@ -81,6 +83,7 @@ fn repr_str(text: &Text, out: &mut TextBuilder, budget: &mut Budget) -> Result<(
     budget.make_chars(text.len())?;
     budget.make_text(text)?;
     let mark = text.first_mark();
+    // Single quotes, unless only single quotes are inside.
     let quote = if text.as_str().contains('\'') && !text.as_str().contains('"') { '"' } else { '\'' };
     out.push_char(quote, mark);
     let mut buffer = String::new();
@@ -133,6 +136,7 @@ pub(crate) fn float_repr(value: f64) -> String {
     }
     let scientific = format!("{value:e}");
     let power: i32 = scientific.split_once('e').and_then(|(_, power)| power.parse().ok()).unwrap_or(0);
+    // Python writes an exponent from 1e16 on, and below 1e-4.
     if !(-4..16).contains(&power) {
         return exponent(&scientific);
     }

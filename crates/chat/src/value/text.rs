@@ -1,4 +1,10 @@
 //! `Text`: strings with a mark on every character.
+//!
+//! A mark is the reason for this crate: other implementations of Jinja2 return plain text, in which `<|im_end|>` from a
+//! user looks like the one of the template. A string has a mark for each run of characters, and whatever makes a string
+//! of others (slices, `replace`, `join`, filters) keeps the marks of the characters it takes. Where characters are made
+//! up, such as the filling of `center`, they belong to the template, unless they stand for something of the chat, such
+//! as the digits of a number.
 
 use std::fmt;
 use std::ops::Range;
@@ -17,6 +23,7 @@ pub const TEMPLATE: Source = 0;
 /// Added to the source of characters of which Python's form of a list, an object or `None` consists.
 pub(crate) const FORM: Source = 1 << 31;
 
+/// Text that no iteration over the messages has emitted.
 pub(crate) const NO_TURN: u32 = u32::MAX;
 
 /// What is known of a run of characters: who wrote it, and in which iteration over the messages it was captured.
@@ -48,6 +55,7 @@ pub struct Text {
     marks: Marks,
 }
 
+/// Most texts have one mark: a literal of the template, or the content of a message.
 #[derive(Clone)]
 enum Marks {
     One(Mark),
@@ -61,6 +69,7 @@ impl Text {
         Text::marked(text.into(), Mark::of(source))
     }
 
+    /// Text with one mark.
     pub(crate) fn marked(buffer: Arc<str>, mark: Mark) -> Text {
         // Longer texts than 4 GiB are refused before: `from_json` and the limit of the output.
         let end = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
@@ -155,6 +164,7 @@ impl Text {
         text.finish()
     }
 
+    /// `len()` of Python, which counts code points.
     pub(crate) fn chars(&self) -> usize {
         self.as_str().chars().count()
     }
@@ -193,6 +203,7 @@ impl From<&str> for Text {
 #[derive(Default)]
 pub(crate) struct TextBuilder {
     pub(crate) text: String,
+    /// The end of each run of characters with the same mark. Neighbors differ.
     pub(crate) runs: Vec<(u32, Mark)>,
 }
 
@@ -203,6 +214,7 @@ impl TextBuilder {
         TextBuilder { text: String::with_capacity(bytes), runs: Vec::with_capacity(bytes / BYTES_PER_RUN) }
     }
 
+    /// Appends text, to the last run if it has the same mark.
     pub(crate) fn push(&mut self, text: &str, mark: Mark) {
         if text.is_empty() {
             return;
@@ -261,6 +273,7 @@ impl TextBuilder {
         self.runs.clear();
     }
 
+    /// The text so far. The buffer can be used again after `clear`.
     pub(crate) fn finish(&self) -> Text {
         let marks = match self.runs.as_slice() {
             [] => Marks::One(Mark::TEMPLATE),

@@ -1,12 +1,14 @@
-//! Boxes and pairs of integers in their stored form, and the lists with one item per box.
+//! Boxes, the numbers of boxes, and pairs of integers in their stored form.
 
 use bytes::Bytes;
 
-use super::Value;
-use crate::schema::{BOX_BYTES, Schema};
-
 /// A box in pixels of an image: x and y of the top left corner, then of the bottom right corner.
-pub type PixelBox = [f32; 4];
+pub type PixelBox = [f32; BOX_NUMBERS];
+
+/// Numbers of a box.
+pub(crate) const BOX_NUMBERS: usize = 4;
+/// Bytes of a box.
+const BOX_BYTES: usize = size_of::<PixelBox>();
 
 /// Returns the boxes in a value of the type `boxes`.
 pub fn boxes(bytes: &[u8]) -> impl ExactSizeIterator<Item = PixelBox> + '_ {
@@ -42,22 +44,6 @@ pub(crate) fn are_boxes(bytes: &[u8]) -> bool {
         left <= right && top <= bottom && corners.iter().all(|number| number.is_finite())
     };
     bytes.len().is_multiple_of(BOX_BYTES) && boxes(bytes).all(is_box)
-}
-
-/// Checks that a record has one item for each of its boxes, or null if these are null. The error is a clause for a message.
-pub(crate) fn check_per_box<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result<(), String> {
-    let count = |at: usize| match (schema.fields.get(at)?.ty.item_bytes(), values.get(at)) {
-        (Some(bytes), Some(Value::Bytes(list))) => Some(list.as_ref().len() / bytes),
-        _ => None,
-    };
-    // Without boxes, a selection leaves them out.
-    let Some(boxes) = schema.boxes_field() else { return Ok(()) };
-    let Some(other) = schema.per_box().find(|&at| count(at) != count(boxes)) else { return Ok(()) };
-    let shown = |at: usize| {
-        let count = count(at).map_or_else(|| "null".to_owned(), |count| format!("{count} items"));
-        format!("{count} in {:?}", schema.fields.get(at).map_or("", |field| &field.name))
-    };
-    Err(format!("the record has {}, but {}", shown(boxes), shown(other)))
 }
 
 /// Two integers, such as a height and a width.

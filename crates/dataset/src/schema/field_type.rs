@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{ArrayLayout, ArrayType, DType};
 use crate::error::Error;
-use crate::sample::boxes::{PAIR_BYTES, are_boxes, box_numbers};
+use crate::sample::boxes::{BOX_NUMBERS, PAIR_BYTES, are_boxes, box_numbers};
 
 /// Size of one stored token id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,11 +124,6 @@ const PLAIN: [FieldType; 22] = [
     FieldType::Texts,
     FieldType::Images,
 ];
-
-/// Numbers of a box.
-const BOX_NUMBERS: usize = 4;
-/// Bytes of a box in a record.
-pub const BOX_BYTES: usize = BOX_NUMBERS * size_of::<f32>();
 
 /// Items of a list type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

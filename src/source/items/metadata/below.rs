@@ -5,10 +5,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::placed::PlacedTable;
 use crate::decode::has_image_extension;
 use crate::error::Result;
 use crate::numbers::plural;
+use crate::options::SourceSpec;
 use crate::printable::{printable, printable_path};
 use crate::sample::{Reject, RejectCode};
 use crate::source::io::name::portable_name;
@@ -44,18 +44,19 @@ impl MissingNames {
         self.names.push(MissingName { row, name, found: [None, None] });
     }
 
-    /// Finds the names among the files below the folder of `place`. Calls `found` with the row and file of each name that
-    /// the path of one file ends with, and with a reject if those of several do. Returns a warning about the files.
+    /// Finds the names of the table at `path` among the files below `folder`. Calls `found` with the row and file of each name
+    /// that the path of one file ends with, and with a reject if those of several do. Returns a warning about the files.
     pub(super) fn find(
         mut self,
-        place: &PlacedTable,
+        folder: &SourceSpec,
+        path: &Path,
         follow_symlinks: bool,
         mut found: impl FnMut(usize, Result<SourceFile, Reject>),
     ) -> Result<Option<Warning>> {
-        if self.names.is_empty() || ObjectUrl::is_url(&place.folder.path) {
+        if self.names.is_empty() || ObjectUrl::is_url(&folder.path) {
             return Ok(None);
         }
-        let listing = list(std::slice::from_ref(&place.folder), follow_symlinks, &has_image_extension)?;
+        let listing = list(std::slice::from_ref(folder), follow_symlinks, &has_image_extension)?;
         for file in listing.files.iter() {
             let (Some(name), Some(stem)) = (file.relative.file_name(), file.relative.file_stem()) else {
                 continue;
@@ -78,8 +79,7 @@ impl MissingNames {
                 [Some(file), None] => {
                     rows += 1;
                     example.get_or_insert_with(|| (portable_name(name.as_os_str()), file.origin.clone()));
-                    let relative = place.prefix.join(&file.relative);
-                    found(row, Ok(SourceFile { source: place.source, relative, ..file }));
+                    found(row, Ok(file));
                 }
                 [Some(one), Some(other)] => {
                     let message =
@@ -92,13 +92,13 @@ impl MissingNames {
         let warning = |(name, origin): (String, String)| {
             let message = format!(
                 "{}: {} {} no file in the folder of the paths, but a unique one below it, such as {:?}: {:?}",
-                printable_path(&place.path),
+                printable_path(path),
                 plural(rows, "row"),
                 if rows == 1 { "names" } else { "name" },
                 printable(&name),
                 printable(&origin)
             );
-            let warning = Warning::new("names-below", message).with("path", &place.path);
+            let warning = Warning::new("names-below", message).with("path", path);
             warning.with("rows", rows).with("name", name).with("origin", origin)
         };
         Ok(example.map(warning))

@@ -209,9 +209,10 @@ pub(super) fn list_tables(
             named.push((file, detail, (at, more)));
         }
         if searches_below && matches!(resolver, Names::Folder(_)) {
-            below = missing.find(place, follow_symlinks, |at, found| match found {
+            below = missing.find(&place.folder, &place.path, follow_symlinks, |at, found| match found {
                 Ok(file) => {
-                    named[at].0 = file;
+                    let relative = place.prefix.join(&file.relative);
+                    named[at].0 = SourceFile { source: place.source, relative, ..file };
                     named[at].1.defect = None;
                 }
                 Err(reject) => named[at].1.defect = Some(Box::new(reject)),
