@@ -160,7 +160,8 @@ impl Processor {
             for (name, value) in members {
                 let repeats =
                     matches!(name.as_str(), "shortest_edge" | "longest_edge") || given(name) == Some(value);
-                if !value.is_null() && !(known.contains(&name.as_str()) && repeats) {
+                let is_known = value.is_null() || known.contains(&name.as_str()) && repeats;
+                if !is_known {
                     return Err(not_obeyed(&format!("size.{name}"), value));
                 }
             }

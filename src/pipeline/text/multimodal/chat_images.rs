@@ -369,6 +369,8 @@ fn push_text(out: &mut String, text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn found(chat: &str) -> Result<(Json, Vec<String>), RejectCode> {
@@ -485,6 +487,56 @@ mod tests {
             (json!({"type": "image", "image": 5}), RejectCode::WrongType),
         ] {
             assert_eq!(found(&row(&user(json!([part])), &json!(null))), Err(code), "{part}");
+        }
+    }
+
+    /// Removing a marker may leave another one.
+    fn without_markers(mut text: String) -> String {
+        while text.contains(MARKER) {
+            text = text.replace(MARKER, "");
+        }
+        text
+    }
+
+    proptest! {
+        /// No row panics, each image is a part, and no text is lost or added.
+        #[test]
+        fn text_and_images_are_kept(
+            contents in prop::collection::vec((any::<bool>(), prop::collection::vec(0..5u8, 0..4)), 0..4),
+            images in 0..4usize,
+        ) {
+            let piece = |kind: &u8| ["a", "<image>", "\n", "<im", "age>"][usize::from(*kind)];
+            let text: String = contents.iter().flat_map(|(_, kinds)| kinds.iter().map(piece)).collect();
+            let messages: Vec<Json> = contents
+                .iter()
+                .map(|(in_parts, kinds)| {
+                    let parts = || kinds.iter().map(|kind| match kind {
+                        1 => serde_json::json!({"type": "image"}),
+                        kind => serde_json::json!({"type": "text", "text": piece(kind)}),
+                    });
+                    let content = match in_parts {
+                        true => Json::Array(parts().collect()),
+                        false => kinds.iter().map(piece).collect::<String>().into(),
+                    };
+                    serde_json::json!({"role": "user", "content": content})
+                })
+                .collect();
+            let values = vec!["x"; images];
+            let Ok((messages, paths)) = found(&row(&messages.into(), &values.into())) else { return Ok(()) };
+            prop_assert_eq!(paths.len(), images);
+            let parts = |content: &Json| content.as_array().cloned().unwrap_or_else(|| vec![content.clone()]);
+            let parts: Vec<Json> =
+                messages.as_array().unwrap().iter().flat_map(|message| parts(&message["content"])).collect();
+            prop_assert_eq!(parts.iter().filter(|part| part["type"] == "image").count(), images);
+            let read: String =
+                parts.iter().filter_map(|part| part.as_str().or_else(|| part["text"].as_str())).collect();
+            prop_assert_eq!(without_markers(read), without_markers(text));
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in ".{0,60}") {
+            let row = format!(r#"{{"messages":{bytes},"images":{bytes}}}"#);
+            let _ = (read(&row, &Processor::qwen2_5_vl()), read(&bytes, &Processor::qwen2_5_vl()));
         }
     }
 
