@@ -1,6 +1,7 @@
 """The Python package: batches of chats with images, compared with the processors and models of transformers."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -342,6 +343,23 @@ def test_models_that_mix_documents_are_not_packed(binary, tmp_path, images):
             batches(source, **options)
 
 
+def test_images_are_never_left_out_in_silence(chats, text, tmp_path, binary, images):
+    source = chats("qwen2_5_vl")
+    fields = ["key", "input_ids", "length", "assistant_masks"]
+    with pytest.raises(dsconvert.UsageError, match="the fields of their images are not selected"):
+        dsconvert.Loader(dsconvert.open(source, "train").select(fields), batch_size=1)
+    (batch,) = batches(dsconvert.open(source, "train").select(fields), batch_size=3, fields=["input_ids"])
+    assert list(batch) == ["input_ids"]
+    with pytest.raises(dsconvert.UsageError, match="one holds chats with images and the other does not"):
+        dsconvert.Loader([source, text], batch_size=1)
+    rule = {**resolved("qwen2_5_vl"), "max_pixels": 13 * 28 * 28}
+    other = write(binary, tmp_path / "out", rule, [document(image_processor(rule), [1, images[0], 3])])
+    with pytest.raises(dsconvert.UsageError, match="different processors .max_pixels 9408 and 10192"):
+        dsconvert.Loader([source, other], batch_size=1)
+    (batch,) = batches([source, source], batch_size=6)
+    assert len(batch["image_grid_thw"]) == 6
+
+
 def test_options_of_chats_with_images_are_refused_elsewhere(text):
     for option in ({"pixels": "uint8"}, {"dummy_image": True}, {"processor": image_processor(resolved("qwen2_vl"))}):
         with pytest.raises(dsconvert.UsageError, match="no chats with images"):
@@ -369,55 +387,74 @@ def test_parquet_gives_the_same_batches(binary, chats, images, tmp_path):
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
+def of_user(*parts):
+    """A message of texts and of images, as numbers."""
+    return {"role": "user", "content": [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]}
+
+
+def of_assistant(text):
+    return {"role": "assistant", "content": text}
+
+
+def with_images(messages, picture):
+    """The messages, with what `picture` makes of the number of each image."""
+    def content(message):
+        parts = message["content"]
+        return parts if isinstance(parts, str) else [picture(part) if isinstance(part, int) else part for part in parts]
+
+    return [{**message, "content": content(message)} for message in messages]
+
+
+CHATS = [
+    [of_user(0, "and", 1), of_assistant("yes\n")],
+    [of_user("no image"), of_assistant("no")],
+    [of_user("look: ", 3), of_assistant("so"), of_user("why?"), of_assistant("because")],
+]
+
+
 @pytest.mark.parametrize("family", PACKED)
 def test_converted_chats_are_what_the_processor_makes_of_them(command, tmp_path, images, family):
-    limits = {"min_pixels": 4 * 28 * 28, "max_pixels": 40 * 28 * 28}
-    model = vision_models.folder(tmp_path / "MODEL", family, **limits)
-    chats = [
-        [{"role": "user", "content": [image(0), {"type": "text", "text": "and"}, image(1)]}, answer("yes\n")],
-        [{"role": "user", "content": "no image"}, answer("no")],
-        [{"role": "user", "content": [{"type": "text", "text": "look: "}, image(3)]}, answer("so"), user("why?"), answer("because")],
-    ]
+    model = vision_models.folder(tmp_path / "MODEL", family, min_pixels=4 * 28 * 28, max_pixels=40 * 28 * 28)
     with (tmp_path / "chats.jsonl").open("w") as file:
-        for messages in chats:
-            named = [part["path"] for m in messages for part in m["content"] if isinstance(part, dict) and part["type"] == "image"]
-            without = [{**m, "content": [{"type": p["type"], **({"text": p["text"]} if "text" in p else {})} for p in m["content"]]} if isinstance(m["content"], list) else m for m in messages]
-            for at, name in enumerate(named):
-                (tmp_path / name).write_bytes(images[int(name.split(".")[0])].read_bytes())
-            file.write(json.dumps({"messages": without, "images": named}) + "\n")
-    options = ["--messages-field", "messages", "--images-field", "images", "--tokenizer", model]
-    command("text", tmp_path / "chats.jsonl", *options, "--out", tmp_path / "chats")
+        for messages in CHATS:
+            paths = [str(images[part]) for message in messages for part in message["content"] if isinstance(part, int)]
+            names = [shutil.copy(path, tmp_path).rpartition("/")[2] for path in paths]
+            row = {"messages": with_images(messages, lambda _: {"type": "image"}), "images": names}
+            file.write(json.dumps(row) + "\n")
+    options = ["text", tmp_path / "chats.jsonl", "--messages-field", "messages", "--images-field", "images", "--tokenizer", model]
+    command(*options, "--out", tmp_path / "chats")
+    command(*options, "--pack", 400, "--pack-patches", 2000, "--out", tmp_path / "rows")
     processor = vision_models.processor(model)
     found = batches(tmp_path / "chats", batch_size=1, processor=processor)
-    assert len(found) == 3
-    for batch, messages in zip(found, chats, strict=True):
-        opened = [{**m, "content": [{**p, "path": str(tmp_path / p["path"])} if "path" in p else p for p in m["content"]]} if isinstance(m["content"], list) else m for m in messages]
+    for batch, messages in zip(found, CHATS, strict=True):
+        opened = with_images(messages, lambda number: {"type": "image", "path": str(images[number])})
         expected = processor.apply_chat_template(
             opened, tokenize=True, return_dict=True, return_tensors="pt", return_assistant_tokens_mask=True
         )
         assert torch.equal(batch["input_ids"], expected["input_ids"])
-        labels = expected["input_ids"].masked_fill(expected["assistant_masks"] == 0, -100)
-        assert torch.equal(batch["labels"], labels)
+        assert torch.equal(batch["labels"], expected["input_ids"].masked_fill(expected["assistant_masks"] == 0, -100))
         assert torch.equal(batch["mm_token_type_ids"], expected["mm_token_type_ids"])
         assert ("pixel_values" in batch) == ("pixel_values" in expected)
         if "pixel_values" in batch:
             assert torch.equal(batch["image_grid_thw"], expected["image_grid_thw"])
             assert (batch["pixel_values"] - expected["pixel_values"]).abs().mean() < 0.01
-    for options in ({"batch_size": 3}, {"batch_size": 3, "packed": "flash"}, {"seq_len": 300, "batch_size": 1, "packed": "flash"}):
+    assert len(found) == 3
+    for options in ({"batch_size": 3}, {"batch_size": 3, "packed": "flash"}):
         (batch,) = batches(tmp_path / "chats", **options)
         assert torch.equal(batch["pixel_values"], torch.cat([one["pixel_values"] for one in found if "pixel_values" in one]))
-
-
-def image(number):
-    return {"type": "image", "path": f"{number}.image"}
-
-
-def answer(text):
-    return {"role": "assistant", "content": text}
-
-
-def user(text):
-    return {"role": "user", "content": text}
+    # Packed by the loader and on disk, in any order.
+    for source, options in [("chats", {"seq_len": 400, "max_patches": 2000}), ("rows", {})]:
+        (batch,) = batches(tmp_path / source, batch_size=1, **options)
+        documents, patches = {}, 0
+        starts = [*torch.nonzero(batch["position_ids"][0, 0] == 0).flatten().tolist(), batch["input_ids"].shape[1]]
+        for start, end in zip(starts, starts[1:]):
+            images_of = int((batch["input_ids"][0, start:end] == processor.image_token_id).sum()) * 4
+            documents[tuple(batch["input_ids"][0, start:end].tolist())] = batch["pixel_values"][patches : patches + images_of]
+            patches += images_of
+        for one in found:
+            pixels = documents[tuple(one["input_ids"][0].tolist())]
+            assert torch.equal(pixels, one["pixel_values"]) if "pixel_values" in one else len(pixels) == 0
+        assert patches == len(batch["pixel_values"])
 
 
 @pytest.mark.parametrize("family", PACKED)

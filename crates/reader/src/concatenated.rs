@@ -459,6 +459,11 @@ fn check_compatible(
         );
         return Err(Error::usage(what).help("convert both with one tokenizer: the same id is another token"));
     }
+    if let (Some(_), None) | (None, Some(_)) = (&properties.vision, &other_properties.vision) {
+        let what = format!("of {name} and {other_name}, one holds chats with images and the other does not");
+        return Err(Error::usage(what)
+            .help("convert chats without images with the same processor (`images_field`), too"));
+    }
     if let (Some(own), Some(others)) = (&properties.vision, &other_properties.vision)
         && let Some((parameter, own, others)) = own.difference(others)
     {

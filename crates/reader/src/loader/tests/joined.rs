@@ -119,19 +119,24 @@ fn documents_with_images_are_never_cut() {
     let dir = tempfile::tempdir().unwrap();
     let split = split(dir.path(), Format::Arrow);
     let rows = |seq_len, packing| PackOptions { packing, ..PackOptions::new(seq_len, 1) };
+    // Without a processor, only stored fields can be loaded.
+    let of_ids = |batching: Batching| LoaderOptions {
+        fields: Some(vec!["input_ids".to_owned()]),
+        ..LoaderOptions::new(batching)
+    };
     let refused =
-        |rows: PackOptions| Loader::new(split.clone(), LoaderOptions::new(rows)).unwrap_err().to_string();
+        |rows: PackOptions| Loader::new(split.clone(), of_ids(rows.into())).unwrap_err().to_string();
     let short = refused(rows(30, Packing::BestFit));
     assert!(short.contains("records exceed a budget: `seq_len` allows 30 tokens"), "{short}");
     // Also where the fields of images are not selected.
     let selected = split.select(&["input_ids", "key"]).unwrap();
-    let selected = Loader::new(selected, LoaderOptions::new(rows(30, Packing::BestFit))).unwrap_err();
+    let selected = Loader::new(selected, of_ids(rows(30, Packing::BestFit).into())).unwrap_err();
     assert!(selected.to_string().contains("exceed a budget"), "{selected}");
     let cut = refused(rows(90, Packing::Concat));
     assert!(cut.contains("cut"), "{cut}");
     let truncated =
         BatchOptions { oversize: Oversize::Truncate, ..BatchOptions::new(BatchSize::MaxTokens(30)) };
-    let truncated = Loader::new(split.clone(), LoaderOptions::new(truncated)).unwrap_err();
+    let truncated = Loader::new(split.clone(), of_ids(truncated.into())).unwrap_err();
     assert!(truncated.to_string().contains("a record with images is never cut"), "{truncated}");
     let error = Loader::new(split, packed(Some(80), &["input_ids", "key"])).unwrap_err();
     assert!(error.to_string().contains("\"key\" is a field of single records"), "{error}");

@@ -162,7 +162,7 @@ fn an_image_without_effect_is_in_the_padding() {
 #[test]
 fn a_source_without_a_processor_is_refused() {
     let chats = Chats { vision: None, ..Chats::new(&CHATS) };
-    let error = loader(&chats, options(in_order(1), &["input_ids"])).err().unwrap();
+    let error = loader(&chats, LoaderOptions::new(in_order(1))).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let other = Processor { max_pixels: 5_000_000, ..Processor::qwen2_5_vl() };
     let vision = VisionBatchOptions { processor: Some(other), ..VisionBatchOptions::default() };

@@ -40,15 +40,16 @@ pub(super) struct VisionFields {
 }
 
 impl VisionFields {
-    /// Returns `None` if records have no images whose tokens are among their ids.
+    /// Returns `None` if records have no images whose tokens are among their ids, or if their processor is unknown.
     pub(super) fn of(source: &dyn RecordSource) -> Result<Option<Self>> {
         let schema = source.schema();
-        if !schema.holds_multimodal() {
-            return Ok(None);
+        match source.properties().vision.filter(|_| schema.holds_multimodal()) {
+            Some(processor) => {
+                let (images, grids) = (field(schema, IMAGES)?, field(schema, IMAGE_GRIDS)?);
+                Ok(Some(Self { images, grids, processor }))
+            }
+            None => Ok(None),
         }
-        let grids = field(schema, IMAGE_GRIDS)?;
-        let processor = options::processor_of(source)?;
-        Ok(Some(Self { images: field(schema, IMAGES)?, grids, processor }))
     }
 
     /// Reads the grids of `records` and compares them with the image tokens among the `ids` of each.

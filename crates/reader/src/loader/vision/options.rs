@@ -33,15 +33,11 @@ pub struct VisionBatchOptions {
     pub processor: Option<Processor>,
 }
 
-/// Returns the processor of the images of `source`.
-pub(super) fn processor_of(source: &dyn RecordSource) -> Result<Processor> {
-    source.properties().vision.ok_or_else(|| {
-        Error::new(
-            ErrorKind::Unsupported,
-            "the manifest has no processor of the images, or one of an unknown kind",
-        )
+/// Returns an error about a manifest without a processor.
+fn no_processor() -> Error {
+    let what = "the manifest has no processor of the images, or one of an unknown kind";
+    Error::new(ErrorKind::Unsupported, what)
         .help("install the dsconvert that wrote the dataset, or a newer one")
-    })
 }
 
 /// Returns the options for records of `source` that are chats with images, and other options as they are.
@@ -50,6 +46,11 @@ pub(in crate::loader) fn for_source(
     source: &dyn RecordSource,
 ) -> Result<LoaderOptions> {
     if !source.schema().holds_multimodal() {
+        if source.properties().vision.is_some() && options.fields.is_none() {
+            let what = "the records are chats with images, and the fields of their images are not selected";
+            return Err(Error::usage(what)
+                .help("select \"images\", \"image_grids\" and \"patches\", too, or name the entries of a batch with `fields`"));
+        }
         let given = &options.vision;
         return match (&given.processor, given.patches, given.dummy_image) {
             (None, PatchType::Float32, None | Some(false)) => Ok(options),
@@ -58,7 +59,10 @@ pub(in crate::loader) fn for_source(
             )),
         };
     }
-    let own = processor_of(source)?;
+    let Some(own) = source.properties().vision else {
+        // Stored fields need no processor.
+        return if options.fields.is_some() { Ok(options) } else { Err(no_processor()) };
+    };
     if let Some(other) = &options.vision.processor
         && let Some((parameter, own, other)) = own.difference(other)
     {
@@ -79,9 +83,9 @@ pub(in crate::loader) fn for_source(
 
 /// Refuses batches that cut records with images, or whose rows hold several of them that the model would mix.
 pub(in crate::loader) fn check_layout(options: &LoaderOptions, source: &dyn RecordSource) -> Result<()> {
-    if !source.schema().holds_multimodal() {
+    let Some(processor) = source.properties().vision.filter(|_| source.schema().holds_multimodal()) else {
         return Ok(());
-    }
+    };
     let cut = match &options.batching {
         Batching::Packed(rows) if rows.packing == Packing::Concat => Some("packing \"concat\""),
         Batching::Records(batches) if batches.oversize == Oversize::Truncate => Some("oversize \"truncate\""),
@@ -113,7 +117,7 @@ pub(in crate::loader) fn check_layout(options: &LoaderOptions, source: &dyn Reco
             .help("use batch_size 1, or packed \"flash\", which makes one row of all documents of a batch"));
     }
     if is_flash || is_stored || matches!(options.batching, Batching::Packed(_)) {
-        processor_of(source)?
+        processor
             .check_packing()
             .map_err(|error| Error::usage(error.what().to_owned()).help(error.help().to_owned()))?;
     }
