@@ -49,7 +49,7 @@ pub use run::{RunOutcome, check_excluded, check_inputs, check_output};
 pub use selection::{Selection, ranges};
 pub use status::{Status, status};
 pub use text::{
-    IdsFinding, IdsReport, OddDocument, TextConversion, TextInput, TextJob, TextOptions, check_ids,
+    FindOdd, IdsFinding, IdsReport, OddDocument, TextConversion, TextInput, TextJob, TextOptions, check_ids,
 };
 pub(crate) use text::{UNREAD_FIELD, UNREAD_MESSAGE_KEY};
 
