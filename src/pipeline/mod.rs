@@ -50,7 +50,7 @@ pub use selection::{Selection, ranges};
 pub use status::{Status, status};
 pub(crate) use text::{FIT_SAMPLES, FIT_SQUARED_ERROR, UNREAD_FIELD, UNREAD_MESSAGE_KEY};
 pub use text::{
-    IdsFinding, IdsReport, OddDocument, TextConversion, TextInput, TextJob, TextOptions, check_ids,
+    FindOdd, IdsFinding, IdsReport, OddDocument, TextConversion, TextInput, TextJob, TextOptions, check_ids,
 };
 
 pub use crate::recipe::{

@@ -82,18 +82,16 @@ pub struct OddDocument {
     pub message: String,
 }
 
+/// Returns what is unusual about the ids and the mask of a document.
+pub type FindOdd<'a> = dyn Fn(&[u32], Option<&[u8]>) -> Vec<OddDocument> + Sync + 'a;
+
 /// Checks the ids of `options`, whose recipe names their field. `odd` returns what is unusual about the ids and the mask
 /// of a document.
 ///
 /// # Errors
 ///
 /// Fails if files cannot be read, or lack a field that is named, and if the check is stopped.
-pub fn check_ids(
-    options: TextOptions,
-    threads: usize,
-    stop: &Stop,
-    odd: &(dyn Fn(&[u32], Option<&[u8]>) -> Vec<OddDocument> + Sync),
-) -> Result<IdsReport> {
+pub fn check_ids(options: TextOptions, threads: usize, stop: &Stop, odd: &FindOdd<'_>) -> Result<IdsReport> {
     let job = TextJob::of(options)?;
     let Some(ids) = &job.conversion.ids else {
         return Err(Error::internal("the sources of the check are not token ids"));

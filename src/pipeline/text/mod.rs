@@ -34,6 +34,6 @@ mod unread;
 
 pub use self::conversion::{TextConversion, TextJob};
 pub(crate) use self::convert::{UNREAD_FIELD, UNREAD_MESSAGE_KEY};
-pub use self::ids_check::{IdsFinding, IdsReport, OddDocument, check_ids};
+pub use self::ids_check::{FindOdd, IdsFinding, IdsReport, OddDocument, check_ids};
 pub(crate) use self::multimodal::{FIT_SAMPLES, FIT_SQUARED_ERROR};
 pub use self::options::{TextInput, TextOptions};

@@ -52,20 +52,18 @@ macro_rules! with_integers {
 
 impl Integers<'_> {
     /// Returns the number of values.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         with_integers!(self, numbers => numbers.len())
     }
 
     /// Returns the numbers in `range` as 64 bits.
     pub fn wide(&self, range: Range<usize>) -> Vec<i64> {
-        with_integers!(self, numbers => {
-            numbers.get(range).unwrap_or_default().iter().map(|&number| i64::from(number)).collect()
-        })
+        with_integers!(self, numbers => wide(numbers.get(range).unwrap_or_default()).collect())
     }
 
     /// Returns all numbers, rounded to 32 bits.
     pub fn rounded(&self) -> Vec<f32> {
-        with_integers!(self, numbers => numbers.iter().map(|&number| number as f32).collect())
+        with_integers!(self, numbers => wide(numbers).map(|number| number as f32).collect())
     }
 
     /// Returns the ids in `range`.
@@ -74,15 +72,7 @@ impl Integers<'_> {
     ///
     /// Returns a reject if one does not fit in 32 bits without a sign.
     pub fn ids(&self, range: Range<usize>) -> Result<Vec<u32>, Reject> {
-        with_integers!(self, numbers => {
-            let ids = numbers.get(range).unwrap_or_default();
-            // No branch for each id.
-            let all = ids.iter().fold(0, |all, &id| all | i64::from(id));
-            match u32::try_from(all) {
-                Ok(_) => Ok(ids.iter().map(|&id| id as u32).collect()),
-                Err(_) => Err(wrong_id(ids.iter().map(|&id| i64::from(id)))),
-            }
-        })
+        with_integers!(self, numbers => ids(numbers.get(range).unwrap_or_default()))
     }
 
     /// Returns the flags in `range`, which are 0 or 1; otherwise, the first other value, and its position in the list.
@@ -91,16 +81,26 @@ impl Integers<'_> {
     ///
     /// Returns that value.
     pub fn flags(&self, range: Range<usize>) -> Result<Vec<u8>, (usize, i64)> {
-        with_integers!(self, numbers => {
-            let all = numbers.iter().fold(0, |all, &flag| all | i64::from(flag));
-            match all & !1 {
-                0 => Ok(numbers.get(range).unwrap_or_default().iter().map(|&flag| flag as u8).collect()),
-                _ => {
-                    let mut wide = numbers.iter().map(|&flag| i64::from(flag)).enumerate();
-                    Err(wide.find(|(_, flag)| *flag != 0 && *flag != 1).unwrap_or_default())
-                }
-            }
-        })
+        with_integers!(self, numbers => flags(numbers, range))
+    }
+}
+
+fn wide<T: Copy + Into<i64>>(numbers: &[T]) -> impl Iterator<Item = i64> {
+    numbers.iter().map(|&number| number.into())
+}
+
+fn ids<T: Copy + Into<i64>>(numbers: &[T]) -> Result<Vec<u32>, Reject> {
+    // No branch for each id.
+    match u32::try_from(wide(numbers).fold(0, |all, id| all | id)) {
+        Ok(_) => Ok(wide(numbers).map(|id| id as u32).collect()),
+        Err(_) => Err(wrong_id(wide(numbers))),
+    }
+}
+
+fn flags<T: Copy + Into<i64>>(numbers: &[T], range: Range<usize>) -> Result<Vec<u8>, (usize, i64)> {
+    match wide(numbers).fold(0, |all, flag| all | flag) & !1 {
+        0 => Ok(wide(numbers.get(range).unwrap_or_default()).map(|flag| flag as u8).collect()),
+        _ => Err(wide(numbers).enumerate().find(|(_, flag)| *flag & !1 != 0).unwrap_or_default()),
     }
 }
 
@@ -115,9 +115,9 @@ pub enum RowList<'a> {
 
 impl<'a> RowList<'a> {
     /// Returns the number of values.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         match self {
-            Self::Integers(integers) => integers.len(),
+            Self::Integers(integers) => integers.count(),
             Self::Numbers(numbers) => numbers.len(),
         }
     }

@@ -69,7 +69,7 @@ fn values_of(column: &ArrayRef, row: usize) -> Option<(&ArrayRef, Range<usize>)>
         }
         DataType::FixedSizeList(..) => {
             let list = column.as_fixed_size_list();
-            let (start, length) = (list.value_offset_at(row) as usize, list.value_length() as usize);
+            let (start, length) = (list.value_offset_at(row), list.value_length() as usize);
             (list.values(), range(start, start + length))
         }
         _ => return None,

@@ -86,9 +86,9 @@ impl IdFields {
             }
             lists.push(found);
         }
-        let count = lists.first().and_then(Option::as_ref).map_or(0, RowList::len);
+        let count = lists.first().and_then(Option::as_ref).map_or(0, RowList::count);
         for (IdField { name, .. }, list) in self.fields.iter().zip(&lists) {
-            let values = list.as_ref().map_or(count, RowList::len);
+            let values = list.as_ref().map_or(count, RowList::count);
             if values != count && name != SEQ_LENGTHS {
                 let what = format!("the field {name:?} has {values} values");
                 return Err(invalid(format!("{what}, but there are {count} ids")));
@@ -112,7 +112,7 @@ impl IdFields {
             weights: weights.map(|(name, list)| weights_of(name, list, &tokens)).transpose()?,
             ends: ends(
                 ids.len(),
-                lengths.map(|lengths| lengths.wide(0..lengths.len())).as_deref(),
+                lengths.map(|lengths| lengths.wide(0..lengths.count())).as_deref(),
                 positions.map(|positions| positions.wide(tokens)).as_deref(),
             )?,
             ids,
