@@ -1,15 +1,19 @@
 //! Benchmark of batch planning: `cargo bench --no-default-features --bench batch_plan`.
 //!
-//! Lengths are synthetic (log-normal, median 250) and in memory. Only the plan is timed: no record is read.
+//! Lengths are synthetic (log-normal, median 250) and in memory. Only the plan is timed: no record is read. With a second budget, half
+//! of the records have images, of 256 patches each.
 
 use std::time::Instant;
 
 use dsconvert::error::Result;
 use dsconvert::reader::batch::{
-    BatchOptions, BatchPlan, BatchSize, BucketBy, LengthsInMemory, PackOptions, PackPlan, Position,
+    BatchOptions, BatchPlan, BatchSize, BucketBy, ColumnBudget, Lengths, LengthsInMemory, PackOptions,
+    PackPlan, Position, Runs,
 };
 
 const RECORDS: u64 = 10_000_000;
+const CHATS: u64 = 1_000_000;
+const MAX_PATCHES: u64 = 49_152;
 const STEPS: u64 = 2_000;
 const MICRO_BATCHES: u64 = 8;
 const MAX_TOKENS: u64 = 16_384;
@@ -48,7 +52,65 @@ fn main() -> Result<()> {
     }
     let each = start.elapsed().as_nanos() / documents.max(1) as u128;
     println!("best fit in rows of 2048: {each} ns per document");
+    second_budget()
+}
+
+/// The cost of one and of two budgets, of the same records.
+#[allow(clippy::print_stdout)]
+fn second_budget() -> Result<()> {
+    let chats = Chats(LengthsInMemory::new((0..CHATS).map(|i| length(i) + patches(i) / 4).collect()));
+    let patches = || ColumnBudget { column: "patches".to_owned(), max: MAX_PATCHES };
+    for (name, budget) in [("one budget", None), ("two budgets", Some(patches()))] {
+        let start = Instant::now();
+        let options =
+            BatchOptions { budget: budget.clone(), ..BatchOptions::new(BatchSize::MaxTokens(MAX_TOKENS)) };
+        let plan = BatchPlan::new("", &chats, options, 1, MICRO_BATCHES)?;
+        println!("{name}, {CHATS} records: plan of {} steps in {:?}", plan.steps(), start.elapsed());
+        let start = Instant::now();
+        let plan = PackPlan::new(
+            "",
+            &chats,
+            PackOptions { budget, ..PackOptions::new(MAX_TOKENS, 1) },
+            1,
+            MICRO_BATCHES,
+        )?;
+        let (made, start) = (start.elapsed(), Instant::now());
+        let rows = plan.rows(0)?;
+        let each = start.elapsed().as_nanos() / u128::from(CHATS);
+        println!("{name}, packed: plan in {made:?}, then {rows} rows at {each} ns per document");
+    }
     Ok(())
+}
+
+/// Lengths of chats, with the patches of their images.
+#[derive(Debug)]
+struct Chats(LengthsInMemory);
+
+impl Lengths for Chats {
+    fn records(&self) -> u64 {
+        self.0.records()
+    }
+
+    fn record_at(&self, rank: u64) -> Result<u64> {
+        self.0.record_at(rank)
+    }
+
+    fn length_of(&self, record: u64) -> Result<u64> {
+        self.0.length_of(record)
+    }
+
+    fn column_of(&self, record: u64, _: &str) -> Result<Option<u64>> {
+        Ok(Some(patches(record)))
+    }
+
+    fn runs(&self) -> Result<Runs<'_>> {
+        self.0.runs()
+    }
+}
+
+/// Returns the number of patches of a chat: half of them have one to eight images.
+fn patches(i: u64) -> u64 {
+    if i.is_multiple_of(2) { 0 } else { 256 * (1 + i / 2 % 8) }
 }
 
 /// Returns a length as in a text corpus, from two numbers between 0 and 1 that depend on `i`.

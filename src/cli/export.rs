@@ -65,11 +65,13 @@ pub(super) struct Args {
     #[arg(long, value_name = "LAYOUT", value_parser = words::<Layout>())]
     layout: Option<Layout>,
 
-    /// Columns of token ids in the format hf [default: stored]
+    /// Columns in the format hf [default: stored; of prompts: nested]
     ///
-    /// stored: all fields of the dataset. labels: input_ids, attention_mask and labels, which axolotl, LLaMA-Factory, TRL and
+    /// stored: all fields of the dataset, as they are stored. labels: input_ids, attention_mask and labels, which axolotl, LLaMA-Factory, TRL and
     /// Unsloth read as already tokenized; labels are -100 where a token is not trained on. loss-mask: input_ids, attention_mask
-    /// and loss_mask, as SkyRL reads them.
+    /// and loss_mask, as SkyRL reads them. reward: chosen_ids and rejected_ids of pairs, each with its prompt, and margin, which the
+    /// reward trainer of TRL reads. nested: all fields of prompts, with messages and other JSON as lists and structs, which GRPO in
+    /// TRL and verl read.
     #[arg(long, value_name = "COLUMNS", value_parser = words::<Columns>())]
     columns: Option<Columns>,
 

@@ -10,7 +10,7 @@ use super::print;
 use super::values::possible_values;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Manifest, TOKENIZER_NAME};
-use crate::options::{Definition, Input};
+use crate::options::{Defined, Definition, Input};
 use crate::printable::{printable_path, shell_word};
 use crate::reader::{Dataset, OpenOptions};
 use crate::recipe::{ImagesRecipe, Recipe, Recorded, RecordedInput, TextRecipe};
@@ -30,12 +30,26 @@ impl<R> std::fmt::Debug for Given<R> {
     }
 }
 
-impl<R: Recipe> Given<R> {
+impl<R: Defined + Default + 'static> Given<R> {
     /// Returns whether the command line gives the option `name`.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(option, _)| option.name == name)
     }
 
+    /// Returns the first option that the command line gives.
+    pub(super) fn first(&self) -> Option<&'static str> {
+        self.0.first().map(|(option, _)| option.name)
+    }
+
+    /// Returns the defaults with the options of the command line.
+    pub(super) fn options(&self) -> Result<R> {
+        let mut options = R::default();
+        self.0.iter().try_for_each(|(option, text)| option.set(&mut options, text))?;
+        Ok(options)
+    }
+}
+
+impl<R: Recipe> Given<R> {
     /// Returns the recipe: the one of `like`, or the defaults, with the options of the command line. Says which options of
     /// `like` are replaced, unless `is_quiet`.
     pub(super) fn recipe(&self, like: Option<&Like<'_, R>>, is_quiet: bool) -> Result<R> {
@@ -62,10 +76,13 @@ impl<R: Recipe> Given<R> {
     }
 }
 
-impl<R: Recipe> clap::Args for Given<R> {
+impl<R: Defined + Default + 'static> clap::Args for Given<R> {
     fn augment_args(command: Command) -> Command {
         let defaults = R::default();
-        R::definitions().iter().fold(command, |command, option| {
+        // Of a command that converts nothing, other options may be given in place of a required one.
+        let is_conversion = command.get_arguments().any(|arg| *arg.get_id() == LIKE);
+        R::definitions().into_iter().fold(command, |command, mut option| {
+            option.extra.requires = option.extra.requires.filter(|_| is_conversion);
             let command = match option.extra.requires {
                 // Several options may require the same one.
                 Some(other) if command.get_groups().all(|group| *group.get_id() != either(other)) => {
@@ -75,7 +92,7 @@ impl<R: Recipe> clap::Args for Given<R> {
                 }
                 _ => command,
             };
-            command.arg(arg(option, option.get(&defaults)))
+            command.arg(arg(&option, option.get(&defaults)))
         })
     }
 
@@ -84,7 +101,7 @@ impl<R: Recipe> clap::Args for Given<R> {
     }
 }
 
-impl<R: Recipe> FromArgMatches for Given<R> {
+impl<R: Defined + Default + 'static> FromArgMatches for Given<R> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let is_given = |option: &Definition<R>| {
             matches.value_source(option.name) == Some(clap::parser::ValueSource::CommandLine)

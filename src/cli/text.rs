@@ -16,7 +16,7 @@ use crate::reader::batch::{BatchOptions, BatchSize, MAX_BATCH_RECORDS, MAX_BATCH
 use crate::recipe::{Recorded, RecordedInput, TextRecipe};
 use crate::source::io::planned::read_file;
 use crate::storage::{ObjectUrl, stat};
-use crate::tokenizer_files::{self, chat_template};
+use crate::tokenizer_files::{self, chat_template, processor};
 use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 
 /// Default label of standard input.
@@ -129,6 +129,9 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
         }
         recipe.check()?;
     }
+    if recipe.multimodal.is_given() {
+        recipe.multimodal.vision = Some(processor::find(path.as_deref(), &tokenizer, &recipe.multimodal)?);
+    }
     if let Some(why) = tokenizer.info().engine_note.as_ref().filter(|_| !is_quiet) {
         print::note(format!("using the slow reference tokenizer: {}", with_flags(why)));
     }
@@ -208,7 +211,7 @@ pub(super) struct LoadedTokenizer {
 }
 
 impl LoadedTokenizer {
-    fn bytes(options: TokenizerOptions) -> Result<Self> {
+    pub(super) fn bytes(options: TokenizerOptions) -> Result<Self> {
         Ok(Self { tokenizer: Tokenizer::bytes(options).map_err(usage_error)?, path: None })
     }
 }

@@ -219,10 +219,24 @@ impl Documents {
 pub(super) fn check_text(input: &ExportInput, format: ExportFormat) -> Result<()> {
     let schema = input.schema()?;
     if !schema.holds_token_ids() {
-        let what = format!("the dataset holds {}, and {format} holds token ids", schema.kind.name());
+        let (items, help) = if schema.holds_completions() {
+            (
+                "preference data",
+                "export it with `to hf`; `columns reward` writes each side of a pair as one list of ids",
+            )
+        } else if schema.holds_prompts() {
+            ("prompts", "export them with `to hf`, which writes their messages")
+        } else {
+            (schema.kind.name(), "export images and records with `to webdataset` or `to hf`")
+        };
+        let what = format!("the dataset holds {items}, and {format} holds token ids");
+        return Err(Error::usage(what).of_option("to").help(help));
+    }
+    if schema.holds_multimodal() {
+        let what = format!("the tokens of images stand for images, which {format} does not hold");
         return Err(Error::usage(what)
             .of_option("to")
-            .help("export images and records with `to webdataset` or `to hf`"));
+            .help("export chats with images with `to hf` and all stored columns"));
     }
     schema.index_of(INPUT_IDS).map(drop).ok_or_else(no_ids)
 }

@@ -118,7 +118,7 @@ pub(crate) fn is_hub_split(name: &str) -> bool {
 
 /// Quotes text as a YAML string: a JSON string in which the characters are escaped that YAML forbids or treats as line
 /// breaks.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let is_special = |c: char| {
         matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
     };

@@ -15,8 +15,10 @@ pub(crate) mod hub_card;
 mod input;
 mod megatron;
 mod megatron_bridge;
+mod nested;
 mod options;
 mod output;
+mod reward_columns;
 mod rows_file;
 #[cfg(test)]
 mod tests;
@@ -158,12 +160,20 @@ pub fn export(
             run.with(&megatron_bridge::MegatronBridge::new(input, options)?, warn)
         }
         ExportFormat::Webdataset => run.with(&webdataset::WebDataset::new(input, options)?, warn),
-        ExportFormat::Hf => match options.columns.unwrap_or_default() {
+        ExportFormat::Hf => match columns(input, options)? {
             Columns::Stored => run.with(&hf::HuggingFace::new(input, options)?, warn),
+            Columns::Reward => run.with(&reward_columns::RewardColumns::new(input, options)?, warn),
+            Columns::Nested => run.with(&nested::NestedColumns::new(input, options)?, warn),
             columns => run.with(&trainer_columns::TrainerColumns::new(input, options, columns)?, warn),
         },
     };
     exported.map_err(|error| with_remedy(error, &options.out))
+}
+
+/// Returns the columns of the format `hf`. Prompts are nested, because no trainer reads messages as JSON texts.
+fn columns(input: &ExportInput, options: &ExportOptions) -> Result<Columns> {
+    let default = if input.schema()?.holds_prompts() { Columns::Nested } else { Columns::default() };
+    Ok(options.columns.unwrap_or(default))
 }
 
 /// An export in progress.

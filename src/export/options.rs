@@ -37,13 +37,17 @@ word_choice! {
     /// Columns of token ids in the format `hf`.
     #[derive(Default)]
     Columns, text => unknown("columns", text, Self::WORDS);
-    /// All fields of the dataset.
+    /// All fields of the dataset, as they are stored.
     #[default]
     Stored = "stored",
     /// `input_ids`, `attention_mask` and `labels`: what axolotl, LLaMA-Factory, TRL and Unsloth read as already tokenized.
     Labels = "labels",
     /// `input_ids`, `attention_mask` and `loss_mask`, as SkyRL reads them.
     LossMask = "loss-mask",
+    /// `chosen_ids` and `rejected_ids` of pairs, each with its prompt, and `margin`: what the reward trainer of TRL reads.
+    Reward = "reward",
+    /// All fields of prompts, with messages and other JSON as lists and structs: what GRPO in TRL, and verl, read.
+    Nested = "nested",
 }
 
 fn unknown(what: &str, text: &str, words: &[&str]) -> Error {
@@ -79,7 +83,7 @@ pub struct ExportOptions {
     pub format: ExportFormat,
     /// Layout of the format `tokens`; `None` for its default.
     pub layout: Option<Layout>,
-    /// Columns of the format `hf`; `None` for its default.
+    /// Columns of the format `hf`; `None`: [`Columns::Nested`] of prompts, otherwise [`Columns::Stored`].
     pub columns: Option<Columns>,
     /// Token that separates documents, for formats of token ids; `None` for [`EndOfDocument::Auto`].
     pub eod: Option<EndOfDocument>,

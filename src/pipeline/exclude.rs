@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use bytes::Bytes;
 use dsconvert_writer::SORT_BYTES;
 use dsconvert_writer::stop::Stop;
 use dsconvert_writer::workers::Workers;
@@ -25,7 +26,8 @@ use crate::manifest::Manifest;
 use crate::printable::printable_path;
 use crate::reader::{Dataset, Record, Split};
 use crate::recipe::EXCLUDE;
-use crate::sample::Ids;
+use crate::sample::{self, Ids};
+use crate::schema::multimodal::IMAGES;
 use crate::schema::{HEIGHT, IMAGE, INPUT_IDS, KEY, Kind, ORIGIN, WIDTH};
 use crate::storage::{Access, Blob, NewFile, ObjectUrl};
 
@@ -175,7 +177,8 @@ fn check(path: &Path, manifest: &Manifest, compared: Compared, options: &Value) 
                     .help(format!("convert with `like {}`, or {by_keys}", printable_path(path))));
             }
             let version = env!("CARGO_PKG_VERSION");
-            if manifest.kind() == Kind::Images && manifest.dsconvert != version {
+            let has_images = manifest.kind() == Kind::Images || manifest.vision().is_some();
+            if has_images && manifest.dsconvert != version {
                 let what = format!(
                     "it was written by dsconvert {}, whose encoders may differ from those of {version}, so stored images \
                      cannot be compared",
@@ -195,7 +198,8 @@ fn splits_documents(options: &Value) -> bool {
 
 /// Returns the options that determine the stored content of an item.
 fn content_options(options: &Value) -> Value {
-    let names = ["tokenizer", "tokenization", "normalize", "chat", "max_length", "overflow", "image"];
+    let names =
+        ["tokenizer", "tokenization", "normalize", "chat", "max_length", "overflow", "image", "multimodal"];
     let mut found = Map::new();
     for name in names {
         let Some(value) = options.get(name) else { continue };
@@ -252,6 +256,9 @@ impl Exclusion {
             let fields: &[&str] = match (self.compared, dataset.manifest().kind()) {
                 (Compared::Keys, _) if is_split => &[KEY, ORIGIN],
                 (Compared::Keys, _) => &[KEY],
+                (Compared::Content, Kind::Text) if dataset.schema().holds_multimodal() => {
+                    &[INPUT_IDS, IMAGES]
+                }
                 (Compared::Content, Kind::Text) => &[INPUT_IDS],
                 (Compared::Content, Kind::Images) => &[IMAGE, WIDTH, HEIGHT],
                 (Compared::Content, Kind::Records) => &[], // refused: no conversion of sources makes them
@@ -316,7 +323,10 @@ impl Exclusion {
                 hash_of(&[document_of(key, record.origin()).as_bytes()])
             }
             Compared::Content => match record.input_ids() {
-                Some(ids) => hash_of_ids(ids),
+                Some(ids) => match record.get(IMAGES) {
+                    Some(sample::Value::Files(images)) => hash_of_ids(ids, images),
+                    _ => hash_of_ids(ids, &[]),
+                },
                 None => match (record.image(), record.width(), record.height()) {
                     (Some(image), Some(width), Some(height)) => hash_of_image(image, width, height),
                     _ => return Err(missing()),
@@ -346,8 +356,10 @@ fn hash_of(parts: &[&[u8]]) -> ItemHash {
     std::array::from_fn(|i| hash[i])
 }
 
-fn hash_of_ids(ids: &Ids) -> ItemHash {
-    hash_of(&[ids.as_bytes()])
+fn hash_of_ids(ids: &Ids, images: &[Bytes]) -> ItemHash {
+    let lengths: Vec<[u8; 8]> = images.iter().map(|image| (image.len() as u64).to_le_bytes()).collect();
+    let images = lengths.iter().zip(images).flat_map(|(length, image)| [&length[..], image]);
+    hash_of(&std::iter::once(&ids.as_bytes()[..]).chain(images).collect::<Vec<&[u8]>>())
 }
 
 fn hash_of_image(image: &[u8], width: u32, height: u32) -> ItemHash {
@@ -366,9 +378,9 @@ impl ExcludedItems {
         self.compared == Compared::Keys && self.hashes.contains(&hash_of(&[key.as_bytes()]))
     }
 
-    /// Returns whether the document with these ids is left out because of its content.
-    pub(super) fn has_ids(&self, ids: &Ids) -> bool {
-        self.compared == Compared::Content && self.hashes.contains(&hash_of_ids(ids))
+    /// Returns whether the document with these ids and images is left out because of its content.
+    pub(super) fn has_ids(&self, ids: &Ids, images: &[Bytes]) -> bool {
+        self.compared == Compared::Content && self.hashes.contains(&hash_of_ids(ids, images))
     }
 
     /// Returns whether an image is left out because of its content.

@@ -28,6 +28,7 @@ mod selection;
 pub(crate) mod shuffle;
 mod skipped_advice;
 mod source_checks;
+mod split_group;
 mod status;
 mod stored_job;
 mod text;
@@ -47,8 +48,10 @@ pub use progress::{Activity, Event, EventLevel, Phase, Progress, Snapshot};
 pub use run::{RunOutcome, check_excluded, check_inputs, check_output};
 pub use selection::{Selection, ranges};
 pub use status::{Status, status};
-pub use text::{TextConversion, TextInput, TextJob, TextOptions};
-pub(crate) use text::{UNREAD_FIELD, UNREAD_MESSAGE_KEY};
+pub(crate) use text::{FIT_SAMPLES, FIT_SQUARED_ERROR, UNREAD_FIELD, UNREAD_MESSAGE_KEY};
+pub use text::{
+    IdsFinding, IdsReport, OddDocument, TextConversion, TextInput, TextJob, TextOptions, check_ids,
+};
 
 pub use crate::recipe::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, Dedup, ImageFields, LengthRange, ListedImage,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use dsconvert_vision::Processor;
 use serde::Serialize;
 
 use crate::source::list::skipped::SkippedTypes;
@@ -21,7 +22,7 @@ pub struct ExcludedSummary {
 }
 
 /// Summary of a planned run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PlanSummary {
     /// Name of the kind of dataset.
     pub kind: &'static str,
@@ -67,6 +68,9 @@ pub struct PlanSummary {
     /// The images of each bucket, if they were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buckets: Option<BucketCounts>,
+    /// The processor of the images of chats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vision: Option<Processor>,
     /// Whether duplicates are searched for and left out.
     pub dedup: bool,
     /// The datasets whose items are left out.

@@ -23,7 +23,7 @@ const DEFAULT_TOOLS_FIELD: &str = "tools";
 /// Field with the system message of a chat, if there is one.
 const DEFAULT_SYSTEM_FIELD: &str = "system";
 /// Value of `--system-field` for none.
-const NO_FIELD: &str = "none";
+pub(super) const NO_FIELD: &str = "none";
 /// Field with the variables of the template for one chat, if there is one.
 const KWARGS_FIELD: &str = "chat_template_kwargs";
 
@@ -371,7 +371,7 @@ impl ChatRecipe {
     }
 
     /// Returns the options of the renderer.
-    pub(crate) fn renderer_options(&self, added_tokens: Vec<String>) -> ChatOptions {
+    pub(crate) fn renderer_options(&self, added_tokens: Vec<String>, images: bool) -> ChatOptions {
         let template = self.chat_template.as_ref();
         ChatOptions {
             special_tokens: template.map(|template| template.special_tokens.clone()).unwrap_or_default(),
@@ -385,6 +385,7 @@ impl ChatRecipe {
             not_rendered: self.not_rendered,
             join_parts: self.join_parts,
             added_tokens,
+            images,
         }
     }
 

@@ -31,6 +31,13 @@ options! {
             [serde(skip_serializing_if = "is_default")]
             labels_field: Option<String> = None, "NAME", requires = Some("ids_field");
 
+            /// Field with a weight for each token, a number with which its loss is multiplied
+            ///
+            /// Weights are stored as token_weights and cut and packed with the ids. In batches they move with the labels, and are 0
+            /// where a token is not trained on. Shards must be arrow or parquet.
+            [serde(skip_serializing_if = "is_default")]
+            weights_field: Option<String> = None, "NAME", requires = Some("ids_field");
+
             /// Remove the padding that attention_mask marks
             ///
             /// Without it, rows with padding are rejected.
@@ -120,9 +127,8 @@ impl IdsRecipe {
 
     /// Returns the fields of a row; `None` if items are texts.
     pub(super) fn fields(&self) -> Option<IdFields> {
-        let ids = self.ids_field.clone()?;
-        let (masks, labels) = (self.mask_field.clone(), self.labels_field.clone());
-        Some(IdFields { ids, masks, labels, trim_padding: self.trim_padding })
+        let (labels, weights) = (self.labels_field.as_deref(), self.weights_field.as_deref());
+        Some(IdFields::new(self.ids_field.as_deref()?, &self.mask_field, labels, weights, self.trim_padding))
     }
 
     /// Refuses options that contradict each other.

@@ -87,6 +87,12 @@ options! {
             /// Leave out files with the same bytes as another file; the first record is kept
             [serde(skip_serializing_if = "is_default")]
             dedup: Option<Dedup> = None, "BY";
+
+            /// Field whose value decides the split: records with the same value are in one split [default: the key]
+            ///
+            /// It is one of the fields of the records, such as a column of --metadata or a member of samples.
+            [serde(skip_serializing_if = "is_default")]
+            split_by: Option<String> = None, "NAME", requires = Some("split");
         }
         groups {
             /// How images are decoded, changed, filtered and encoded.
@@ -158,6 +164,10 @@ impl Recipe for ImagesRecipe {
 impl ImagesRecipe {
     /// Refuses values without a meaning.
     pub(crate) fn check(&self) -> Result<()> {
+        if self.split_by.is_some() && self.output.split.is_none() {
+            return Err(Error::usage("`split_by` applies only with `split`")
+                .help("add `split`, such as train=0.9,validation=0.1, or leave out `split_by`"));
+        }
         self.output.check()
     }
 }

@@ -9,6 +9,7 @@ mod chat;
 mod companion;
 mod ids;
 mod images;
+mod multimodal;
 mod preference;
 mod text;
 
@@ -22,6 +23,7 @@ pub use self::companion::{Companion, PathPattern};
 pub use self::ids::{Eod, IdsRecipe};
 pub(crate) use self::images::{ANNOTATIONS, is_reserved};
 pub use self::images::{AutoList, Dedup, ImageFields, ImagesRecipe, ListItem, ListedImage, Sidecars};
+pub use self::multimodal::{MultimodalRecipe, StoredImages};
 pub use self::preference::Seam;
 pub use self::text::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, InvalidUtf8, LengthRange, MAX_PACK_TOKENS, Overflow,
@@ -206,7 +208,11 @@ mod tests {
         ("mask_field", "completion_mask,assistant_masks"),
         ("trim_padding", "true"),
         ("vocab_size", "50304"),
+        ("weights_field", "weights"),
+        ("image_arg", "max_pixels=1003520"),
         ("image_fields", "image=rgb.png,seg=seg.png:mask"),
+        ("images", "fit"),
+        ("images_field", "pictures"),
         ("input_format", "jsonl.gz"),
         ("invalid_utf8", "replace"),
         ("join_parts", "\\n"),
@@ -235,6 +241,7 @@ mod tests {
         ("overflow", "split:4"),
         ("pack", "512"),
         ("packing", "concat"),
+        ("pack_patches", "4096"),
         ("pad", "40x40:#808080"),
         ("prompt_field", "question"),
         ("chosen_field", "better"),

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use dsconvert_vision::Processor;
 use serde_json::{Map, Value};
 
 use super::chat::ChatRecipe;
 use super::ids::IdsRecipe;
+use super::multimodal::MultimodalRecipe;
 use super::{EXCLUDE, Recipe, RecordedInput};
 use crate::error::{Error, Result};
 use crate::options::{
@@ -131,10 +133,18 @@ options! {
             /// Packing algorithm of --pack [default: best-fit]
             [serde(with = "as_text", skip_serializing_if = "is_default")]
             packing: Option<Packing> = None, "HOW", requires = Some("pack");
+
+            /// Maximum number of patches of images in a row of --pack
+            ///
+            /// Chats with images are packed whole, by first fit decreasing. A chat with more patches is rejected.
+            [serde(skip_serializing_if = "is_default")]
+            pack_patches: Option<u32> = None, "P", requires = Some("pack");
         }
         groups {
             /// How chats and pairs are read and rendered.
             [serde(skip_serializing_if = "is_default")] chat: ChatRecipe;
+            /// How the images of chats are read and stored.
+            [serde(skip_serializing_if = "is_default")] multimodal: MultimodalRecipe;
             /// How token ids that exist already are read.
             [serde(skip_serializing_if = "is_default")] ids: IdsRecipe;
             /// How text becomes ids.
@@ -171,6 +181,7 @@ impl Recipe for TextRecipe {
         "overflow",
         "pack",
         "packing",
+        "pack_patches",
         "dedup",
         "config",
     ];
@@ -213,7 +224,12 @@ impl TextRecipe {
     /// Returns the fields that make up the text of a document, or the chat, pair or ids in its place.
     pub fn text_fields(&self) -> TextFields {
         let ids = || self.ids.fields().map(TextFields::Ids);
-        self.chat.fields().or_else(ids).unwrap_or_else(|| TextFields::Text(self.text_field.clone()))
+        let mut fields =
+            self.chat.fields().or_else(ids).unwrap_or_else(|| TextFields::Text(self.text_field.clone()));
+        if let TextFields::Json(members) = &mut fields {
+            members.extend(self.multimodal.member());
+        }
+        fields
     }
 
     /// Returns the fields to read beside the text: the kept ones and, if it is not one of them, the one that decides the split.
@@ -283,12 +299,47 @@ impl TextRecipe {
         Ok(())
     }
 
+    /// Refuses options that contradict images of chats.
+    fn check_images(&self) -> Result<()> {
+        self.multimodal.check(self.chat.messages_field.is_some())?;
+        if !self.multimodal.is_given() {
+            return match self.pack_patches {
+                Some(_) => Err(Error::usage("`pack_patches` applies only to chats with images")
+                    .help("name the field with the images with `images_field`")),
+                None => Ok(()),
+            };
+        }
+        for (name, is_given) in [
+            ("packing concat", self.packing == Some(Packing::Concat)),
+            ("overflow split", matches!(self.overflow, Some(Overflow::Split { .. }))),
+        ] {
+            if is_given {
+                return Err(Error::usage(format!("`{name}` does not apply to chats with images"))
+                    .help("leave it out: no chat is divided among records"));
+            }
+        }
+        if self.pack_patches == Some(0) {
+            return Err(Error::usage("`pack_patches 0`: a row has room for an image"));
+        }
+        let Some(row) = self.pack else { return Ok(()) };
+        if let Some(max) = self.max_length.filter(|max| *max > row) {
+            return Err(Error::usage(format!("`max_length {max}` is more than `pack {row}`"))
+                .help("chats with images are packed whole, so none may be longer than a row"));
+        }
+        // Without the processor, the run is refused later.
+        let packs = self.multimodal.vision.as_ref().map_or(Ok(()), Processor::check_packing);
+        packs.map_err(|error| {
+            Error::usage(format!("`pack` does not apply: {}", error.what())).help(error.help().to_owned())
+        })
+    }
+
     /// Refuses options that contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
         self.output.check()?;
         for (option, is_given, other, has_other) in [
             ("overflow", self.overflow.is_some(), "max_length", self.max_length.is_some()),
             ("packing", self.packing.is_some(), "pack", self.pack.is_some()),
+            ("pack_patches", self.pack_patches.is_some(), "pack", self.pack.is_some()),
         ] {
             if is_given && !has_other {
                 return Err(Error::usage(format!("`{option}` applies only with `{other}`"))
@@ -314,6 +365,7 @@ impl TextRecipe {
                 }
             }
         }
+        self.check_images()?;
         self.ids.check()?;
         if self.ids.is_given() {
             self.check_ids()?;

@@ -4,6 +4,7 @@
 pub(crate) mod chat_template;
 mod config;
 mod hub;
+pub(crate) mod processor;
 #[cfg(test)]
 mod tests;
 

@@ -38,6 +38,8 @@ mod memory;
 mod messages;
 mod metadata_beside;
 mod mistakes;
+mod multimodal;
+mod multimodal_packs;
 mod no_labels;
 mod open_files;
 mod option_names;

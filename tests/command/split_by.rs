@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value as Json, json};
 
 use crate::chats::write_lines;
+use crate::images_sources::{image, run};
+use crate::images_tar::{Tar, put};
 use crate::support::*;
 
 /// The splits of the records by the author in their text, which is `AUTHOR TEXT`.
@@ -87,4 +89,72 @@ fn a_group_is_named_and_there() {
     );
     let ran = convert("text", &source, &out, &format!("{options} --split-by author")).exits(2);
     assert!(ran.stderr.contains("--split"), "{}", ran.stderr);
+}
+
+/// The splits of the images by the patient that they are of.
+fn splits_of_patients(out: &std::path::Path) -> BTreeMap<String, Vec<String>> {
+    let dataset = dsconvert::reader::Dataset::open(out).unwrap();
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for name in ["train", "test"] {
+        for record in dataset.split(name).unwrap().iter() {
+            let splits = found.entry(record.unwrap().text("patient").unwrap().to_owned()).or_default();
+            if splits.last().map(String::as_str) != Some(name) {
+                splits.push(name.to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn images_of_a_group_are_in_one_split() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut csv, mut tar) = (String::from("file_name,patient\n"), Tar::default());
+    std::fs::create_dir_all(dir.path().join("scans")).unwrap();
+    for number in 0..36 {
+        let (name, patient) = (format!("{number:02}.jpg"), format!("p{}", number % 9));
+        std::fs::write(dir.path().join("scans").join(&name), image(number)).unwrap();
+        csv += &format!("{name},{patient}\n");
+        tar.file(&name, &image(number)).file(&format!("{number:02}.patient.txt"), patient.as_bytes());
+    }
+    std::fs::write(dir.path().join("scans/metadata.csv"), &csv).unwrap();
+    put(dir.path(), "samples.tar", &tar.end());
+    let split = ["--split", "train=0.5,test=0.5"];
+    let mut found = Vec::new();
+    for (source, more) in [
+        ("scans", &["--split-by", "patient"][..]),
+        ("samples.tar", &["--split-by", "patient", "--keep-fields", "patient=patient.txt"]),
+    ] {
+        let out = format!("{source}-out");
+        run(dir.path(), b"", &[&[source, "--out", &out], &split[..], more].concat()).exits(0);
+        let out = dir.path().join(out);
+        let splits = splits_of_patients(&out);
+        assert!(splits.len() == 9 && splits.values().all(|splits| splits.len() == 1), "{source}: {splits:?}");
+        found.push(splits);
+    }
+    // The group decides, whatever the kind of source.
+    assert_eq!(found[0], found[1]);
+    assert!(found[0].values().flatten().any(|split| split == "train"));
+    assert!(found[0].values().flatten().any(|split| split == "test"));
+    run(dir.path(), b"", &[&["scans", "--out", "by-key"], &split[..]].concat()).exits(0);
+    assert!(splits_of_patients(&dir.path().join("by-key")).values().any(|splits| splits.len() == 2));
+    let like = dir.path().join("scans-out");
+    run(dir.path(), b"", &["scans", "--out", "again", "--like", &like.to_string_lossy()]).exits(0);
+    assert_eq!(manifest(&dir.path().join("again"))["fingerprint"], manifest(&like)["fingerprint"]);
+    for (more, message) in [
+        (&["--split-by", "doctor"][..], "the records have no field \"doctor\"; there are \"patient\""),
+        (&["--split-by", "patient"], "--split"),
+    ] {
+        let splits = if more[1] == "doctor" { &split[..] } else { &[] };
+        let ran = run(dir.path(), b"", &[&["scans", "--out", "none"], splits, more].concat()).exits(2);
+        assert!(ran.stderr.contains(message), "{}", ran.stderr);
+    }
+    // An image without a group is rejected.
+    std::fs::write(dir.path().join("scans/metadata.csv"), csv.replace("00.jpg,p0", "00.jpg,")).unwrap();
+    run(dir.path(), b"", &[&["scans", "--out", "null", "--split-by", "patient"], &split[..]].concat())
+        .exits(0);
+    assert_eq!(
+        rejects(&dir.path().join("null")).into_iter().map(|(_, code)| code).collect::<Vec<_>>(),
+        ["missing-field"]
+    );
 }

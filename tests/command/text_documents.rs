@@ -145,11 +145,13 @@ fn invalid_utf8_can_be_replaced() {
     std::fs::write(source.join("b.jsonl"), b"{\"text\": \"\xff\", \"n\": 1}\n{\"text\": \"good\"}\n")
         .unwrap();
     std::fs::write(source.join("c.csv"), b"text,n\nx\xfey,1\n").unwrap();
-    for (options, replaced) in [("", 2), ("--keep-fields n", 2)] {
+    std::fs::write(source.join("d.tsv"), b"text\tn\nz\xfe\t1\ngood\t\xff\n").unwrap();
+    // A value that nothing reads is not replaced.
+    for (options, replaced) in [("", 4), ("--keep-fields n:string", 5)] {
         let out = dir.path().join(format!("out{}", options.len()));
         let options = format!("--tokenizer bytes --invalid-utf8 replace {options}");
         convert("text", &source, &out, &options).exits(0);
-        assert_eq!(only_texts(&out), ["caf\u{fffd}", "\u{fffd}", "good", "x\u{fffd}y"]);
+        assert_eq!(only_texts(&out), ["caf\u{fffd}", "\u{fffd}", "good", "x\u{fffd}y", "z\u{fffd}", "good"]);
         assert_eq!(manifest(&out)["notes"]["invalid_utf8_replaced"], replaced);
     }
 }

@@ -289,9 +289,13 @@ def ring(options, lengths):
 class BatchPlan:
     """The micro-batches of each epoch."""
 
-    def __init__(self, lengths, **options):
-        self.lengths = lengths
+    def __init__(self, lengths, *, patches=None, max_patches=None, **options):
         self.options = Options(**options)
+        if max_patches is not None:
+            whole = self.options.budget // self.options.pad_to_multiple_of * self.options.pad_to_multiple_of
+            # The shares of the records.
+            lengths = [max(length, -(-count * whole // max_patches)) for length, count in zip(lengths, patches)]
+        self.lengths = lengths
         self.ranked = sorted(range(len(lengths)), key=lambda record: (lengths[record], record))
         ordered = [lengths[record] for record in self.ranked]
         if self.options.by_length:
@@ -401,8 +405,11 @@ class ShapePlan:
 class PackPlan:
     """The packed rows of each epoch. A piece is the ordinal of a record, its first token, and the token after its last."""
 
-    def __init__(self, lengths, *, seq_len, packing="best_fit", pack_window=None, **options):
+    def __init__(
+        self, lengths, *, seq_len, packing="best_fit", pack_window=None, patches=None, max_patches=None, **options
+    ):
         self.lengths, self.seq_len, self.packing, self.window = lengths, seq_len, packing, pack_window
+        self.patches, self.max_patches = patches, max_patches
         self.options = Options(**options)
 
     def micro_batches(self, epoch):
@@ -438,7 +445,7 @@ class PackPlan:
                 rows, rest = self.concatenated(pieces, is_last=end == len(documents))
                 at, used = (end - len(rest), rest[0][1]) if rest else (end, 0)
             else:
-                rows, at = self.best_fit(pieces), end
+                rows, at = (self.best_fit if self.max_patches is None else self.first_fit)(pieces), end
             if options.shuffle is not False:
                 rows = [rows[i] for i in permutation(len(rows), key(options.seed, PACKED_ROWS, epoch, position))]
             yield from rows
@@ -480,6 +487,25 @@ class PackPlan:
             row["free"] -= size
             row["pieces"].append((at, piece))
         return full + [[piece for _, piece in sorted(row["pieces"])] for row in opened]
+
+
+    def first_fit(self, documents):
+        def share(found):
+            record, _, length = found[1]
+            return max(length * self.max_patches, self.patches[record] * self.seq_len)
+
+        opened = []
+        for at, (record, _, length) in sorted(enumerate(documents), key=share, reverse=True):
+            for tokens, patches, row in opened:
+                if tokens + length <= self.seq_len and patches + self.patches[record] <= self.max_patches:
+                    break
+            else:
+                tokens, patches, row = 0, 0, []
+                opened.append([0, 0, row])
+            number = next(number for number, (*_, other) in enumerate(opened) if other is row)
+            opened[number][:2] = tokens + length, patches + self.patches[record]
+            row.append((at, (record, 0, length)))
+        return [[piece for _, piece in sorted(row)] for *_, row in opened]
 
 
 class MixturePlan:

@@ -52,6 +52,109 @@ def test_batches_are_those_of_the_specification(seed):
 
 
 @pytest.fixture(scope="module")
+def counted(tmp_path_factory):
+    """Records measured by one column of the index, with a second one."""
+    choose = random.Random(4)
+    columns = [(choose.randrange(1, 400), choose.choice([0, 0, choose.randrange(500)])) for _ in range(700)]
+    out = tmp_path_factory.mktemp("counted") / "out"
+    dsconvert.convert(
+        lambda at: {"tokens": columns[at][0], "patches": columns[at][1]}, range(700), out,
+        {"tokens": "uint32", "patches": "uint32"}, version="1", index=["tokens", "patches"],
+    )
+    return dsconvert.open(out, "train").with_length("tokens"), columns
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_batches_with_two_budgets_are_those_of_the_specification(counted, seed):
+    split, columns = counted
+    choose = random.Random(seed)
+    options = {
+        choose.choice(["max_tokens", "max_tokens_unpadded"]): choose.choice([400, 1000, 5000]),
+        "max_patches": choose.choice([500, 900, 10**6]),
+        "bucket": choose.choice(["length", "length", "none", "windows"]),
+        "seed": choose.randrange(1000),
+        "last": choose.choice(["short", "drop", "wrap"]),
+        "micro_batches": choose.choice([1, 2, 6]),
+        "shuffle": choose.choice([True, False]),
+    }
+    if "max_tokens" in options and options["max_tokens"] > 400:
+        options["pad_to_multiple_of"] = choose.choice([1, 8, 64])
+    specified = BatchPlan([tokens for tokens, _ in columns], patches=[patches for _, patches in columns], **options)
+    sampler = dsconvert.BatchSampler(split, rank=0, world_size=1, **options)
+    for epoch in range(2):
+        found = list(sampler)
+        assert found == specified.micro_batches(epoch), f"epoch {epoch}"
+        assert max(sum(columns[at][1] for at in batch) for batch in found) <= options["max_patches"]
+    batches = [batch for rank in range(2) for batch in dsconvert.BatchSampler(split, rank=rank, world_size=2, **(options | {"micro_batches": 6}))]
+    if options["last"] == "short":
+        assert sorted(at for batch in batches for at in batch) == list(range(700))
+
+
+def test_totals_have_both_budgets(counted):
+    split, columns = counted
+    options = {"max_tokens": 2000, "micro_batches": 2, "rank": 0, "world_size": 1, "seed": 5}
+    loader = dsconvert.Loader(split, budget={"patches": 1500}, fields=["tokens", "patches"], **options)
+    sampler = dsconvert.BatchSampler(split, max_patches=1500, **options)
+    steps = list(sampler)
+    seen = 0
+    for number, batch in enumerate(loader):
+        assert loader.last.records == steps[number]
+        assert batch["patches"].tolist() == [columns[at][1] for at in loader.last.records]
+        step = steps[number // 2 * 2] + steps[number // 2 * 2 + 1]
+        totals = loader.totals()
+        assert totals.tokens == sum(columns[at][0] for at in step)
+        # The dataset names both columns.
+        assert totals.columns == {"tokens": totals.tokens, "patches": sum(columns[at][1] for at in step)}
+        assert sampler.totals(number // 2, 0).columns == {"patches": totals.columns["patches"]}
+        seen += len(loader.last.records)
+    assert seen == 700
+    # The state of another budget is refused, and each batch after a state is that of the whole epoch.
+    for stop in [1, 2, 7]:
+        loader = dsconvert.Loader(split, max_patches=1500, **options)
+        batches = iter(loader)
+        for _ in range(stop):
+            next(batches)
+        state = loader.state_dict()
+        rest = dsconvert.Loader(split, budget={"patches": 1500}, **options)
+        rest.load_state_dict(state)
+        assert [rest.last.records for _ in rest] == steps[stop:]
+        with pytest.raises(dsconvert.UsageError, match="saved for"):
+            dsconvert.Loader(split, max_patches=1600, **options).load_state_dict(state)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"batch_size": 4, "max_patches": 900}, "max_patches does not apply: it needs a token budget"),
+    ({"max_tokens": 400, "max_patches": 900, "budget": {"patches": 900}}, "not both"),
+    ({"max_tokens": 400, "budget": {"patches": 900, "tokens": 4}}, "2 columns, not one"),
+    ({"max_tokens": 400, "budget": {"frames": 900}}, 'no column "frames"'),
+    ({"max_tokens": 400, "max_patches": 0}, 'the budget for "patches" is 0, not between 1'),
+    ({"max_tokens": 400, "max_patches": 100}, "records exceed a budget"),
+    ({"max_tokens": 400, "max_patches": 900, "bucket": "geometric"}, "the boundaries are lengths"),
+])
+def test_budgets_that_do_not_apply_are_refused(counted, options, message):
+    for kind in (dsconvert.Loader, dsconvert.BatchSampler):
+        with pytest.raises(dsconvert.UsageError, match=message):
+            kind(counted[0], **options)
+
+
+@pytest.mark.parametrize(("mix", "bucket"), [("batch", "length"), (None, "length"), ("record", "none"), (None, "none")])
+def test_mixtures_keep_both_budgets_or_refuse_them(counted, mix, bucket):
+    split, columns = counted
+    datasets = {"a": split, "b": split}
+    mixture = dsconvert.Mixture({"a": 1, "b": 2}, datasets=datasets, unit="records", mix=mix, epoch_steps=80)
+    options = {"max_tokens": 1000, "max_patches": 700, "bucket": bucket, "rank": 0, "world_size": 1, "fields": ["tokens", "patches"]}
+    if bucket == "none":
+        with pytest.raises(dsconvert.UsageError, match="drawn one by one"):
+            dsconvert.Loader(mixture, **options)
+        return
+    loader = dsconvert.Loader(mixture, **options)
+    assert len(loader) == 80
+    for batch in loader:
+        assert len(batch["tokens"]) * int(batch["tokens"].max()) <= 1000 and int(batch["patches"].sum()) <= 700
+        assert loader.totals().columns["patches"] == int(batch["patches"].sum())
+
+
+@pytest.fixture(scope="module")
 def shapes(request, tmp_path_factory):
     """Images of random shapes, of which some have equally many pixels."""
     choose, folder = random.Random(3), tmp_path_factory.mktemp("shapes")

@@ -164,6 +164,26 @@ def test_the_files_that_a_page_names_exist(page):
     assert not [path for path in paths if "NAME" not in path and not list(ROOT.glob(path))]
 
 
+DEFINED = r"\b(?:fn|def|struct|enum|trait|type|class) "
+
+
+def test_the_walks_name_what_exists():
+    """A function, written with parentheses, is one of the file that is named last. A type may be in any file."""
+    page = (ROOT / "docs/explanation/four-walks.md").read_text()
+    sources = [path for folder in ("src", "crates", "bindings") for path in (ROOT / folder).rglob("*.*") if path.suffix in (".rs", ".py")]
+    types = set(re.findall(DEFINED + r"([A-Z]\w+)", "".join(path.read_text() for path in sources)))
+    file, functions, wrong = None, 0, []
+    for word in re.findall(r"`([^`\n]+)`", FENCE.sub("", page)):
+        if re.fullmatch(r"(?:src|crates|bindings)/\S+\.(?:rs|py)", word):
+            file = (ROOT / word).read_text()
+        elif word.endswith("()"):
+            functions += 1
+            wrong += [word] if file is None or not re.search(DEFINED + word[:-2] + r"\b", file) else []
+        elif re.fullmatch(r"[A-Z][a-z]\w+", word):
+            wrong += [] if word in types else [word]
+    assert functions > 60 and not wrong, wrong
+
+
 def rows_of_files():
     """The rows of the table in architecture.md: what is added, the files, and the numbers of new and changed files."""
     page = (ROOT / "docs/explanation/architecture.md").read_text()
@@ -229,7 +249,7 @@ EXISTING = {
     "a warning": r'"stray-folders"',
     "a reject code": r"RejectCode::TooLong\b|Self::TooLong\b",
     "a text option": r"\.invalid_utf8\b|\binvalid_utf8: InvalidUtf8|\breplaces_invalid_utf8\b",
-    "an image option": r"\bmin_pixels\b",
+    "an image option": r"\bmax_aspect\b",
     "a type of fields whose values are lists of numbers": r"FieldType::BoxInts\b",
 }
 

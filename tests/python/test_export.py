@@ -17,6 +17,7 @@ import urllib.parse
 import warnings
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -470,3 +471,75 @@ def test_the_commands_and_programs_of_the_guide_work(binary, megatron, tmp_path)
         assert language == "sh" or done.stdout
         ran.append(language)
     assert ran.count("sh") == 9 and ran.count("python") == 6
+
+
+# Prompts and rewards
+
+CALL = {"type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": 2.5}}}
+PROMPTS = [
+    {"prompt": [{"role": "user", "content": "2 + 2? 日本"}], "answer": "4", "extra": {"index": 1, "tags": ["a", "b"]}, "n": 1, "x": 0.5},
+    {"prompt": [{"role": "system", "content": "be brief"}, {"role": "user", "content": ""}], "answer": None, "extra": None, "n": None, "x": 1e300},
+    {"prompt": [{"role": "assistant", "content": None, "tool_calls": [CALL]}, {"role": "user", "content": "and?"}], "answer": "5", "extra": {"index": 3, "tags": []}, "n": -7, "x": None},
+]
+
+
+def without_null(value):
+    if isinstance(value, dict):
+        return {name: without_null(member) for name, member in value.items() if member is not None}
+    return [without_null(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.fixture
+def prompts(dsconvert, tmp_path):
+    """Converts rows to prompts, and exports them."""
+    from test_chat_rows import model
+
+    folder = model(tmp_path / "model")
+
+    def run(rows, *options, out="prompts", status=0, keep="answer,extra:json,n:int64,x:float64"):
+        source = tmp_path / f"{out}.jsonl"
+        source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        dsconvert("text", source, "--prompt-only", "--prompt-field", "prompt", "--keep-fields", keep, "--tokenizer", folder, "--out", tmp_path / out)
+        return dsconvert("export", tmp_path / out, "--to", "hf", "--out", tmp_path / f"{out}-hf", *options, status=status), tmp_path / f"{out}-hf"
+
+    return run
+
+
+def test_prompts_are_nested_columns_with_equal_values(prompts, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    _, out = prompts(PROMPTS, "--parts", "2")
+    assert_listed(out)
+    read = datasets.load_dataset(str(out), split="train", cache_dir=str(tmp_path / "cache"))
+    for row, expected in zip(read, PROMPTS, strict=True):
+        for name in expected:
+            assert without_null(row[name]) == without_null(expected[name]), name
+    assert list(read.features["prompt"].feature if hasattr(read.features["prompt"], "feature") else read.features["prompt"][0])[:2] == ["role", "content"]
+    # As verl and others read it.
+    table = pq.read_table(sorted((out / "data").glob("*.parquet"))[0])
+    assert pa.types.is_list(table.schema.field("prompt").type) and pa.types.is_struct(table.schema.field("prompt").type.value_type)
+    stored = prompts(PROMPTS, "--columns", "stored", out="texts")[1]
+    rows = datasets.load_dataset(str(stored), split="train", cache_dir=str(tmp_path / "cache"))
+    assert [json.loads(row["prompt"]) for row in rows] == [row["prompt"] for row in PROMPTS]
+
+
+def test_prompts_of_two_types_are_named(prompts):
+    user = lambda content: [{"role": "user", "content": content}]
+    texts = [{"prompt": user("a"), "n": 1}, {"prompt": user([{"type": "text", "text": "b"}]), "n": 2}]
+    done, _ = prompts(texts, status=2, keep="n:int64")
+    assert "prompt[].content is a text in some records and a list in others" in done.stderr and "--columns stored" in done.stderr
+    empty = [{"prompt": user("a"), "extra": {}}, {"prompt": user("b"), "extra": {}}]
+    done, out = prompts(empty, out="empty", keep="extra:json")
+    assert "extra is an object without members" in done.stderr
+    assert pq.read_table(sorted((out / "data").glob("*.parquet"))[0])["extra"].to_pylist() == [None, None]
+
+
+def test_columns_that_a_dataset_does_not_have_are_refused(dsconvert, prompts, corpus, tmp_path):
+    _, out = prompts(PROMPTS)
+    for dataset, columns, message in [
+        (corpus.path, "nested", "is for prompts"),
+        (corpus.path, "reward", "is for preference pairs"),
+        (tmp_path / "prompts", "reward", "is for preference pairs"),
+        (tmp_path / "prompts", "labels", "token ids"),
+    ]:
+        done = dsconvert("export", dataset, "--to", "hf", "--columns", columns, "--out", tmp_path / "none", status=2)
+        assert message in done.stderr, done.stderr

@@ -31,7 +31,7 @@ def programs(*pages):
 TUTORIAL = programs("tutorial/first-dataset.md")
 PROGRAMS = TUTORIAL | programs(
     "how-to/use-lightning.md", "how-to/train-with-pytorch.md", "how-to/train-on-several-ranks.md",
-    "how-to/pretrain-on-packed-tokens.md", "how-to/fine-tune-on-chat-data.md", "how-to/prepare-dpo-data.md", "how-to/prompts-for-grpo.md", "how-to/mix-datasets.md", "how-to/train-a-diffusion-model.md", "how-to/classify-images-with-ddp.md",
+    "how-to/pretrain-on-packed-tokens.md", "how-to/fine-tune-on-chat-data.md", "how-to/fine-tune-a-vision-language-model.md", "how-to/prepare-dpo-data.md", "how-to/prompts-for-grpo.md", "how-to/mix-datasets.md", "how-to/train-a-diffusion-model.md", "how-to/classify-images-with-ddp.md",
     "how-to/detect-objects.md",
     "how-to/use-the-hugging-face-trainer.md", "how-to/use-accelerate.md", "how-to/use-jax-or-numpy.md",
     "how-to/load-faster.md", "how-to/use-with-other-libraries.md",
@@ -64,7 +64,7 @@ def test_there_are_programs_and_snippets():
     assert list(PROGRAMS) == [
         "look.py", "train.py", "rows.py",
         "train_lightning.py", "train_images.py", "train_resnet.py", "train_packed.py", "train_seq2seq.py", "train_ranks.py",
-        "train_pretrain.py", "train_chat.py", "train_trl.py", "train_dpo.py", "train_kto.py", "train_grpo.py", "train_mixture.py", "train_diffusion.py", "train_ddp.py", "train_boxes.py", "train_split.py", "train_trainer.py", "train_accelerate.py", "train_jax.py",
+        "train_pretrain.py", "train_chat.py", "train_trl.py", "train_vision.py", "train_vision_trainer.py", "train_dpo.py", "train_kto.py", "train_grpo.py", "train_mixture.py", "train_diffusion.py", "train_ddp.py", "train_boxes.py", "train_split.py", "train_trainer.py", "train_accelerate.py", "train_jax.py",
         "load_planes.py", "lightning_images.py", "accelerate_images.py", "use_torchdata.py", "use_grain.py",
     ]
     assert len(SNIPPETS) >= 4

@@ -4,10 +4,12 @@ import json
 import random
 import re
 
+import datasets
 import pytest
 from PIL import Image
 from tokenizers import Tokenizer
 
+import chat_images
 import dsconvert
 from conftest import ROOT
 from test_package_examples import run  # noqa: F401
@@ -104,6 +106,33 @@ def test_preference_data_is_trained_with_trl(run, command, tmp_path):
         assert re.search(r"^2 steps, loss \d", run(program, name, "MODEL"), re.MULTILINE)
 
 
+def test_a_vision_language_model_is_trained_in_two_ways(run, command, tmp_path):
+    chat_images.save_model(tmp_path / "MODEL", "qwen2_5_vl", min_pixels=4 * 28 * 28, max_pixels=40 * 28 * 28)
+    (tmp_path / "photos").mkdir()
+    with (tmp_path / "chats.jsonl").open("w") as file:
+        for number in range(6):
+            chat_images.photograph(90 + 30 * number, 100, number).save(tmp_path / f"photos/{number}.jpg")
+            # Two chats that do not fit in one row.
+            answer = {"role": "assistant", "content": "the cat sat " * (600 if number < 2 else 3)}
+            images = [f"photos/{number}.jpg"] * (number % 3)
+            messages = [{"role": "user", "content": "<image>" * len(images) + "What is this?"}, answer]
+            file.write(json.dumps({"messages": messages, "images": images}) + "\n")
+    page = (ROOT / "docs/how-to/fine-tune-a-vision-language-model.md").read_text()
+    (options,) = re.findall(r"^dsconvert text chats.jsonl (.*) --tokenizer MODEL (.*) --out chats$", page, re.MULTILINE)
+    command("text", tmp_path / "chats.jsonl", "--tokenizer", tmp_path / "MODEL", "--out", tmp_path / "chats", *" ".join(options).split())
+    steps = re.findall(r"^step (\d), (\d+) tokens are trained, loss \d+\.\d+$", run("train_vision.py", "chats", "MODEL"), re.MULTILINE)
+    trained = sum(int(record["assistant_masks"].sum()) for record in dsconvert.open(tmp_path / "chats"))
+    assert [step for step, _ in steps] == ["1", "2"] and sum(int(count) for _, count in steps) == trained
+    assert "ended after step 2\n" in run("train_vision_trainer.py", "chats", "MODEL")
+    (options,) = re.findall(r"^dsconvert text chats.jsonl (.*) --tokenizer MODEL --out smaller$", page, re.MULTILINE)
+    command("text", tmp_path / "chats.jsonl", "--tokenizer", tmp_path / "MODEL", "--out", tmp_path / "smaller", *options.split())
+    (options,) = re.findall(r"^dsconvert export smaller (.*) --out hub$", page, re.MULTILINE)
+    command("export", tmp_path / "smaller", *options.split(), "--out", tmp_path / "hub")
+    rows = datasets.load_dataset(str(tmp_path / "hub"), split="train", cache_dir=str(tmp_path / "cache"))
+    assert [len(row["images"]) for row in rows] == [0, 1, 2, 0, 1, 2]
+    assert all(json.loads(row["messages"])[1]["content"].startswith("the cat") for row in rows)
+
+
 def test_prompts_are_filtered_and_trained_with_grpo(run, command, tmp_path):
     save_model(tmp_path / "MODEL")
     rows = [{"prompt": [{"role": "user", "content": f"{n} + {n}?"}], "answer": str(2 * n)} for n in range(8)]
@@ -119,7 +148,8 @@ def test_prompts_are_filtered_and_trained_with_grpo(run, command, tmp_path):
     assert [(json.loads(record["prompt"]), record["answer"]) for record in kept] == [(row["prompt"], row["answer"]) for row in rows[:8]]
     expected = [len(reference.apply_chat_template(row["prompt"], add_generation_prompt=True)["input_ids"]) for row in rows[:8]]
     assert [record["length"] for record in kept] == expected
-    assert re.search(r"^2 steps, loss -?\d", run("train_grpo.py", "prompts", "MODEL"), re.MULTILINE)
+    command("export", tmp_path / "prompts", "--to", "hf", "--out", tmp_path / "prompts-hf")
+    assert re.search(r"^2 steps, loss -?\d", run("train_grpo.py", "prompts-hf", "MODEL"), re.MULTILINE)
 
 
 def test_the_fields_of_alpaca_become_pairs(command, tmp_path):

@@ -214,10 +214,12 @@ def test_reward_models_train_on_whole_sides(command, tmp_path):
     source = write(tmp_path / "pairs.jsonl", rows)
     fields = ["--prompt-field", "prompt", "--chosen-field", "chosen", "--rejected-field", "rejected", "--keep-fields", "margin:float64"]
     command("text", source, "--tokenizer", tmp_path / "model", "--out", tmp_path / "pairs", *fields)
-    pairs = load_dataset("arrow", data_files=f"{tmp_path}/pairs/train/*.arrow", split="train", cache_dir=str(tmp_path / "cache"))
-    (line,) = re.findall(r"^pairs = pairs\.map\(.*$", GUIDE, re.MULTILINE)
-    namespace = {"pairs": pairs}
-    exec(line, namespace)
+    (line,) = re.findall(r"^dsconvert (export pairs .*) --out reward$", GUIDE, re.MULTILINE)
+    words = [str(tmp_path / word) if word == "pairs" else word for word in line.split()]
+    done = command(*words, "--out", tmp_path / "reward")
+    assert "left out" not in done.stderr.replace("key", ""), done.stderr
+    pairs = load_dataset(str(tmp_path / "reward"), split="train", cache_dir=str(tmp_path / "cache"))
+    assert pairs.column_names == ["chosen_ids", "rejected_ids", "margin"]
 
     def first_batch(dataset):
         transformers.set_seed(0)
@@ -232,7 +234,7 @@ def test_reward_models_train_on_whole_sides(command, tmp_path):
         batch = next(iter(trainer.get_train_dataloader()))
         return batch, trainer.train().training_loss
 
-    (ours, loss), (theirs, expected) = first_batch(namespace["pairs"]), first_batch(Dataset.from_list(rows))
+    (ours, loss), (theirs, expected) = first_batch(pairs), first_batch(Dataset.from_list(rows))
     assert {name: value.tolist() for name, value in ours.items()} == {name: value.tolist() for name, value in theirs.items()}
     assert loss == expected and "margin" in ours
 

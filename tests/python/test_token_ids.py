@@ -340,6 +340,131 @@ def test_a_million_tokens_are_one_record(text, tmp_path, name):
     assert [reject["code"] for reject in rejects(short)] == ["too-large"] * 2
 
 
+# Weights
+
+WEIGHTED = ["--mask-field", "mask", "--weights-field", "weights"]
+
+
+def weighted_rows(count=40):
+    chosen = random.Random(11)
+    made = []
+    for at in range(count):
+        ids = [chosen.randrange(1000) for _ in range(chosen.randrange(2, 30))]
+        weights = [chosen.choice([0.0, 0.25, 1.0, -1.5, 3.0]) for _ in ids]
+        made.append({"input_ids": ids, "mask": [0] + [1] * (len(ids) - 1), "weights": weights})
+    return made
+
+
+def weights_as(type):
+    def write_weighted(path, made):
+        pq.write_table(pa.Table.from_pylist(made, schema=pa.schema({"input_ids": pa.list_(pa.int32()), "mask": pa.list_(pa.int8()), "weights": type})), path)
+
+    return write_weighted
+
+
+@pytest.mark.parametrize("name, written", {
+    "rows.jsonl": write,
+    "float32.parquet": weights_as(pa.list_(pa.float32())),
+    "float64.parquet": weights_as(pa.large_list(pa.float64())),
+    "float16.parquet": weights_as(pa.list_(pa.float16())),
+    "saved": lambda path, made: pytest.importorskip("datasets").Dataset.from_list(made).save_to_disk(str(path)),
+}.items())
+@pytest.mark.parametrize("format", ["arrow", "parquet"])
+def test_weights_are_kept_and_cut_with_the_ids(dsconvert, tmp_path, name, written, format):
+    made = weighted_rows()
+    written(tmp_path / name, [{**row, "weights": np.array(row["weights"], np.float16) if "16" in name else row["weights"]} for row in made])
+
+    def convert(out, *options):
+        dsconvert("text", tmp_path / name, *IDS, *WEIGHTED, "--out", tmp_path / out, "--format", format, *options)
+        dsconvert("inspect", tmp_path / out, "--verify")
+        if format == "parquet":
+            return records(tmp_path / out)
+        tables = [pa.ipc.open_file(shard).read_all() for shard in sorted((tmp_path / out).glob("train/*.arrow"))]
+        return pa.concat_tables(tables).to_pylist()
+
+    assert [(record["input_ids"], record["token_weights"]) for record in convert("out")] == [(row["input_ids"], row["weights"]) for row in made]
+    pieces = convert("cut", "--max-length", "7", "--overflow", "split")
+    assert [weight for piece in pieces for weight in piece["token_weights"]] == [weight for row in made for weight in row["weights"]]
+    assert max(len(piece["token_weights"]) for piece in pieces) == 7
+    # A document of a packed row is found by its first id and its length.
+    whole = {tuple(row["input_ids"]): row["weights"] for row in made}
+    packed = convert("packed", "--pack", "40")
+    found = 0
+    for row in packed:
+        for start, end in zip(row["cu_seqlens"], row["cu_seqlens"][1:]):
+            found += 1
+            assert whole[tuple(row["input_ids"][start:end])] == row["token_weights"][start:end]
+    assert found == len(made)
+
+
+def test_weights_of_each_document_of_a_row_are_its_own(text, tmp_path):
+    row = {"input_ids": [0, 1, 2, 3, 9, 9], "weights": [7, 0.5, 1, 2, 3, 7], "mask": [0, 1, 1, 1, 1, 0], "attention_mask": [0, 1, 1, 1, 1, 0], "position_ids": [0, 0, 1, 2, 0, 0]}
+    _, out = text(write(tmp_path / "rows.jsonl", [row]), *WEIGHTED, "--trim-padding")
+    assert [(record["input_ids"], record["token_weights"]) for record in records(out)] == [([1, 2, 3], [0.5, 1, 2]), ([9], [3])]
+
+
+def test_weights_that_are_no_numbers_of_each_token_are_rejected(text, dsconvert, tmp_path):
+    good = {"input_ids": [1, 2], "mask": [1, 1], "weights": [1, -0.5]}
+    made = {
+        "missing": ({"weights": None}, "missing-field"),
+        "short": ({"weights": [1]}, "invalid-value"),
+        "text": ({"weights": ["1", 1]}, "wrong-type"),
+        "null": ({"weights": [None, 1]}, "wrong-type"),
+        "flag": ({"weights": [True, 1]}, "wrong-type"),
+        "large": ({"weights": [1e300, 1]}, "invalid-value"),
+    }
+    _, out = text(write(tmp_path / "rows.jsonl", [good, *({**good, **row} for row, _ in made.values())]), *WEIGHTED)
+    assert [reject["code"] for reject in rejects(out)] == [code for _, code in made.values()]
+    assert [record["token_weights"] for record in records(out)] == [[1.0, -0.5]]
+    floats = [[1.0, float("nan")], [float("inf"), 1.0], [0.5, 2.0]]
+    pq.write_table(pa.table({"input_ids": [[1, 2]] * 3, "mask": [[1, 1]] * 3, "weights": floats}), tmp_path / "rows.parquet")
+    _, table = text(tmp_path / "rows.parquet", *WEIGHTED, out="table")
+    assert [reject["message"].partition(";")[0] for reject in rejects(table)] == ['the field "weights" is NaN at token 1', 'the field "weights" is inf at token 0']
+    assert [record["token_weights"] for record in records(table)] == [[0.5, 2.0]]
+    # Equal ids with other weights are not duplicates.
+    _, once = text(write(tmp_path / "twice.jsonl", [good, good, {**good, "weights": [1, 1]}]), *WEIGHTED, "--dedup", "exact", out="once")
+    assert len(records(once)) == 2
+    done = dsconvert("text", tmp_path / "rows.jsonl", *IDS, *WEIGHTED, "--format", "msgpack", "--out", tmp_path / "none", status=2)
+    assert "token_weights" in done.stderr, done.stderr
+    done = dsconvert("text", write_megatron(tmp_path / "data", DOCUMENTS), *IDS, "--weights-field", "w", "--out", tmp_path / "none", status=2)
+    assert "has only ids" in done.stderr
+
+
+@pytest.mark.parametrize("options", [{}, {"seq_len": 48}, {"max_tokens": 96, "bucket": "length"}])
+def test_weights_in_batches_move_with_the_labels(text, tmp_path, options):
+    dsconvert = pytest.importorskip("dsconvert")
+    made = weighted_rows()
+    for row in made:
+        row["mask"] = [int(at % 3 != 1) for at in range(len(row["input_ids"]))]
+    _, out = text(write(tmp_path / "rows.jsonl", made), *WEIGHTED)
+    whole = {tuple(row["input_ids"]): row for row in made}
+    for shift in ["megatron", "huggingface"]:
+        options = {"batch_size": 4, **options} if "max_tokens" not in options else options
+        loader = dsconvert.Loader(out, labels_for=None if shift == "megatron" else shift, **options)
+        seen = 0
+        for batch in loader:
+            labels, weights = batch["labels"], batch["token_weights"]
+            assert weights.dtype == np.float32 and weights.shape == labels.shape
+            assert (weights[labels == -100] == 0).all()
+            by_label = sorted(zip(labels[labels != -100].tolist(), weights[labels != -100].tolist()))
+            # The others are padding.
+            ids = [ids for ids in map(tuple, documents_of(batch)) if ids in whole]
+            expected = sorted((id, weight) for one in ids for id, mask, weight in list(zip(one, whole[one]["mask"], whole[one]["weights"]))[1:] if mask)
+            assert by_label == expected
+            seen += len(ids)
+        assert seen == len(made)
+
+
+def documents_of(batch):
+    """The ids of the documents of a batch."""
+    if "cu_seqlens" in batch:
+        ids, bounds = batch["input_ids"].reshape(-1), batch["cu_seqlens"].tolist()
+        yield from (ids[start:end].tolist() for start, end in zip(bounds, bounds[1:]))
+    else:
+        for row, length in zip(batch["input_ids"], batch["lengths"]):
+            yield row[:length].tolist()
+
+
 # Megatron
 
 

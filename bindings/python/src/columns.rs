@@ -3,7 +3,7 @@
 use dsconvert::error::{Error, ErrorKind};
 use dsconvert::reader::loader::{self, Array, BatchId, Column};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString};
 
 use crate::buffer::{Buffer, to_numpy, to_torch};
 use crate::error::raise;
@@ -48,6 +48,7 @@ fn column(py: Python<'_>, column: Column, as_torch: bool) -> PyResult<Bound<'_, 
     Ok(match column {
         Column::Array(array) => to_python(py, array, as_torch)?,
         Column::Number(number) => number.into_pyobject(py)?.into_any(),
+        Column::Flag(flag) => PyBool::new(py, flag).to_owned().into_any(),
         Column::Texts(texts) => {
             let text =
                 |text: &Option<dsconvert::sample::Text>| text.as_ref().map(|t| PyString::new(py, t.as_str()));

@@ -251,6 +251,13 @@ impl Split {
         self.source.fingerprint()
     }
 
+    /// Returns the processor of the images of chats, as JSON.
+    fn vision(&self) -> PyResult<Option<String>> {
+        let vision = self.source.properties().vision;
+        let json = vision.map(|vision| serde_json::to_string(&vision)).transpose();
+        json.map_err(|e| raise(Error::not_serialized("the processor", e)))
+    }
+
     /// Returns the record with the ordinal `record`.
     fn get<'py>(&self, py: Python<'py>, record: u64) -> PyResult<Bound<'py, PyDict>> {
         let missing = || Error::internal("the source returns no record").at_row(record);

@@ -35,6 +35,9 @@ pub(crate) const PAIRS: Condition = condition("the records are not preference pa
 });
 pub(crate) const IMAGES: Condition =
     condition("the dataset holds text", |given| given.schema().is_none_or(Schema::holds_images));
+pub(crate) const CHAT_IMAGES: Condition = condition("the records are no chats with images", |given| {
+    given.schema().is_some_and(Schema::holds_multimodal)
+});
 pub(crate) const STORED_PACKED: Condition = condition("the records are not packed", |given| {
     given.source.is_some_and(|source| source.properties().packed_length.is_some())
 });
@@ -49,6 +52,10 @@ pub(crate) const BUDGET: Condition =
     condition("it needs a token budget, max_tokens, max_tokens_unpadded or max_pixels", |given| {
         let budgets = ["max_tokens", "max_tokens_unpadded", "max_pixels"];
         !given.has("batch_size") || budgets.iter().any(|name| given.has(name))
+    });
+pub(crate) const BOUNDED: Condition =
+    condition("it needs a token budget, max_tokens, max_tokens_unpadded or seq_len", |given| {
+        ["max_tokens", "max_tokens_unpadded", "seq_len"].iter().any(|name| given.has(name))
     });
 pub(crate) const PADDED: Condition =
     condition("with max_tokens_unpadded, nothing is padded", |given| !given.has("max_tokens_unpadded"));

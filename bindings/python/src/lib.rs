@@ -16,6 +16,7 @@ mod interrupt;
 mod loader;
 mod options;
 mod plan;
+mod processor;
 mod record;
 mod value;
 mod writer;

@@ -1,6 +1,6 @@
 //! Python handle for a loader, which assembles batches in the background and returns them as dictionaries of arrays.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -48,8 +48,8 @@ pub(crate) struct Loader {
 /// Name of a source of a mixture, requested share, realized share, passes.
 type SourceTuple = (String, f64, f64, f64);
 
-/// Rows, tokens, padded tokens, labels, trained tokens, sources of a mixture.
-type TotalsTuple = (u64, u64, u64, Option<u64>, Option<u64>, Vec<SourceTuple>);
+/// Rows, tokens, padded tokens, labels, trained tokens, columns of the record index, sources of a mixture.
+type TotalsTuple = (u64, u64, u64, Option<u64>, Option<u64>, BTreeMap<String, u64>, Vec<SourceTuple>);
 
 impl Loader {
     /// Locks the progress. The caller holds the GIL and does not release it before the lock.
@@ -145,8 +145,10 @@ impl Loader {
     /// Creates a loader. `options` is a JSON object of the given options. `finish` is called on the thread that made a
     /// batch, with the batch as a dictionary and the information that [`Loader::last`] returns. Its result replaces the
     /// batch. If `assemble` is false, the batch is empty, and `finish` reads the records.
+    /// `processor` has the files of the model, as JSON, whose processor must be that of the dataset.
     #[new]
-    #[pyo3(signature = (split, options, rank_layout, as_torch, finish=None, assemble=true))]
+    #[pyo3(signature = (split, options, rank_layout, as_torch, finish=None, assemble=true, processor=None))]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of Python")]
     fn new(
         py: Python<'_>,
         split: &Bound<'_, Split>,
@@ -155,6 +157,7 @@ impl Loader {
         as_torch: bool,
         finish: Option<Py<PyAny>>,
         assemble: bool,
+        processor: Option<&str>,
     ) -> PyResult<Self> {
         let source = Arc::clone(split.get().source());
         let finishing = Arc::new(FinishingThreads::default());
@@ -163,7 +166,7 @@ impl Loader {
         let loader = detached(py, source.is_remote(), || {
             let (rank, world_size, replication) = rank_layout;
             let rank_layout = Layout::replicated(rank, world_size, replication)?;
-            let options = loader_options(options, rank_layout, &*source, assemble)?;
+            let options = loader_options(options, rank_layout, &*source, processor, assemble)?;
             let loader = loader::Loader::new(Arc::clone(&source), options)?;
             Ok(match finisher {
                 Some(finisher) => loader.finish_with(Arc::new(finisher)),
@@ -314,8 +317,8 @@ impl Loader {
         self.progress(py).last.as_ref().map(|(_, info, _)| info.clone())
     }
 
-    /// Returns the rows, tokens, padded tokens, labels when packed, and trained tokens of the step of the last batch, over all
-    /// ranks, and the sources of a mixture.
+    /// Returns the rows, tokens, padded tokens, labels when packed, trained tokens, and sums of columns of the record index of
+    /// the step of the last batch, over all ranks, and the sources of a mixture.
     fn totals(&self, py: Python<'_>) -> PyResult<Option<TotalsTuple>> {
         let last = self.progress(py).last.as_ref().map(|(id, _, start)| (*id, start.clone()));
         let Some((id, start)) = last else { return Ok(None) };
@@ -323,7 +326,7 @@ impl Loader {
         Ok(totals.map(|all| {
             let sources = all.sources.into_iter();
             let sources = sources.map(|of| (of.name, of.requested, of.realized, of.epochs)).collect();
-            (all.rows, all.tokens, all.padded_tokens, all.labels, all.trained, sources)
+            (all.rows, all.tokens, all.padded_tokens, all.labels, all.trained, all.columns, sources)
         }))
     }
 }

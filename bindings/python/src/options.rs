@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use dsconvert::error::{Error, Result};
 use dsconvert::packing::Packing;
 use dsconvert::reader::batch::{
-    BatchOptions, BatchSize, Batching, Boundaries, BucketBy, DEFAULT_BLOCK_RECORDS, DEFAULT_FIRST_BOUND,
-    DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, Last, Layout, Oversize,
-    PackOptions, Shuffle,
+    BatchOptions, BatchSize, Batching, Boundaries, BucketBy, ColumnBudget, DEFAULT_BLOCK_RECORDS,
+    DEFAULT_FIRST_BOUND, DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, Last,
+    Layout, Oversize, PackOptions, Shuffle,
 };
 use dsconvert::reader::loader::{
     Channels, Crop, DropField, IdType, ImageBatchOptions, ImageLayout, LabelsFor, LoaderOptions, MAX_THREADS,
-    PackedLayout, PadSide, PairOrder, StoredPacking, TextBatchOptions, Undecodable,
+    PackedLayout, PadSide, PairOrder, PatchType, StoredPacking, TextBatchOptions, Undecodable,
+    VisionBatchOptions,
 };
 use dsconvert::reader::{
     Exhausted, MixtureEpoch, MixtureOptions, MixtureUnit, OnChange, RecordSource, Weights,
@@ -25,10 +26,14 @@ use pyo3::pyfunction;
 use serde::{Deserialize, Serialize};
 
 use crate::given::{
-    ASSEMBLED, BLOCKS, BUDGET, BY_LENGTH, DECODED, GEOMETRIC, Given, IMAGES, LABELED, LOADER, MIRRORED,
-    NOT_FLASH, NOT_PLANES, OptionInfo, PACKED, PADDED, PAIRS, PICTURES, RANDOM_CROP, STORED_PACKED, TEXT,
-    TOKENS, UNPACKED, WINDOWS,
+    ASSEMBLED, BLOCKS, BOUNDED, BUDGET, BY_LENGTH, CHAT_IMAGES, DECODED, GEOMETRIC, Given, IMAGES, LABELED,
+    LOADER, MIRRORED, NOT_FLASH, NOT_PLANES, OptionInfo, PACKED, PADDED, PAIRS, PICTURES, RANDOM_CROP,
+    STORED_PACKED, TEXT, TOKENS, UNPACKED, WINDOWS,
 };
+use crate::processor::processor_of;
+
+/// Column of the record index that `max_patches` counts.
+const PATCHES: &str = "patches";
 
 /// Defines the struct with the values of all options, the function that reads it, and the table for Python, from lines
 /// of `name: type = default, [conditions]`.
@@ -62,6 +67,8 @@ define_options! {
     batch_size: Option<u64> = None, [];
     max_tokens: Option<u64> = None, [UNPACKED];
     max_tokens_unpadded: Option<u64> = None, [UNPACKED];
+    max_patches: Option<u64> = None, [BOUNDED];
+    budget: Option<BTreeMap<String, u64>> = None, [BOUNDED];
     shuffle: ShuffleBy = ShuffleBy::Switch(true), [];
     seed: u64 = 0, [];
     bucket: Option<Buckets> = None, [UNPACKED];
@@ -105,6 +112,9 @@ define_options! {
     stored_packing: StoredPacking = StoredPacking::default(), [LOADER, TEXT, STORED_PACKED];
     pairs: PairOrder = PairOrder::default(), [LOADER, TEXT, PAIRS, ASSEMBLED];
     id_dtype: IdType = IdType::default(), [LOADER, TEXT, TOKENS, ASSEMBLED];
+    // Chats with images.
+    pixels: PatchType = PatchType::default(), [LOADER, CHAT_IMAGES, ASSEMBLED];
+    dummy_image: Option<bool> = None, [LOADER, CHAT_IMAGES, ASSEMBLED];
 }
 
 /// Returns the default batch options, for the fields whose defaults do not depend on the batch size.
@@ -187,6 +197,7 @@ pub(crate) fn loader_options(
     json: &str,
     rank_layout: Layout,
     source: &dyn RecordSource,
+    processor: Option<&str>,
     assemble: bool,
 ) -> Result<LoaderOptions> {
     let given = Given::parse(json, Some(source), assemble)?;
@@ -211,6 +222,11 @@ pub(crate) fn loader_options(
         prefetch: options.prefetch,
         image: options.image()?,
         text: options.text(),
+        vision: VisionBatchOptions {
+            patches: options.pixels,
+            dummy_image: options.dummy_image,
+            processor: processor.map(|files| processor_of(files, source)).transpose()?,
+        },
         drop: options.drop.into_iter().flatten().map(drop_field).collect::<Result<_>>()?,
         fields: if assemble { options.fields } else { Some(Vec::new()) },
         pad_fields: options.pad_fields.unwrap_or_default(),
@@ -285,6 +301,7 @@ impl Options {
         };
         Ok(BatchOptions {
             size,
+            budget: self.second_budget()?,
             pad_to_multiple_of: self.pad_to_multiple_of,
             bucket,
             shuffle: self.shuffle(),
@@ -300,12 +317,28 @@ impl Options {
         };
         Ok(PackOptions {
             seq_len,
+            budget: self.second_budget()?,
             packing: self.packing,
             window: self.pack_window,
             batch_size,
             shuffle: self.shuffle(),
             last: self.last,
         })
+    }
+
+    /// Returns the budget that holds besides that for tokens.
+    fn second_budget(&self) -> Result<Option<ColumnBudget>> {
+        let of = |(column, &max): (&String, &u64)| ColumnBudget { column: column.clone(), max };
+        match (self.max_patches, &self.budget) {
+            (Some(_), Some(_)) => Err(Error::usage(
+                "give max_patches or budget, not both: max_patches=N is budget={\"patches\": N}",
+            )),
+            (Some(max), None) => Ok(Some(ColumnBudget { column: PATCHES.to_owned(), max })),
+            (None, Some(columns)) if columns.len() != 1 => {
+                Err(Error::usage(format!("budget has {} columns, not one", columns.len())))
+            }
+            (None, columns) => Ok(columns.as_ref().and_then(|columns| columns.iter().next()).map(of)),
+        }
     }
 
     fn shuffle(&self) -> Shuffle {

@@ -19,6 +19,9 @@ use crate::options::sampler_options;
 pub(crate) const NOT_A_STATE: &str =
     "pass what state_dict() returned; if this is it, the state is damaged: restore another one";
 
+/// Records, tokens, padded tokens, and the column of the second budget with its sum.
+type PlanTotals = (u64, u64, u64, Option<(String, u64)>);
+
 /// Source of the lengths of a plan.
 #[derive(Debug)]
 enum LengthSource {
@@ -54,6 +57,10 @@ impl Lengths for LengthSource {
 
     fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {
         self.lengths().shape_of(record)
+    }
+
+    fn column_of(&self, record: u64, name: &str) -> Result<Option<u64>> {
+        self.lengths().column_of(record, name)
     }
 
     fn runs(&self) -> Result<Runs<'_>> {
@@ -120,10 +127,11 @@ impl Plan {
         detached(py, self.is_remote, || self.plan.micro_batch(at, index).map(|batch| batch.records))
     }
 
-    /// Returns the records, tokens and padded tokens of a step, over all ranks.
-    fn totals(&self, py: Python<'_>, epoch: u64, step: u64) -> PyResult<(u64, u64, u64)> {
+    /// Returns the records, tokens and padded tokens of a step, over all ranks, and the sum of the column of the second budget.
+    fn totals(&self, py: Python<'_>, epoch: u64, step: u64) -> PyResult<PlanTotals> {
         let totals = detached(py, self.is_remote, || self.plan.totals(Position { epoch, step }))?;
-        Ok((totals.records, totals.tokens, totals.padded_tokens))
+        let column = self.plan.options().budget.as_ref().map(|budget| budget.column.clone());
+        Ok((totals.records, totals.tokens, totals.padded_tokens, column.zip(totals.column)))
     }
 
     /// Returns the numbers of records that `epoch` delivers, repeats, drops, …, with their names.

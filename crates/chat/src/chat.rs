@@ -127,8 +127,13 @@ pub(crate) enum Field {
 }
 
 impl ChatInput {
-    /// Reads an object with `messages` (or `conversations`), or with `prompt` and `completion`.
-    pub(crate) fn parse(text: &str, argument_text: ArgumentText) -> Result<ChatInput, ChatReject> {
+    /// Reads an object with `messages` (or `conversations`), or with `prompt` and `completion`. With `images`, parts of contents may
+    /// be images.
+    pub(crate) fn parse(
+        text: &str,
+        argument_text: ArgumentText,
+        images: bool,
+    ) -> Result<ChatInput, ChatReject> {
         if text.len() > MAX_CHAT_BYTES {
             return Err(ChatReject {
                 code: ChatRejectCode::TooLarge,
@@ -154,6 +159,7 @@ impl ChatInput {
         };
         let mut reader = ChatReader {
             argument_text,
+            images,
             budget,
             origins: Vec::new(),
             notes: Vec::new(),
@@ -234,6 +240,8 @@ impl ChatInput {
 
 struct ChatReader {
     argument_text: ArgumentText,
+    /// Whether parts of contents may be images.
+    images: bool,
     /// What the values of the chat may still take.
     budget: Budget,
     origins: Vec<Origin>,

@@ -32,6 +32,8 @@ pub struct ChatOptions {
     pub join_parts: Option<JoinParts>,
     /// Texts of the added tokens of the tokenizer. One of them ends each turn.
     pub added_tokens: Vec<String>,
+    /// Whether parts of contents may be images without values, `{"type": "image"}`, in whose place the template writes a token.
+    pub images: bool,
 }
 
 /// The text to train on.

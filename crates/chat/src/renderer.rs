@@ -135,7 +135,7 @@ impl ChatRenderer {
     /// Renders one chat: a JSON object with `messages`, optionally `tools`, `documents` and `chat_template_kwargs`, or with
     /// `prompt` and `completion`.
     pub fn render(&self, chat: &str) -> Result<RenderedChat, ChatReject> {
-        let mut chat = match ChatInput::parse(chat, self.argument_text)? {
+        let mut chat = match ChatInput::parse(chat, self.argument_text, self.options.images)? {
             ChatInput::Chat(chat) => chat,
             ChatInput::Pair { prompt, completion } => return trained_pair(&prompt, &completion),
         };
@@ -200,7 +200,8 @@ impl ChatRenderer {
 
     /// Renders the messages of a chat that a model is to answer, with the generation prompt. Nothing of it is trained.
     pub fn render_prompt(&self, chat: &str) -> Result<RenderedChat, ChatReject> {
-        let ChatInput::Chat(mut chat) = ChatInput::parse(chat, self.argument_text)? else {
+        let ChatInput::Chat(mut chat) = ChatInput::parse(chat, self.argument_text, self.options.images)?
+        else {
             return Err(invalid("the prompt is not a list of messages".to_owned()));
         };
         self.check_roles(&chat.messages)?;

@@ -28,6 +28,7 @@ mod aligned;
 mod array_value;
 pub(crate) mod boxes;
 mod ids;
+mod joined;
 mod numbers;
 
 use bytes::Bytes;
@@ -38,9 +39,10 @@ pub use array_value::ArrayValue;
 pub(crate) use boxes::check_per_box;
 pub use boxes::{Int32Pair, PixelBox, box_numbers, boxes, pack_box_numbers, pack_boxes, pack_pair, pair};
 pub use ids::{Ids, PackedIds};
+pub use joined::{can_be_joined, joined};
 pub use numbers::Numbers;
 
-use crate::schema::{MAX_INDEX_COLUMNS, Schema, TRAINED, preference};
+use crate::schema::{FieldType, INPUT_IDS, MAX_INDEX_COLUMNS, Schema, TOKEN_WEIGHTS, TRAINED, preference};
 
 /// One value of a record. Its bytes are shared ([`Bytes`]) or, for short-lived access, borrowed (`&[u8]`).
 #[derive(Debug, Clone, PartialEq)]
@@ -229,17 +231,19 @@ pub fn crc32c_of<B: AsRef<[u8]>>(values: &[Value<B>]) -> u32 {
 ///
 /// Fails if the values do not determine a length.
 pub fn length_of<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result<u64, String> {
-    let ids = match schema.payload_field().and_then(|field| values.get(field)) {
+    let layout = schema.layout();
+    let payload = layout.payload.and_then(|name| schema.index_of(name));
+    let ids = match payload.and_then(|field| values.get(field)) {
         Some(Value::Ids(ids)) => Some(ids.len() as u64),
-        _ if schema.holds_token_ids() => return Err("the record has no token ids".to_owned()),
+        _ if layout.payload == Some(INPUT_IDS) => return Err("the record has no token ids".to_owned()),
         _ => None,
     };
     check_aligned(schema, values)?;
     check_per_box(schema, values)?;
-    if schema.holds_completions() {
+    if layout.payload != Some(INPUT_IDS) && schema.holds_completions() {
         return preference::length_of(schema, values);
     }
-    let fields = schema.layout().length_fields;
+    let fields = layout.length_fields;
     if fields.is_empty() {
         return Ok(canonical_size_of(values));
     }
@@ -268,6 +272,17 @@ pub(crate) fn check_aligned<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]
         let flags = flags.as_ref().len();
         if flags != ids {
             return Err(format!("the record has {ids} ids, but {flags} values in {:?}", field.name));
+        }
+    }
+    if let Some((at, array)) = schema.weights_field() {
+        let ids = match schema.payload_field().and_then(|field| values.get(field)) {
+            Some(Value::Ids(ids)) => ids.len(),
+            _ => return Err("the record has no token ids".to_owned()),
+        };
+        let numbers = values.get(at).and_then(|value| Numbers::of(FieldType::Array(array), value));
+        let weights = numbers.map_or(0, |numbers| numbers.shape.first().copied().unwrap_or_default());
+        if weights != ids {
+            return Err(format!("the record has {ids} ids, but {weights} values in {TOKEN_WEIGHTS:?}"));
         }
     }
     Ok(())
@@ -367,6 +382,8 @@ pub enum RejectCode {
     EmptyCompletion,
     /// A pair whose sides have different ids before their completions, with `--seam error`.
     SeamDiffers,
+    /// A chat whose images are more or fewer than its messages have places for, or than the template writes tokens for.
+    ImageCount,
     /// A chat whose row has a system message, and whose list of messages starts with another one.
     TwoSystems,
     /// An animated image, with `--animated reject`.
@@ -414,6 +431,7 @@ impl RejectCode {
             RejectCode::EmptyCompletion => "empty-completion",
             RejectCode::SeamDiffers => "seam-differs",
             RejectCode::TwoSystems => "two-systems",
+            RejectCode::ImageCount => "image-count",
             RejectCode::Animated => "animated",
             RejectCode::MissingFile => "missing-file",
             RejectCode::UnsafePath => "unsafe-path",

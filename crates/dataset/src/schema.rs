@@ -5,6 +5,7 @@
 mod array_type;
 mod dtype;
 mod field_type;
+pub mod multimodal;
 pub mod preference;
 pub mod prompts;
 
@@ -33,6 +34,8 @@ pub const INPUT_IDS: &str = "input_ids";
 pub const LENGTH: &str = "length";
 /// Name of the field that marks the tokens to train on.
 pub const ASSISTANT_MASKS: &str = "assistant_masks";
+/// Name of the field with the weight of each token, a target.
+pub const TOKEN_WEIGHTS: &str = "token_weights";
 /// Name of the field with the ends of the documents of a packed row.
 pub const CU_SEQLENS: &str = "cu_seqlens";
 /// Name of the field with the position of the first token of each piece of a packed row in its document.
@@ -248,6 +251,20 @@ impl Schema {
         self.checked()
     }
 
+    /// Adds the field [`TOKEN_WEIGHTS`] to the schema of a text dataset, after the field that marks the tokens to train on or, if
+    /// there is none, the origin.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`] if there is a field of this name.
+    pub fn with_token_weights(mut self) -> Result<Self> {
+        let before = self.masks_field().or_else(|| self.index_of(ORIGIN));
+        let after = before.map_or(self.fields.len(), |at| at + 1);
+        let ty = FieldType::Array(ArrayType::new(DType::Float32, &[None])?);
+        self.fields.insert(after, Field::required(TOKEN_WEIGHTS, ty));
+        self.checked()
+    }
+
     /// Makes the fields `names` columns of the record index, so that they are known of every record without reading it: counts
     /// such as `patches` or `frames`. They are never null, and of type `uint32` or `uint64` with values below 2³².
     ///
@@ -309,6 +326,19 @@ impl Schema {
     /// Returns the position of the field that marks the tokens to train on, if there is one.
     pub fn masks_field(&self) -> Option<usize> {
         self.aligned().find(|&at| self.fields[at].name == ASSISTANT_MASKS)
+    }
+
+    /// Returns the position and the type of the field with a weight for each token, if there is one.
+    pub fn weights_field(&self) -> Option<(usize, ArrayType)> {
+        let at = self.index_of(TOKEN_WEIGHTS)?;
+        match self.fields.get(at)?.ty {
+            FieldType::Array(array)
+                if self.holds_token_ids() && array.dtype() == DType::Float32 && array.axes().eq([None]) =>
+            {
+                Some((at, array))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the position of the field with boxes, if there is one.

@@ -328,7 +328,8 @@ impl RecordSource for Concatenated {
         let first = all.first().cloned().unwrap_or_default();
         RecordProperties {
             has_masks: all.iter().any(|part| part.has_masks),
-            tokenizer: all.into_iter().find_map(|part| part.tokenizer),
+            tokenizer: all.iter().find_map(|part| part.tokenizer.clone()),
+            vision: all.into_iter().find_map(|part| part.vision),
             part_ends: self.ends.to_vec(),
             is_mixture: false,
             ..first
@@ -378,6 +379,11 @@ impl Lengths for Concatenated {
     fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {
         let (_, part, ordinal) = self.part_of(record)?;
         part.source.lengths().shape_of(ordinal)
+    }
+
+    fn column_of(&self, record: u64, name: &str) -> Result<Option<u64>> {
+        let (_, part, ordinal) = self.part_of(record)?;
+        part.source.lengths().column_of(ordinal, name)
     }
 
     fn key_of(&self, record: u64) -> Option<String> {
@@ -447,6 +453,14 @@ fn check_compatible(
             shown(others)
         );
         return Err(Error::usage(what).help("convert both with one tokenizer: the same id is another token"));
+    }
+    if let (Some(own), Some(others)) = (&properties.vision, &other_properties.vision)
+        && let Some((parameter, own, others)) = own.difference(others)
+    {
+        let what = format!(
+            "the images of {name} and {other_name} were counted with different processors ({parameter} {own} and {others})"
+        );
+        return Err(Error::usage(what).help("convert both with one processor"));
     }
     let differs = |name: &&String| {
         other_properties.added.get(*name).is_some_and(|other| properties.added.get(*name) != Some(other))

@@ -9,6 +9,8 @@ use dsconvert_dataset::index::{Segment, ShardTable};
 use dsconvert_dataset::manifest::{FileEntry, Manifest};
 use dsconvert_dataset::schema::Schema;
 use dsconvert_dataset::storage::{Blob, Location};
+use dsconvert_vision::Processor;
+use serde::Deserialize;
 
 use super::companions::{Joined, check_companion, joined_schema};
 use super::dataset_state::{DatasetState, check_sha256};
@@ -155,6 +157,24 @@ impl Dataset {
     /// Returns the names of the classes in label order. Empty if there are no labels.
     pub fn class_names(&self) -> &[String] {
         &self.state.schema.class_names
+    }
+
+    /// Returns the processor with which the images of chats were counted, if records have such images.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] if the manifest describes it in a way that this build does not know.
+    pub fn vision(&self) -> Result<Option<Processor>> {
+        let Some(value) = self.manifest().vision() else { return Ok(None) };
+        Processor::deserialize(value).map(Some).map_err(|e| {
+            Error::new(
+                ErrorKind::Unsupported,
+                "the processor of images in the manifest is of an unknown kind",
+            )
+            .caused_by(e)
+            .at_path(self.path())
+            .help("install the dsconvert that wrote the dataset, or a newer one")
+        })
     }
 
     /// Returns the table of all shards.

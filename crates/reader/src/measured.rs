@@ -125,6 +125,10 @@ impl Lengths for Measured {
         self.split.shape_of(record)
     }
 
+    fn column_of(&self, record: u64, name: &str) -> Result<Option<u64>> {
+        self.split.column_of(record, name)
+    }
+
     fn key_of(&self, record: u64) -> Option<String> {
         self.split.key_of(record)
     }

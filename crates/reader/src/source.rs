@@ -8,6 +8,8 @@ use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::sample::{Ids, Value};
 use dsconvert_dataset::schema::preference::LONGEST;
 use dsconvert_dataset::schema::{HEIGHT, Schema, TRAINED, WIDTH};
+use dsconvert_vision::Processor;
+use serde::Deserialize;
 
 use crate::batch::{Batching, ImageShape, Lengths, Runs, StepPlan};
 use crate::companions::Joined;
@@ -176,7 +178,7 @@ pub trait RecordSource: fmt::Debug + Send + Sync {
 }
 
 /// What the records of a source have in common, besides their schema.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct RecordProperties {
     /// Number of tokens of a full row, if the records are rows of several documents, whose ends are in the field
@@ -189,6 +191,8 @@ pub struct RecordProperties {
     pub raw_channels: Option<usize>,
     /// Identifier of the tokenizer that made the token ids, if it is known. Sources with different ones cannot be read as one.
     pub tokenizer: Option<String>,
+    /// The processor with which the image tokens of chats were counted. Sources with different ones cannot be read as one.
+    pub vision: Option<Processor>,
     /// One past the last ordinal of each source that the records are from, one source after another
     /// ([`Concatenated`](crate::Concatenated)). Empty if it is a single one.
     pub part_ends: Vec<u64>,
@@ -254,6 +258,7 @@ impl RecordSource for Split {
             has_masks: manifest.schema.masks_field().is_some(),
             raw_channels: manifest.raw_channels().map(|n| n as usize),
             tokenizer: tokenizer.map(|_| manifest.tokenizer_sha256().unwrap_or("bytes").to_owned()),
+            vision: manifest.vision().and_then(|vision| Processor::deserialize(vision).ok()),
             part_ends: Vec::new(),
             added: self.joined().map(Joined::added).unwrap_or_default(),
             measured_by: None,
@@ -311,6 +316,10 @@ impl Lengths for Split {
         Ok(shape.filter(|_| schema.holds_images()))
     }
 
+    fn column_of(&self, record: u64, name: &str) -> Result<Option<u64>> {
+        Ok(self.index_column(record, name)?.map(u64::from))
+    }
+
     fn key_of(&self, record: u64) -> Option<String> {
         Some(self.get(record).ok()?.key()?.to_owned())
     }
@@ -358,6 +367,10 @@ impl Lengths for Arc<dyn RecordSource> {
 
     fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {
         self.lengths().shape_of(record)
+    }
+
+    fn column_of(&self, record: u64, name: &str) -> Result<Option<u64>> {
+        self.lengths().column_of(record, name)
     }
 
     fn key_of(&self, record: u64) -> Option<String> {

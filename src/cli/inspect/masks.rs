@@ -63,7 +63,7 @@ impl Oddity {
 
 /// What the checks of the marks need of a dataset.
 #[derive(Debug, Default)]
-struct MaskRules {
+pub(super) struct MaskRules {
     /// `None` if the tokens cannot be decoded; the ends are then not checked.
     vocabulary: Option<Vocabulary>,
     bos: Option<u32>,
@@ -76,10 +76,13 @@ struct MaskRules {
 }
 
 impl MaskRules {
+    /// Creates the rules for ids of this vocabulary.
+    pub(super) fn of_vocabulary(vocabulary: Vocabulary, bos: Option<u32>) -> Self {
+        Self { vocabulary: Some(vocabulary), bos, ..Self::default() }
+    }
+
     /// Returns what is unusual about a record.
     fn oddities(&self, ids: &[u32], marks: &[u8]) -> Vec<Oddity> {
-        let is_special = |id| self.vocabulary.as_ref().is_some_and(|vocabulary| vocabulary.is_special(id));
-        let is_bos = |id| self.bos.map_or_else(|| is_special(id), |bos| bos == id);
         let mut trained = spans(marks).filter(|(_, trained)| *trained).map(|(range, _)| range).peekable();
         let mut found = Vec::new();
         match trained.peek() {
@@ -90,11 +93,45 @@ impl MaskRules {
         if !self.trains_parts && trained.any(|range| range.end < ids.len() && self.is_open(&ids[range])) {
             found.push(Oddity::OpenEnd);
         }
-        if let [first, second, ..] = ids
-            && first == second
-            && is_bos(*first)
-        {
+        if self.has_two_bos(ids) {
             found.push(Oddity::DoubledBos);
+        }
+        found
+    }
+
+    fn has_two_bos(&self, ids: &[u32]) -> bool {
+        let is_special = |id| self.vocabulary.as_ref().is_some_and(|vocabulary| vocabulary.is_special(id));
+        let is_bos = |id| self.bos.map_or_else(|| is_special(id), |bos| bos == id);
+        matches!(ids, [first, second, ..] if first == second && is_bos(*first))
+    }
+
+    /// Returns what is unusual about a document that another program has written, each with a name. Nothing says where
+    /// such a document starts, or whether it is trained on as a whole.
+    pub(super) fn document_oddities(&self, ids: &[u32], mask: Option<&[u8]>) -> Vec<(&'static str, String)> {
+        let Some(vocabulary) = &self.vocabulary else { return nothing_trained(mask) };
+        // Two at the start are a doubled BOS token, unless that is another one.
+        let is_padding = |(count, id): (usize, u32), is_start: bool| {
+            let may_be_bos = is_start && self.bos.is_none_or(|bos| bos == id);
+            vocabulary.is_special(id) && count > if may_be_bos { 2 } else { 1 }
+        };
+        let ends = [(run(ids.iter()), true), (run(ids.iter().rev()), false)];
+        let padding = ends.into_iter().find(|(run, is_start)| is_padding(*run, *is_start));
+        let mut found = nothing_trained(mask);
+        if let Some(((count, id), is_start)) = padding {
+            let place = if is_start { "start" } else { "end" };
+            let message =
+                format!("{count} special tokens with the id {id} are at the {place} of the document");
+            found.push(("padding", message));
+        } else if self.has_two_bos(ids) {
+            found.push(("two-bos", "two BOS tokens are at the start of the document".to_owned()));
+        }
+        let mut trained =
+            spans(mask.unwrap_or_default()).filter(|(_, trained)| *trained).map(|(range, _)| range);
+        let is_next = |range: &Range<usize>| ids.get(range.end).is_some_and(|&id| vocabulary.is_added(id));
+        if let Some(range) = trained.find(|range| is_next(range) && self.is_open(&ids[range.clone()])) {
+            let what = "is an added token that ends what is trained on, but is not trained on itself: a model does not \
+                        learn to stop there, or the mask is shifted";
+            found.push(("open-end", format!("token {} {what}", range.end)));
         }
         found
     }
@@ -104,6 +141,22 @@ impl MaskRules {
         let Some(vocabulary) = &self.vocabulary else { return false };
         let end = ids.iter().rev().find(|id| !vocabulary.is_white_space(**id));
         end.is_none_or(|id| !vocabulary.is_added(*id))
+    }
+}
+
+/// Returns the number of equal ids at the start, and the id.
+fn run<'a>(mut ids: impl Iterator<Item = &'a u32>) -> (usize, u32) {
+    let Some(&first) = ids.next() else { return (0, 0) };
+    (1 + ids.take_while(|id| **id == first).count(), first)
+}
+
+/// Returns the finding of a document without a token to train on, among others of its row.
+fn nothing_trained(mask: Option<&[u8]>) -> Vec<(&'static str, String)> {
+    match mask {
+        Some(mask) if !mask.contains(&1) => {
+            vec![("nothing-to-train", "no token of the document is to be trained on".to_owned())]
+        }
+        _ => Vec::new(),
     }
 }
 

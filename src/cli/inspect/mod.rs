@@ -2,6 +2,7 @@
 
 mod card;
 mod describe;
+mod ids;
 mod masks;
 mod mixture;
 mod record;
@@ -65,7 +66,9 @@ pub(super) struct Args {
 
     /// Check every byte; exit with status 3 if anything is damaged
     ///
-    /// Checks all checksums, decodes every record, and compares indexes and counts with the records.
+    /// Checks all checksums, decodes every record, and compares indexes and counts with the records. Rows of token ids of another
+    /// program, whose field --ids-field names, and its files of Megatron are checked for what a conversion would reject, repeated
+    /// documents and padding; with --tokenizer, also for doubled BOS tokens and shifted masks.
     #[arg(long)]
     verify: bool,
 
@@ -103,6 +106,9 @@ pub(super) struct Args {
 
     #[command(flatten)]
     report: report::ReportArgs,
+
+    #[command(flatten)]
+    ids: ids::IdsArgs,
 
     #[command(flatten)]
     mixture: MixtureArgs,
@@ -175,7 +181,9 @@ fn inspect(args: &Args) -> Result<Ending> {
         crate::options::check_local("PATH", args.path())?;
     }
     let is_mixture = args.mixture.is_given();
-    args.report.check_used(args.text, args.sample.is_some() || is_mixture)?;
+    args.ids.check_used(args.verify, args.path())?;
+    let checks_ids = args.verify && args.ids.applies_to(args.path())?;
+    args.report.check_used(args.text || checks_ids, args.sample.is_some() || is_mixture)?;
     if args.split.is_some() && !args.shows_records() && !args.report.is_requested() && !is_mixture {
         return Err(Error::usage("`split` selects the records to show, and none are shown")
             .help("add `head`, `sample`, `record`, `text` or `html`"));
@@ -185,7 +193,9 @@ fn inspect(args: &Args) -> Result<Ending> {
     let stdout: Box<dyn Write> = if is_taken { Box::new(io::sink()) } else { Box::new(io::stdout().lock()) };
     let mut out = BufWriter::new(stdout);
     let mut ending = Ending::Success;
-    if args.verify {
+    if checks_ids {
+        ending = ids::verify(args, values::threads(args.threads)?, &mut out)?;
+    } else if args.verify {
         ending = verify_and_repair(args, access, &mut out)?;
     } else if args.card {
         card::exec(args.path(), access, &mut out)?;
@@ -223,7 +233,7 @@ fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Endin
     let threads = values::threads(args.threads)?;
     let Some(sources) = &args.repair else {
         let verified = verify::exec(args.path(), access, threads, args.json, out);
-        return verified.map_err(|error| with_repair(error, args.path()));
+        return verified.map_err(|error| with_ids(with_repair(error, args.path()), args.path()));
     };
     if ObjectUrl::is_url(args.path()) {
         return Err(Error::usage("a dataset in object storage cannot be repaired")
@@ -255,6 +265,19 @@ fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Endin
     print::unless_closed(out.flush().map_err(print_error))?;
     repair::exec(dir_of(args.path())?, sources, args.threads)?;
     verify::exec(args.path(), access, threads, false, out)
+}
+
+/// Says how to check token ids of another program if `path` is neither a dataset nor a shard.
+fn with_ids(error: Error, path: &Path) -> Error {
+    let is_missing = error.is_unavailable() || !matches!(stat(path), Ok(Some(_)));
+    let is_dataset =
+        is_missing || dir_of(path).is_ok_and(|dir| !matches!(lstat(&dir.join(MANIFEST_NAME)), Ok(None)));
+    if is_dataset {
+        return error;
+    }
+    let ids = "to check lists of token ids of another program, name their field: `ids_field input_ids`";
+    let others = error.remedy().map_or_else(String::new, |remedy| format!("{remedy}; "));
+    error.help(others + ids)
 }
 
 /// Says how to repair the dataset at `path` if `error` is damage that keeps it from being opened.

@@ -40,7 +40,8 @@ pub(super) struct ReportArgs {
     #[arg(long, value_name = "FILE", requires = "html")]
     report: Vec<PathBuf>,
 
-    /// With --html or --text: the tokenizer of the ids, as for dsconvert text, if the dataset does not contain it
+    /// With --html or --text: the tokenizer of the ids, as for dsconvert text, if the dataset does not contain it; with --verify: that
+    /// of ids of another program
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
 
@@ -74,10 +75,17 @@ impl ReportArgs {
         self.tokenizer.as_deref().map(read_tokenizer).transpose()
     }
 
+    /// Returns the value of `--tokenizer`.
+    pub(super) fn tokenizer_name(&self) -> Option<&Path> {
+        self.tokenizer.as_deref()
+    }
+
     /// Rejects `--tokenizer` if nothing is decoded, and `--seed` if nothing is sampled.
     pub(super) fn check_used(&self, text: bool, sample: bool) -> Result<()> {
         if self.tokenizer.is_some() && self.html.is_none() && !text {
-            return Err(Error::usage("--tokenizer applies only to --html and --text, which decode ids"));
+            return Err(Error::usage(
+                "--tokenizer applies only to --html and --text, which decode ids, and to --verify of ids of another program",
+            ));
         }
         if self.seed.is_some() && self.html.is_none() && self.contact_sheet.is_none() && !sample {
             return Err(Error::usage(

@@ -5,11 +5,11 @@ use indicatif::HumanCount;
 use super::Lines;
 use crate::manifest::Manifest;
 use crate::numbers::{listed, plural};
-use crate::pipeline::{UNREAD_FIELD, UNREAD_MESSAGE_KEY};
+use crate::pipeline::{FIT_SAMPLES, FIT_SQUARED_ERROR, UNREAD_FIELD, UNREAD_MESSAGE_KEY};
 use crate::printable::printable;
 
 /// Notes, what they count, and the rest of the line.
-const NOTES: [(&str, &str, &str); 12] = [
+const NOTES: [(&str, &str, &str); 15] = [
     ("tools-not-rendered", "chat", "with tools that the template does not write"),
     ("not-rendered", "chat", "from which the template leaves out a message or a call (--not-rendered allow)"),
     (
@@ -30,6 +30,13 @@ const NOTES: [(&str, &str, &str); 12] = [
     ("system_beside_pair", "pair", "of texts with a system message, which is not read"),
     ("seam_moved", "pair", "whose sides have different ids before their completions, which start there"),
     ("tools_beside_pair", "pair", "of texts with tools, which are not read"),
+    ("images_of_chats", "image", "of chats stored"),
+    (
+        "images_encoded_again",
+        "image",
+        "encoded again: not upright, or of a type or of colors that are not stored",
+    ),
+    ("images_fit", "image", "resized to the size of the processor"),
 ];
 
 /// Adds what is not read of chats and pairs, and what templates leave out.
@@ -60,5 +67,16 @@ pub(super) fn add_chats(lines: &mut Lines, manifest: &Manifest) {
             let sign = if note.starts_with("tools-") { "warning: " } else { "" };
             lines.add(format!("  {sign}{} {rest}", plural(*count, what)));
         }
+    }
+    if let Some(&samples) = manifest.notes.get(FIT_SAMPLES) {
+        let squared = manifest.notes.get(FIT_SQUARED_ERROR).copied().unwrap_or_default();
+        let psnr = match squared {
+            0 => "lossless".to_owned(),
+            _ => {
+                let mean = squared as f64 / samples.max(1) as f64;
+                format!("PSNR {:.1} dB", 10.0 * (255.0 * 255.0 / mean).log10())
+            }
+        };
+        lines.add(format!("  encoding of the resized images: {psnr}, compared with the resized pixels"));
     }
 }

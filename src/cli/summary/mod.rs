@@ -68,6 +68,7 @@ fn sources(plan: &PlanSummary, buckets: Option<String>) -> Vec<(&'static str, St
         ("buckets", buckets),
         ("fields", fields(plan)),
         ("left out", left_out(plan)),
+        ("processor", plan.vision.as_ref().map(|vision| printable(&vision.to_string()).into_owned())),
     ];
     lines.extend(others.into_iter().filter_map(|(name, text)| Some((name, text?))));
     lines

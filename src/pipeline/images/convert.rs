@@ -7,10 +7,11 @@ use super::conversion::{ImageConversion, ImagesJob};
 use super::image_field_names::MemberField;
 use super::sources::source::{ImageItem, ItemContext, SourceItem, SourceTask};
 use crate::panics::contained;
-use crate::pipeline::job::excluded;
+use crate::pipeline::job::{ItemSplit, excluded};
 use crate::pipeline::memory::{MemoryPool, Shares};
+use crate::pipeline::split_group::group_of;
 use crate::sample::{Record, Reject, RejectCode, Value, pack_box_numbers, pack_boxes, pack_pair};
-use crate::schema::{FieldType, LABEL};
+use crate::schema::{FieldType, LABEL, ORIGIN};
 use crate::source::list::boxes::ImageBoxes;
 use crate::testing::item_panic_point;
 use crate::threads;
@@ -180,10 +181,23 @@ impl ImagesJob {
         worker: &mut ImageWorker,
         out: &mut Outcomes,
     ) -> Result<ItemOutcome, Reject> {
+        let split = self.split_of_group(&item)?.unwrap_or(split);
         let mut noted = Outcomes::default();
         let outcome = self.convert_noted(item, split, worker, &mut noted)?;
         noted.notes.into_iter().for_each(|(name, count)| out.count(name, count));
         Ok(outcome)
+    }
+
+    /// Returns the split of an item, if a field decides it.
+    fn split_of_group(&self, item: &ImageItem) -> Result<Option<u16>, Reject> {
+        let (Some(name), Some(spec)) = (&self.conversion.recipe.split_by, &self.header.output.split) else {
+            return Ok(None);
+        };
+        let schema = &self.header.schema;
+        let first = schema.index_of(ORIGIN).map_or(0, |origin| origin + 1);
+        let at = schema.index_of(name).and_then(|at| at.checked_sub(first));
+        let group = group_of(name, at.and_then(|at| item.values.get(at)))?;
+        Ok(Some(ItemSplit::ByKey(spec, self.header.output.seed).of(&group)))
     }
 
     /// Returns the outcome of an image, and counts in `out` what is noteworthy about it.

@@ -31,6 +31,7 @@ use crate::pipeline::memory::{MemoryPool, Shares};
 use crate::pipeline::plan_summary::PlanSummary;
 use crate::pipeline::shuffle::output_stages;
 use crate::pipeline::source_checks::split_names;
+use crate::pipeline::split_group::check_type;
 use crate::printable::printable_path;
 use crate::recipe::ImageFields;
 use crate::schema::{
@@ -56,6 +57,18 @@ const UNIT_BYTES: u64 = 2 << 30;
 const BUCKET_FIELDS: [&str; 4] = [ORIGINAL_SIZE, RESIZED_SIZE, CROP_TOP_LEFT, TARGET_SIZE];
 /// Decorrelates the permutation of `--shuffle` from the split hash, which has the same seed.
 const SHUFFLE_SALT: u64 = 0x5348_5546_464c_4531;
+
+/// Refuses a field that does not decide the split. `fields` are those with values of their own.
+fn check_group(name: &str, fields: &[Field]) -> Result<()> {
+    if let Some(field) = fields.iter().find(|field| field.name == name) {
+        return check_type(name, field.ty);
+    }
+    let known: Vec<_> = fields.iter().map(|field| format!("{:?}", field.name)).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Err(Error::usage(format!("the records have no field {name:?}; there are {known}"))
+        .of_option("split_by")
+        .help("name a column of `metadata`, or a member or column that is kept"))
+}
 
 /// Returns whether the match `name` of a pattern may be or hold images: everything but text.
 fn may_be_images(name: &str) -> bool {
@@ -129,6 +142,9 @@ impl Conversion for ImageConversion {
             return Err(Error::usage(what).help("give the table with `metadata`, or leave out `label_field`"));
         }
         let ImagesOptions { sources, input, annotations: _, exclude: _, recipe } = options;
+        if let Some(name) = &recipe.split_by {
+            check_group(name, &found.fields[..found.fields.len() - found.roles.fields.len()])?;
+        }
         let class_names = found.class_names.take().or_else(|| folders.class_names.clone());
         let values = found.fields.len() - found.roles.fields.len();
         let fields: Vec<String> = found.fields[..values].iter().map(|field| field.name.clone()).collect();

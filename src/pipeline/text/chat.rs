@@ -10,10 +10,12 @@ use dsconvert_chat::{
     render_pair,
 };
 use dsconvert_tokens::{mask, overlap_mask};
+use dsconvert_vision::Processor;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::alpaca::AlpacaRow;
+use super::multimodal::expand;
 use super::prompt::Prompt;
 use crate::error::{Error, Result};
 use crate::pipeline::job::EngineUse;
@@ -34,6 +36,8 @@ pub(super) struct Chats {
     start: PairStart,
     /// The token that ends pairs of texts.
     end: Option<(u32, String)>,
+    /// The token that stands for images, if chats may have some.
+    image: Option<(u32, String)>,
 }
 
 /// The tokens before a pair of texts, and their text.
@@ -48,6 +52,8 @@ pub(super) struct Rendered {
     pub(super) text: String,
     /// What messages contain, in which strings of special tokens are not tokens.
     content: Vec<Range<usize>>,
+    /// What the chat has written.
+    written: Vec<Range<usize>>,
     /// The parts of it in which they are errors.
     forbidden: Vec<Range<usize>>,
     /// What to train on.
@@ -56,6 +62,8 @@ pub(super) struct Rendered {
     is_marked: bool,
     /// Whether this is a pair of texts, around which there are tokens.
     is_pair: bool,
+    /// Where the template has written the tokens of images.
+    images: Vec<usize>,
     pub(super) notes: Vec<&'static str>,
     /// Keys of messages that the template does not read.
     pub(super) unread_keys: Vec<String>,
@@ -82,12 +90,17 @@ struct ToolMember<'a> {
 }
 
 impl Chats {
-    /// Compiles and examines the templates of a recipe; `None` if its items are texts.
+    /// Compiles and examines the templates of a recipe; `None` if its items are texts. `processor` is that of the images of
+    /// chats.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Usage`](crate::error::ErrorKind) if a template cannot be used, with the line.
-    pub(super) fn new(recipe: &ChatRecipe, tokenizer: &Tokenizer) -> Result<Option<Self>> {
+    pub(super) fn new(
+        recipe: &ChatRecipe,
+        tokenizer: &Tokenizer,
+        processor: Option<&Processor>,
+    ) -> Result<Option<Self>> {
         if !recipe.has_masks() {
             return Ok(None);
         }
@@ -96,7 +109,7 @@ impl Chats {
                 "AutoTokenizer.from_pretrained(MODEL).save_pretrained(DIR) of transformers writes a tokenizer.json",
             )
         })?;
-        let (renderers, unusable) = match renderers(recipe, tokenizer) {
+        let (renderers, unusable) = match renderers(recipe, tokenizer, processor.is_some()) {
             Ok(renderers) => (renderers, None),
             // Pairs of texts need no template.
             Err(error) if recipe.may_be_pairs() => (BTreeMap::new(), Some(error.to_string())),
@@ -107,7 +120,8 @@ impl Chats {
             false => PairStart::default(),
         };
         let end = tokenizer.info().eos.as_ref().map(|token| (token.id, token.token.clone()));
-        Ok(Some(Self { recipe: recipe.clone(), renderers, unusable, start, end }))
+        let image = processor.map(|processor| (processor.image_token_id, processor.image_token.clone()));
+        Ok(Some(Self { recipe: recipe.clone(), renderers, unusable, start, end, image }))
     }
 
     /// Returns what happens to pairs whose sides differ before their completions, if items are preference data.
@@ -182,6 +196,24 @@ impl Chats {
         self.chat(chat)
     }
 
+    /// Renders the JSON of a chat with `images` parts that are images.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::render`], and if the template does not write one token for each image.
+    pub(super) fn render_images(&self, chat: &str, images: usize) -> Result<Rendered, Reject> {
+        let Some((_, token)) = &self.image else { return self.render(chat) };
+        let mut rendered = self.chat(chat)?;
+        rendered.images = expand::places(&rendered.text, token, &rendered.written);
+        let found = rendered.images.len();
+        if found != images {
+            let message =
+                format!("the chat has {images} images, but the chat template writes {token:?} {found} times");
+            return Err(Reject::new(RejectCode::ImageCount, message));
+        }
+        Ok(rendered)
+    }
+
     fn chat(&self, chat: &str) -> Result<Rendered, Reject> {
         let renderer = self.renderer_for(chat)?;
         let rendered = renderer.render(chat).map_err(reject)?;
@@ -211,13 +243,14 @@ impl Chats {
     /// Finds the parts of a chat or pair in which strings of special tokens are not tokens.
     fn by_policy(&self, rendered: RenderedChat, is_marked: bool, is_pair: bool) -> Rendered {
         let RenderedChat { text, pieces, trained, notes, unread_keys } = rendered;
-        let (mut content, mut forbidden) = (Vec::new(), Vec::new());
+        let (mut content, mut forbidden, mut written) = (Vec::new(), Vec::new(), Vec::new());
         let mut start = 0;
         for piece in pieces {
             let range = start..piece.end;
             start = piece.end;
             let Source::Content { role, .. } = &piece.source else { continue };
             let policy = self.recipe.special_in_content.of(role);
+            append(&mut written, range.clone());
             if policy == SpecialInText::Error {
                 append(&mut forbidden, range.clone());
             }
@@ -225,7 +258,19 @@ impl Chats {
                 append(&mut content, range);
             }
         }
-        Rendered { text, content, forbidden, trained, is_marked, is_pair, notes, unread_keys }
+        let images = Vec::new();
+        Rendered {
+            text,
+            content,
+            written,
+            forbidden,
+            trained,
+            is_marked,
+            is_pair,
+            images,
+            notes,
+            unread_keys,
+        }
     }
 
     /// Joins two texts. The BOS token of the tokenizer is before them, in place of its string at the start, and the EOS
@@ -287,7 +332,7 @@ impl Chats {
         Ok(stats)
     }
 
-    /// Computes the ids and the mask.
+    /// Computes the ids and the mask. The images of the chat have these `counts` of tokens.
     ///
     /// # Errors
     ///
@@ -295,13 +340,16 @@ impl Chats {
     pub(super) fn encode(
         &self,
         rendered: &Rendered,
+        counts: &[u32],
         tokenizer: &Tokenizer,
         engine: EngineUse,
         scratch: &mut Scratch,
         ids: &mut MarkedIds,
-    ) -> Result<(Tokens, EncodeStats), Reject> {
+    ) -> Result<EncodedChat, Reject> {
         let stats = self.encode_marked(rendered, tokenizer, engine, scratch, ids)?;
-        let exact = rendered.is_marked.then(|| mask(&ids.ranges, &rendered.trained)).flatten();
+        // The processor of `transformers` trains each token that overlaps, its tokenizer does not.
+        let is_exact = rendered.is_marked && self.image.is_none();
+        let exact = is_exact.then(|| mask(&ids.ranges, &rendered.trained)).flatten();
         let mut masks = exact.unwrap_or_else(|| overlap_mask(&ids.ranges, &rendered.trained));
         let mut all = Cow::Borrowed(&ids.ids[..]);
         if let (true, Some((end, _))) = (rendered.is_pair, &self.end) {
@@ -310,6 +358,11 @@ impl Chats {
             masks.splice(0..0, std::iter::repeat_n(is_trained, start.len()));
             masks.push(u8::from(self.recipe.train_on != TrainOn::None));
             all = Cow::Owned([&start[..], &ids.ids[..], &[*end]].concat());
+        }
+        let mut images_end = 0;
+        if let Some((id, _)) = &self.image {
+            let expanded = expand::expand(&all, &ids.ranges, &masks, *id, &rendered.images, counts)?;
+            (all, masks, images_end) = (Cow::Owned(expanded.ids), expanded.masks, expanded.images_end);
         }
         if ids.ids.is_empty() {
             return Err(Reject::new(RejectCode::Empty, "the tokenizer produces no tokens for the chat"));
@@ -321,8 +374,16 @@ impl Chats {
         let too_many = || Reject::new(RejectCode::Unsupported, "the ids do not fit in the records");
         let packed = Ids::pack(id_width(tokenizer), &all).ok_or_else(too_many)?;
         let tokens = Tokens::new(packed, Some(Bytes::from(masks))).ok_or_else(too_many)?;
-        Ok((tokens, stats))
+        Ok(EncodedChat { tokens, stats, images_end })
     }
+}
+
+/// The tokens of a chat or pair.
+pub(super) struct EncodedChat {
+    pub(super) tokens: Tokens,
+    pub(super) stats: EncodeStats,
+    /// End of the last image, before which the chat is not cut.
+    pub(super) images_end: usize,
 }
 
 impl PairStart {
@@ -367,8 +428,12 @@ impl Rendered {
 }
 
 /// Compiles and examines the templates of a recipe, by name.
-fn renderers(recipe: &ChatRecipe, tokenizer: &Tokenizer) -> Result<BTreeMap<String, ChatRenderer>> {
-    let options = recipe.renderer_options(tokenizer.added_tokens());
+fn renderers(
+    recipe: &ChatRecipe,
+    tokenizer: &Tokenizer,
+    images: bool,
+) -> Result<BTreeMap<String, ChatRenderer>> {
+    let options = recipe.renderer_options(tokenizer.added_tokens(), images);
     let is_token = |marker: &str| options.added_tokens.iter().any(|token| token == marker);
     let mut renderers = BTreeMap::new();
     let templates = recipe.chat_template.iter().flat_map(|template| &template.templates);

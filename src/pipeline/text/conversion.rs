@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::chat::Chats;
 use super::ids::TokenIds;
+use super::multimodal::Multimodal;
 use super::options::TextInput;
 use super::plan::{FileSection, TextFile};
 use super::sources::source::ItemContext;
@@ -38,6 +39,8 @@ pub struct TextConversion {
     pub(super) wanted: WantedFields,
     /// If items are chats or pairs.
     pub(super) chats: Option<Chats>,
+    /// If chats may have images.
+    pub(super) multimodal: Option<Multimodal>,
     /// If items are token ids.
     pub(super) ids: Option<TokenIds>,
     /// Standard input, if it is the source and not yet read.
@@ -55,10 +58,25 @@ impl TextConversion {
     ) -> Result<Self> {
         let text = recipe.text_fields();
         let wanted = WantedFields::new(&text, recipe.key_field.as_deref(), &fields);
-        let chats = Chats::new(&recipe.chat, &tokenizer)?;
+        let multimodal = Multimodal::new(&recipe.multimodal)?;
+        let image = multimodal.as_ref().map(|multimodal| &multimodal.processor);
+        let chats = Chats::new(&recipe.chat, &tokenizer, image)?;
         let ids = TokenIds::new(&recipe, &tokenizer)?;
         let stdin = Mutex::default();
-        Ok(Self { input, recipe, tokenizer, details, sections, text, fields, wanted, chats, ids, stdin })
+        Ok(Self {
+            input,
+            recipe,
+            tokenizer,
+            details,
+            sections,
+            text,
+            fields,
+            wanted,
+            chats,
+            multimodal,
+            ids,
+            stdin,
+        })
     }
 
     /// Returns whether the whole file is one document.

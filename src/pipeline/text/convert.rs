@@ -6,27 +6,32 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use dsconvert_writer::outcome::{ConvertedRecord, ItemOutcome, MemberCount, Outcomes};
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 
-use super::chat::{Chats, Rendered};
+use super::chat::{Chats, EncodedChat, Rendered};
 use super::conversion::{TextConversion, TextJob};
 use super::duplicates::{DocumentPosition, Duplicates};
 use super::feed::TextTask;
+use super::multimodal::RowImages;
 use super::preference::Preference;
 use super::prompt::Prompt;
 use super::sources::source::TextItem;
 use super::split_group;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::pipeline::job::{Converting, EngineUse, ItemSplit, excluded};
+use crate::pipeline::memory::{MemoryPool, Shares};
 use crate::recipe::Overflow;
-use crate::sample::{Ids, PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
+use crate::sample::{ArrayValue, Ids, PackedIds, Record, Reject, RejectCode, Text, Tokens, Value};
 use crate::schema::IdWidth;
+use crate::source::io::broken::Broken;
 use crate::source::items::text::fields::SourceDocument;
 use crate::source::items::text::token_row::TokenRow;
 use crate::source::list::source_file::SourceFile;
 use crate::testing::item_panic_point;
+use crate::transform::image::{DEFAULT_KEPT_BYTES, ImageScratch};
 use crate::transform::text::{
     EncodeStats, MarkedIds, PackedIdSink, Scratch, StoredIds, Tokenizer, id_width, rejected,
 };
@@ -42,14 +47,20 @@ pub struct TextScratch {
     ids: PackedIds,
     /// Ids of the current chat.
     marked: MarkedIds,
+    images: ImageScratch,
+    /// Memory for images while they are decoded and resized, shared with the other workers.
+    pixels: MemoryPool,
 }
 
 impl TextScratch {
-    pub(super) fn new(tokenizer: &Tokenizer) -> Self {
+    pub(super) fn new(tokenizer: &Tokenizer, memory: &Shares) -> Self {
+        let kept = memory.kept_by_thread.min(DEFAULT_KEPT_BYTES as u64);
         Self {
             tokens: tokenizer.scratch(),
             ids: PackedIds::new(id_width(tokenizer)),
             marked: MarkedIds::default(),
+            images: ImageScratch::keeping(kept as usize),
+            pixels: memory.images.clone(),
         }
     }
 }
@@ -77,6 +88,7 @@ impl TextJob {
             engine,
             duplicates: task.duplicates,
             member: MemberCount { start: task.member, ..MemberCount::default() },
+            failure: None,
         };
         let is_damaged = items.is_corrupt();
         let kind = self.conversion.detail_of(section).kind;
@@ -87,6 +99,9 @@ impl TextJob {
             && let Some(item) = items.next(&context, out)?
         {
             converting = converter.convert(item, out);
+            if let Some(error) = converter.failure.take() {
+                return Err(error);
+            }
         }
         out.member = match is_compressed {
             true => MemberCount { damaged: is_damaged, ..converter.member },
@@ -107,6 +122,8 @@ struct DocumentConverter<'a> {
     engine: EngineUse,
     duplicates: Duplicates,
     member: MemberCount,
+    /// Why an image could not be read, other than by a defect of its item.
+    failure: Option<Error>,
 }
 
 impl DocumentConverter<'_> {
@@ -174,15 +191,30 @@ impl DocumentConverter<'_> {
             self.convert_ids(ids, split, origin, key, document.kept, out);
             return Converting::Done;
         }
+        let (chat, images) = match self.row_images(&document.text, out) {
+            Ok(images) => images.unzip(),
+            Err(Broken::Failed(error)) => {
+                self.failure = Some(error);
+                return Converting::Done;
+            }
+            Err(Broken::Damaged(reject)) => {
+                out.list.push(ItemOutcome::Rejected { split, origin, reject });
+                return Converting::Done;
+            }
+        };
+        let counts = images.as_ref().map(RowImages::token_counts).unwrap_or_default();
         let encoded = self.contained(|converter| {
             item_panic_point(&origin);
             let text = match &converter.conversion.chats {
                 None => Prepared::Text(recipe.normalize.apply(&document.text, recipe.max_document_bytes)?),
-                Some(chats) => Prepared::Chat(chats.render(&document.text)?),
+                Some(chats) => Prepared::Chat(match &chat {
+                    Some(chat) => chats.render_images(chat, counts.len())?,
+                    None => chats.render(&document.text)?,
+                }),
             };
-            converter.encode(&text).map(|encoded| (text, encoded))
+            converter.encode(&text, &counts).map(|encoded| (text, encoded))
         });
-        let (text, (tokens, stats)) = match encoded {
+        let (text, EncodedChat { tokens, stats, images_end }) = match encoded {
             Ok(encoded) => encoded,
             Err(reject) => {
                 out.list.push(ItemOutcome::Rejected { split, origin, reject });
@@ -219,8 +251,12 @@ impl DocumentConverter<'_> {
             key: key.map_or_else(|| origin.clone(), Text::from),
             origin,
             key_may_repeat: recipe.key_field.is_some() || recipe.shape().has_pieces(),
+            images_end,
+            images: images.as_ref().map(|images| images.files().to_vec()).unwrap_or_default(),
         };
-        match self.add_records(&identity, None, tokens, document.kept, out) {
+        let added = images.map_or(Ok(Vec::new()), |images| images.values().map(Vec::from));
+        let added = added.map(|images| images.into_iter().chain(document.kept).collect());
+        match added.and_then(|values| self.add_records(&identity, None, tokens, values, out)) {
             Err(reject) => {
                 out.list.truncate(from);
                 let origin = identity.origin.as_str().to_owned();
@@ -262,6 +298,10 @@ struct Identity {
     origin: Text,
     /// Whether another record may have the same key.
     key_may_repeat: bool,
+    /// End of the last image, before which the document is not cut.
+    images_end: usize,
+    /// The images of the record.
+    images: Vec<Bytes>,
 }
 
 impl DocumentConverter<'_> {
@@ -274,12 +314,12 @@ impl DocumentConverter<'_> {
         })
     }
 
-    fn encode(&mut self, text: &Prepared<'_>) -> Result<(Tokens, EncodeStats), Reject> {
+    fn encode(&mut self, text: &Prepared<'_>, counts: &[u32]) -> Result<EncodedChat, Reject> {
         let tokenizer = &self.conversion.tokenizer;
-        let TextScratch { tokens, ids, marked } = &mut *self.scratch;
+        let TextScratch { tokens, ids, marked, .. } = &mut *self.scratch;
         let text = match (text, &self.conversion.chats) {
             (Prepared::Chat(chat), Some(chats)) => {
-                return chats.encode(chat, tokenizer, self.engine, tokens, marked);
+                return chats.encode(chat, counts, tokenizer, self.engine, tokens, marked);
             }
             _ => text.as_str(),
         };
@@ -297,7 +337,37 @@ impl DocumentConverter<'_> {
         if ids.len() == tokenizer.added_per_document() {
             return Err(Reject::new(RejectCode::Empty, "the tokenizer produces no tokens for the document"));
         }
-        Ok((ids.take().into(), stats))
+        Ok(EncodedChat { tokens: ids.take().into(), stats, images_end: 0 })
+    }
+
+    /// Reads and stores the images of a chat, and returns the chat in which they are parts; `None` if chats have no images.
+    ///
+    /// # Errors
+    ///
+    /// [`Broken::Damaged`] if the item is to be rejected; otherwise, if a file has changed or cannot be read.
+    fn row_images(&mut self, text: &str, out: &mut Outcomes) -> Result<Option<(String, RowImages)>, Broken> {
+        let Some(multimodal) = &self.conversion.multimodal else { return Ok(None) };
+        let chat = self.contained(|_| multimodal.chat(text))?;
+        let images = chat.images;
+        let chat = chat.chat.into_owned();
+        let sources = multimodal.sources(self.job, &self.file, images, |bytes, is_file| {
+            out.add_content(bytes);
+            if is_file {
+                out.source_bytes += bytes.len() as u64;
+            }
+        })?;
+        let mut noted = Outcomes::default();
+        let TextScratch { images, pixels, .. } = &mut *self.scratch;
+        let stored = multimodal.store(&sources, images, pixels, &mut noted)?;
+        if let Some(max) = self.conversion.recipe.pack_patches
+            && stored.patches() > max.into()
+        {
+            let message =
+                format!("the images have {} patches, more than `pack_patches {max}`", stored.patches());
+            return Err(Reject::new(RejectCode::TooLong, message).into());
+        }
+        noted.notes.into_iter().for_each(|(name, count)| out.count(name, count));
+        Ok(Some((chat, stored)))
     }
 
     /// Compares the ids with those of the reference tokenizer, if the document is chosen for verification.
@@ -342,7 +412,8 @@ impl DocumentConverter<'_> {
         let from = out.list.len();
         let text = Text::from(origin.as_str());
         let key = key.map_or_else(|| text.clone(), Text::from);
-        let identity = Identity { split, key, origin: text, key_may_repeat: true };
+        let identity =
+            Identity { split, key, origin: text, key_may_repeat: true, images_end: 0, images: Vec::new() };
         match self.contained(|converter| {
             item_panic_point(&origin);
             converter.add_row(&identity, row, kept, out)
@@ -464,6 +535,9 @@ impl DocumentConverter<'_> {
         }
         match overflow {
             Overflow::Reject => Err(too_long("the document has", tokens.len(), limit)),
+            Overflow::Truncate if limit < identity.images_end => {
+                Err(too_long("through its last image, the chat has", identity.images_end, limit))
+            }
             Overflow::Truncate => {
                 let first = truncated(&tokens, limit)?;
                 if self.exclude_ids(identity, &first, out) {
@@ -498,7 +572,8 @@ impl DocumentConverter<'_> {
     /// Leaves out a document if an excluded dataset has a record with the same `tokens`, and contents are compared. Returns
     /// whether it is left out.
     fn exclude_ids(&self, identity: &Identity, tokens: &Tokens, out: &mut Outcomes) -> bool {
-        let is_excluded = self.job.excluded.get().is_some_and(|items| items.has_ids(&tokens.ids));
+        let is_excluded =
+            self.job.excluded.get().is_some_and(|items| items.has_ids(&tokens.ids, &identity.images));
         if is_excluded {
             let outcome = excluded(identity.origin.as_str(), identity.split, out);
             out.list.push(outcome);
@@ -609,7 +684,15 @@ impl TextRecord {
                     Some(Some(Value::Bytes(masks))) => Some(masks),
                     Some(_) => return None,
                 };
-                Some(Self { key, tokens: Tokens::new(ids, masks)?, origin, extra_values: values.collect() })
+                let mut values = values.peekable();
+                // No other field of a text dataset has an array.
+                let weights = values.next_if(|value| matches!(value, Value::Array(_)));
+                let weights = weights.and_then(|weights| match weights {
+                    Value::Array(weights) => Some(weights.as_bytes().clone()),
+                    _ => None,
+                });
+                let tokens = Tokens::new(ids, masks)?.with_weights(weights)?;
+                Some(Self { key, tokens, origin, extra_values: values.collect() })
             }
             _ => None,
         }
@@ -618,11 +701,13 @@ impl TextRecord {
     /// Creates the record, for the split with the ordinal `split`. `key_may_repeat` states whether another record may
     /// have the same key.
     pub(super) fn converted(self, split: u16, key_may_repeat: bool) -> ConvertedRecord {
-        let Self { key, tokens: Tokens { ids, masks }, origin, extra_values } = self;
+        let Self { key, tokens: Tokens { ids, masks, weights }, origin, extra_values } = self;
         let length = ids.len() as u64;
         let key_hash = key_may_repeat.then(|| xxh3_128(key.as_bytes()));
         let mut values = vec![Value::Text(key), Value::Ids(ids), Value::UInt(length), Value::Text(origin)];
         values.extend(masks.map(Value::Bytes));
+        // A record has fewer than 2³² tokens.
+        values.extend(weights.map(|weights| Value::Array(ArrayValue::new([length as u32], weights))));
         values.extend(extra_values);
         ConvertedRecord { key_hash, ..ConvertedRecord::new(split, Record { values }, length) }
     }

@@ -8,7 +8,6 @@
 use std::borrow::Cow;
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use dsconvert_writer::outcome::Outcomes;
@@ -16,25 +15,25 @@ use dsconvert_writer::stop::Stop;
 use dsconvert_writer::workers::Workers;
 use sha2::{Digest, Sha256};
 
+use super::blocks::for_each_block;
 use super::canonical::canonical;
 use super::conversion::TextJob;
 use super::duplicates::{DocumentPosition, DuplicatesFile, PAIR_BYTES, POSITION_BYTES, encode_position};
-use super::feed::{SectionFeed, TextTask};
-use super::sources::source::{BYTES_HELD_PER_BYTE, TextItem};
+use super::feed::TextTask;
+use super::multimodal::Multimodal;
+use super::sources::source::TextItem;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::pipeline::dedup::{DUPLICATE_PAIRS_NAME, is_stored, store};
-use crate::pipeline::job::{EngineUse, Feed};
 use crate::pipeline::memory::MemoryPool;
 use crate::recipe::TextRecipe;
+use crate::source::io::broken::Broken;
 use crate::source::items::text::fields::SourceDocument;
+use crate::source::list::source_file::SourceFile;
 use crate::storage::NewFile;
-use crate::threads;
 
 /// Memory of each of the two sorts. The second one takes its rows from the first.
 const SORT_BYTES: usize = dsconvert_writer::SORT_BYTES / 2;
-/// Blocks that hold more than this are read on a thread of their own: documents above 4 MiB.
-const OWN_THREAD_BYTES: u64 = (4 * BYTES_HELD_PER_BYTE) << 20;
 const HASH_BYTES: usize = 32;
 /// Size of a row: hash and position of a document.
 const TEXT_BYTES: usize = HASH_BYTES + POSITION_BYTES;
@@ -53,55 +52,22 @@ pub(super) fn find(
         return DuplicatesFile::open(&path);
     }
     let texts = Mutex::new(ExternalSort::<TEXT_BYTES>::new(work, SORT_BYTES));
-    let next = AtomicUsize::new(0);
-    // A thread waits only while it holds nothing, and others hold memory only while they read and hash, so waiting ends.
-    let turn = Mutex::new(());
-    let reserve = |bytes| {
-        // In turn, because a long document would otherwise wait until no other thread has even a short one.
-        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        memory.wait_for(bytes)
-    };
-    // Reads and hashes the next block, and returns the bytes that it held.
-    let hash_block = |feed: &mut SectionFeed<'_>, expected: u64| -> Result<Option<u64>> {
-        let mut held = reserve(expected);
-        let Some((task, bytes)) = feed.next()? else { return Ok(None) };
-        if bytes > expected {
-            drop(held);
-            held = reserve(bytes);
-        }
-        let TextTask { section, mut items, .. } = task;
+    for_each_block(job, "looking for duplicates", workers, memory, stop, |task, held| {
+        let TextTask { section, file, mut items, .. } = task;
         let (context, mut out, mut rows) = (job.item_context(), Outcomes::default(), Vec::new());
         while let Some(TextItem { mark, document }) = items.next(&context, &mut out)? {
             let position = DocumentPosition { section, mark };
-            rows.extend(document.ok().and_then(|document| hashed(context.recipe, &document, position)));
+            let Ok(document) = document else { continue };
+            rows.extend(match &job.conversion.multimodal {
+                Some(multimodal) => hashed_with_images(job, multimodal, &file, &document, position)?,
+                None => hashed(context.recipe, &document, position),
+            });
         }
         drop(items);
         drop(held);
         let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
-        rows.into_iter().try_for_each(|row| texts.push(row))?;
-        Ok(Some(bytes))
-    };
-    let hash_units = || -> Result<()> {
-        // The size of a block is known after it was read. Until then, it is assumed to be as large as the last one, and
-        // the first to be as large as possible. So a thread reads more than it has reserved only where short documents
-        // are followed by a long one.
-        let mut expected = job.conversion.recipe.max_document_bytes.saturating_mul(BYTES_HELD_PER_BYTE);
-        while let Some(sections) = job.units.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut feed = SectionFeed::new(job, sections.clone(), EngineUse::Selected, None)?;
-            loop {
-                stop.check()?;
-                expected = feed.next_bytes().max(expected);
-                let bytes = match expected > OWN_THREAD_BYTES {
-                    true => threads::on_own_thread("long document", || hash_block(&mut feed, expected))?,
-                    false => hash_block(&mut feed, expected)?,
-                };
-                let Some(bytes) = bytes else { break };
-                expected = bytes;
-            }
-        }
-        Ok(())
-    };
-    workers.on_all("looking for duplicates", stop, hash_units)?;
+        rows.into_iter().try_for_each(|row| texts.push(row))
+    })?;
     let mut pairs = ExternalSort::<PAIR_BYTES>::new(work, SORT_BYTES);
     let mut first: Option<[u8; TEXT_BYTES]> = None;
     for row in texts.into_inner().unwrap_or_else(PoisonError::into_inner).finish()? {
@@ -148,4 +114,31 @@ fn hashed(
     }
     row[..HASH_BYTES].copy_from_slice(&Sha256::digest(text.as_bytes()));
     Some(row)
+}
+
+/// Returns the hash of a chat with its images, wherever they are stored, and its position; `None` if it is not compared.
+///
+/// # Errors
+///
+/// Fails if an image has changed or cannot be read.
+fn hashed_with_images(
+    job: &TextJob,
+    multimodal: &Multimodal,
+    file: &SourceFile,
+    document: &SourceDocument<'_>,
+    position: DocumentPosition,
+) -> Result<Option<[u8; TEXT_BYTES]>> {
+    // Documents that will be rejected are not duplicates of anything.
+    let Ok(chat) = multimodal.chat(&document.text) else { return Ok(None) };
+    let mut hash = Sha256::new();
+    hash.update(Sha256::digest(canonical(&chat.chat)));
+    match multimodal.sources(job, file, chat.images, |bytes, _| hash.update(Sha256::digest(bytes))) {
+        Ok(_) => {}
+        Err(Broken::Damaged(_)) => return Ok(None),
+        Err(Broken::Failed(error)) => return Err(error),
+    }
+    let mut row = [0; TEXT_BYTES];
+    row[..HASH_BYTES].copy_from_slice(&hash.finalize());
+    row[HASH_BYTES..].copy_from_slice(&encode_position(position));
+    Ok(Some(row))
 }

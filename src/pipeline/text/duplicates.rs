@@ -93,7 +93,7 @@ pub(super) fn encode_position(position: DocumentPosition) -> [u8; POSITION_BYTES
 }
 
 /// Decodes a position.
-fn decode_position(bytes: &[u8]) -> DocumentPosition {
+pub(super) fn decode_position(bytes: &[u8]) -> DocumentPosition {
     let section = u32::from_be_bytes(std::array::from_fn(|i| bytes[i])) as usize;
     let mark = u64::from_be_bytes(std::array::from_fn(|i| bytes[4 + i]));
     DocumentPosition { section, mark: mark.checked_sub(1) }

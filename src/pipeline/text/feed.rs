@@ -122,7 +122,7 @@ impl Feed<TextTask> for SectionFeed<'_> {
             }
             None => Duplicates::default(),
         };
-        let held = block.held;
+        let held = block.held.saturating_add(sections[section].held_by_images(block.source_bytes));
         let task = TextTask {
             engine: self.engine,
             is_first: std::mem::take(&mut self.is_first),

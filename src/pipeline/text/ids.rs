@@ -54,8 +54,8 @@ impl TokenIds {
         Ok(Some(Self { limit, limited_by, width, eod, row_tokens }))
     }
 
-    /// Checks the ids of a row and packs them.
-    pub(super) fn tokens(&self, row: &TokenRow) -> Result<Tokens, Reject> {
+    /// Checks the ids of a row, and that it has a token to train on.
+    pub(super) fn check(&self, row: &TokenRow) -> Result<(), Reject> {
         let largest = row.ids.iter().copied().max().unwrap_or(0);
         if u64::from(largest) >= self.limit {
             let at = row.ids.iter().position(|&id| id == largest).unwrap_or(0);
@@ -65,8 +65,18 @@ impl TokenIds {
         if row.masks.as_ref().is_some_and(|masks| !masks.contains(&1)) {
             return Err(Reject::new(RejectCode::NothingToTrain, "no token of the row is to be trained on"));
         }
+        Ok(())
+    }
+
+    /// Checks a row and packs its ids.
+    pub(super) fn tokens(&self, row: &TokenRow) -> Result<Tokens, Reject> {
+        self.check(row)?;
         let masks = row.masks.clone().map(Bytes::from);
-        let tokens = Ids::pack(self.width, &row.ids).and_then(|ids| Tokens::new(ids, masks));
+        let weights = row.weights.as_ref();
+        let weights = weights.map(|all| all.iter().flat_map(|weight| weight.to_le_bytes()).collect());
+        let tokens = Ids::pack(self.width, &row.ids)
+            .and_then(|ids| Tokens::new(ids, masks))
+            .and_then(|tokens| tokens.with_weights(weights));
         tokens.ok_or_else(|| Reject::new(RejectCode::Unsupported, "the ids do not fit in the records"))
     }
 

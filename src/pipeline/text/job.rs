@@ -16,9 +16,10 @@ use super::dedup;
 use super::duplicates::DuplicatesFile;
 use super::feed::{SectionFeed, TextTask};
 use super::ids::TokenIds;
+use super::multimodal::named_images::{self, NamedImages};
 use super::options::{TextInput, TextOptions};
-use super::pack::PackDocuments;
-use super::sources::stdin;
+use super::pack::{Pack, PackDocuments};
+use super::sources::{refusal, stdin};
 use super::{field_check, label_check, plan, split_group};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::check_schema;
@@ -30,6 +31,7 @@ use crate::pipeline::plan_summary::PlanSummary;
 use crate::pipeline::shuffle::output_stages;
 use crate::pipeline::source_checks::split_names;
 use crate::recipe::TextRecipe;
+use crate::sample::RejectCode;
 use crate::schema::{CU_SEQLENS, Field, FieldType, Kind, PIECE_STARTS, Schema};
 use crate::source::list::file_list::ChosenFiles;
 use crate::source::names::layout::FolderLayout;
@@ -48,88 +50,8 @@ impl Conversion for TextConversion {
     type Duplicates = Option<DuplicatesFile>;
 
     fn plan(options: TextOptions) -> Result<TextJob> {
-        let options = options.checked()?;
-        let exclude = OpenedExclusion::open(&options.exclude, Kind::Text, options.recipe.dedup.is_some())?;
-        let described = options.described(exclude.fact())?;
-        exclude.check(&described)?;
-        let output = &options.recipe.output;
-        let unit_bytes = output.unit_bytes.unwrap_or(UNIT_BYTES);
-        let found = plan::find(&options, unit_bytes)?;
-        let all = ChosenFiles::all(&found.listing.files);
-        let (layout, names) = (options.recipe.layout, SplitNames::OfContainers);
-        let (named_splits, mut warnings) = match layout == FolderLayout::Auto && !found.config.is_empty() {
-            true => Splits::configured(&all, found.config, names)?,
-            false => Splits::find(&all, layout, names)?,
-        };
-        let splits = split_names(output, &named_splits, "flat")?;
-        if output.split.is_some() {
-            warnings.clear();
-        }
-        split_group::check(&options.recipe, &found.fields)?;
-        let kept = options.recipe.keep_fields.len();
-        let mut extra = found.fields.get(..kept).unwrap_or_default().to_vec();
-        if options.recipe.pack.is_some() {
-            extra.extend(PACK_FIELDS.map(|name| Field::required(name, FieldType::IdsU32)));
-        }
-        let ids = TokenIds::new(&options.recipe, &options.tokenizer)?;
-        let width = ids.map_or_else(|| id_width(&options.tokenizer), |ids| ids.width);
-        let chat = &options.recipe.chat;
-        let schema = match options.recipe.has_masks() {
-            _ if chat.chosen_field.is_some() => Schema::pairs(width, extra)?,
-            _ if chat.prompt_only => Schema::prompts(extra)?,
-            _ if chat.label_field.is_some() => Schema::unpaired(width, extra)?,
-            true => Schema::text(width, extra)?.with_assistant_masks()?,
-            false => Schema::text(width, extra)?,
-        };
-        check_schema(output.format, &Arc::new(schema.clone()))?;
-        let mut read_stdin = match (&options.input, &found.details[..]) {
-            (TextInput::Stdin, [detail]) => Some(stdin(detail.kind, options.recipe.encoding)?),
-            _ => None,
-        };
-        warnings.extend(found.listing.unusable_keys());
-        warnings.extend(found.warnings);
-        warnings.extend(field_check::check(
-            &options,
-            &found.listing.files,
-            &found.sources,
-            &found.details,
-            read_stdin.as_mut(),
-        )?);
-        warnings.extend(ids_unchecked(&options.recipe));
-        let info = serde_json::to_value(options.tokenizer.info())
-            .map_err(|e| Error::not_serialized("the description of the tokenizer", e))?;
-        let header = JobHeader {
-            options: described,
-            output: output.clone(),
-            sources: found.sources,
-            walked: options.input == TextInput::Walk,
-            follow_symlinks: options.recipe.follow_symlinks,
-            skipped: found.listing.skipped,
-            unit_bytes,
-            unit_pieces: plan::UNIT_SECTIONS as u64,
-            tokenizer: (!options.recipe.ids.without_tokenizer).then_some(info),
-            splits,
-            exclude: exclude.stored(),
-            ..JobHeader::new(schema)
-        };
-        let split_files = output.split.is_none().then(|| named_splits.count(all.iter()));
-        let TextOptions { sources: _, input, tokenizer, exclude: _, recipe } = options;
-        let dedup = recipe.dedup.is_some();
-        let conversion = Self {
-            stdin: Mutex::new(read_stdin),
-            ..Self::new(input, recipe, tokenizer, found.details, found.sections, found.fields)?
-        };
-        let documents = conversion.details.iter().all(|file| conversion.is_document(file));
-        let summary = PlanSummary {
-            items: documents.then_some(found.listing.files.len() as u64),
-            split_files,
-            fields: conversion.fields.iter().take(kept).map(|field| field.name.clone()).collect(),
-            dedup,
-            exclude: exclude.summary(),
-            warnings,
-            ..PlanSummary::default()
-        };
-        let job = Job::new(header, found.listing.files, found.units, named_splits, summary, conversion);
+        let job = TextJob::of(options)?;
+        refuse_damaged_ids(&job)?;
         label_check::check(&job)?;
         Ok(job)
     }
@@ -137,7 +59,11 @@ impl Conversion for TextConversion {
     fn write(&self, file: &mut JobWriter) -> Result<()> {
         file.line(&(&self.input, &self.recipe, &self.fields))?;
         file.list(&self.details)?;
-        file.list(&self.sections)
+        file.list(&self.sections)?;
+        match &self.multimodal {
+            Some(multimodal) => file.list(&multimodal.named.lines()),
+            None => Ok(()),
+        }
     }
 
     fn read(tokenizer_json: Option<Vec<u8>>, file: &mut JobReader) -> Result<Self> {
@@ -145,7 +71,11 @@ impl Conversion for TextConversion {
         let tokenizer =
             Tokenizer::stored(tokenizer_json, recipe.tokenization.clone()).map_err(usage_error)?;
         let (details, sections) = (file.list()?, file.list()?);
-        Self::new(input, recipe, tokenizer, details, sections, fields)
+        let mut conversion = Self::new(input, recipe, tokenizer, details, sections, fields)?;
+        if let Some(multimodal) = &mut conversion.multimodal {
+            multimodal.named = NamedImages::of_lines(file.list()?);
+        }
+        Ok(conversion)
     }
 
     fn tokenizer_json(&self) -> Option<&[u8]> {
@@ -183,8 +113,8 @@ impl Conversion for TextConversion {
         Ok(Box::new(SectionFeed::new(job, sections, engine, duplicates)?))
     }
 
-    fn scratch(job: &TextJob, _: &Shares) -> TextScratch {
-        TextScratch::new(&job.conversion.tokenizer)
+    fn scratch(job: &TextJob, memory: &Shares) -> TextScratch {
+        TextScratch::new(&job.conversion.tokenizer, memory)
     }
 
     fn convert(
@@ -197,11 +127,127 @@ impl Conversion for TextConversion {
     }
 
     fn stages(job: &TextJob, work: &Path) -> Stages {
-        let TextRecipe { ids, .. } = &job.conversion.recipe;
-        let pack = job.conversion.recipe.shape().pack.filter(|_| !ids.keep_packs);
-        let has_masks = job.header.schema.masks_field().is_some();
-        output_stages(&job.header.output, work).and(pack.map(|pack| PackDocuments::new(pack, has_masks)))
+        let recipe = &job.conversion.recipe;
+        let pack = recipe.shape().pack.filter(|_| !recipe.ids.keep_packs);
+        let schema = &job.header.schema;
+        let pack = pack.map(|(length, packing)| Pack {
+            length,
+            packing,
+            // The number of patches of a row is a number of 32 bits.
+            patches: schema.holds_multimodal().then(|| recipe.pack_patches.unwrap_or(u32::MAX)),
+            has_masks: schema.masks_field().is_some(),
+        });
+        output_stages(&job.header.output, work).and(pack.map(PackDocuments::new))
     }
+}
+
+impl TextJob {
+    /// Lists the sources and divides them into units. What is read of the files is not judged.
+    pub(super) fn of(options: TextOptions) -> Result<Self> {
+        let options = options.checked()?;
+        let exclude = OpenedExclusion::open(&options.exclude, Kind::Text, options.recipe.dedup.is_some())?;
+        let described = options.described(exclude.fact())?;
+        exclude.check(&described)?;
+        let output = &options.recipe.output;
+        let unit_bytes = output.unit_bytes.unwrap_or(UNIT_BYTES);
+        let found = plan::find(&options, unit_bytes)?;
+        let all = ChosenFiles::all(&found.listing.files);
+        let (layout, names) = (options.recipe.layout, SplitNames::OfContainers);
+        let (named_splits, mut warnings) = match layout == FolderLayout::Auto && !found.config.is_empty() {
+            true => Splits::configured(&all, found.config, names)?,
+            false => Splits::find(&all, layout, names)?,
+        };
+        let splits = split_names(output, &named_splits, "flat")?;
+        if output.split.is_some() {
+            warnings.clear();
+        }
+        split_group::check(&options.recipe, &found.fields)?;
+        let kept = options.recipe.keep_fields.len();
+        let mut extra = found.fields.get(..kept).unwrap_or_default().to_vec();
+        if options.recipe.pack.is_some() {
+            extra.extend(PACK_FIELDS.map(|name| Field::required(name, FieldType::IdsU32)));
+        }
+        let ids = TokenIds::new(&options.recipe, &options.tokenizer)?;
+        let width = ids.map_or_else(|| id_width(&options.tokenizer), |ids| ids.width);
+        let chat = &options.recipe.chat;
+        let schema = match options.recipe.has_masks() {
+            _ if chat.chosen_field.is_some() => Schema::pairs(width, extra)?,
+            _ if chat.prompt_only => Schema::prompts(extra)?,
+            _ if chat.label_field.is_some() => Schema::unpaired(width, extra)?,
+            true if options.recipe.multimodal.is_given() => {
+                Schema::text(width, extra)?.with_assistant_masks()?.with_images()?
+            }
+            true => Schema::text(width, extra)?.with_assistant_masks()?,
+            false => Schema::text(width, extra)?,
+        };
+        let schema = match options.recipe.ids.weights_field {
+            Some(_) => schema.with_token_weights()?,
+            None => schema,
+        };
+        check_schema(output.format, &Arc::new(schema.clone()))?;
+        let mut read_stdin = match (&options.input, &found.details[..]) {
+            (TextInput::Stdin, [detail]) => Some(stdin(detail.kind, options.recipe.encoding)?),
+            _ => None,
+        };
+        warnings.extend(found.listing.unusable_keys());
+        warnings.extend(found.warnings);
+        warnings.extend(field_check::check(
+            &options,
+            &found.listing.files,
+            &found.sources,
+            &found.details,
+            read_stdin.as_mut(),
+        )?);
+        warnings.extend(ids_unchecked(&options.recipe));
+        let info = serde_json::to_value(options.tokenizer.info())
+            .map_err(|e| Error::not_serialized("the description of the tokenizer", e))?;
+        let header = JobHeader {
+            options: described,
+            output: output.clone(),
+            sources: found.sources,
+            walked: options.input == TextInput::Walk,
+            follow_symlinks: options.recipe.follow_symlinks,
+            skipped: found.listing.skipped,
+            unit_bytes,
+            unit_pieces: plan::UNIT_SECTIONS as u64,
+            tokenizer: (!options.recipe.ids.without_tokenizer).then_some(info),
+            splits,
+            exclude: exclude.stored(),
+            ..JobHeader::new(schema)
+        };
+        let split_files = output.split.is_none().then(|| named_splits.count(all.iter()));
+        let TextOptions { sources: _, input, tokenizer, exclude: _, recipe } = options;
+        let dedup = recipe.dedup.is_some();
+        let conversion = TextConversion {
+            stdin: Mutex::new(read_stdin),
+            ..TextConversion::new(input, recipe, tokenizer, found.details, found.sections, found.fields)?
+        };
+        let documents = conversion.details.iter().all(|file| conversion.is_document(file));
+        let summary = PlanSummary {
+            items: documents.then_some(found.listing.files.len() as u64),
+            split_files,
+            fields: conversion.fields.iter().take(kept).map(|field| field.name.clone()).collect(),
+            vision: conversion.recipe.multimodal.vision.clone(),
+            dedup,
+            exclude: exclude.summary(),
+            warnings,
+            ..PlanSummary::default()
+        };
+        let mut job = Job::new(header, found.listing.files, found.units, named_splits, summary, conversion);
+        named_images::plan_files(&mut job)?;
+        Ok(job)
+    }
+}
+
+/// Refuses damaged files of ids: an index that contradicts its file says nothing about any document.
+fn refuse_damaged_ids(job: &TextJob) -> Result<()> {
+    let mut files = job.conversion.details.iter().enumerate();
+    let damaged = files.find_map(|(ordinal, file)| {
+        let defect = file.defect.as_ref().filter(|defect| defect.code == RejectCode::Corrupt)?;
+        file.kind.format.is_ids().then_some((ordinal, defect))
+    });
+    let Some((ordinal, defect)) = damaged else { return Ok(()) };
+    Err(refusal(&job.file(ordinal)?.path(&job.header.sources), defect))
 }
 
 /// Fields of the rows of `--pack`, which mark the boundaries of their documents.

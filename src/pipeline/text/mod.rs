@@ -5,6 +5,7 @@
 //! ```
 
 mod alpaca;
+mod blocks;
 mod canonical;
 mod chat;
 mod conversion;
@@ -14,8 +15,10 @@ mod duplicates;
 mod feed;
 mod field_check;
 mod ids;
+mod ids_check;
 mod job;
 mod label_check;
+mod multimodal;
 mod options;
 mod pack;
 mod plan;
@@ -31,4 +34,6 @@ mod unread;
 
 pub use self::conversion::{TextConversion, TextJob};
 pub(crate) use self::convert::{UNREAD_FIELD, UNREAD_MESSAGE_KEY};
+pub use self::ids_check::{IdsFinding, IdsReport, OddDocument, check_ids};
+pub(crate) use self::multimodal::{FIT_SAMPLES, FIT_SQUARED_ERROR};
 pub use self::options::{TextInput, TextOptions};

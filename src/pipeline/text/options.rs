@@ -81,6 +81,12 @@ impl TextOptions {
                 }
                 Some(format) => source_of(format).check_stdin()?,
             }
+            if self.recipe.multimodal.is_given() {
+                return Err(Error::usage(
+                    "`images_field` reads the sources twice, but standard input can only be read once",
+                )
+                .help("write it to a file first"));
+            }
             if self.recipe.dedup.is_some() {
                 return Err(Error::usage(
                     "`dedup` reads the sources twice, but standard input can only be read once",

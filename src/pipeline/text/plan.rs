@@ -11,7 +11,7 @@ use super::sources::source::{Division, ExaminedFile, Extent, FileBeside, FileCol
 use super::sources::{check_type, source_of};
 use crate::error::{Error, Result};
 use crate::foreign;
-use crate::options::SourceSpec;
+use crate::options::{SourceSpec, is_default};
 use crate::pipeline::source_checks::check_origins;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType, Kind};
@@ -30,6 +30,10 @@ use crate::warning::Warning;
 
 /// Source bytes of the sections that `--shuffle` reorders.
 const SHUFFLE_SECTION_BYTES: u64 = 8 << 20;
+/// Number of sections of chats that would be in a unit if they named no images, which are larger than the chats.
+const IMAGE_SECTIONS: u64 = 256;
+/// Smallest number of source bytes of these sections.
+const MIN_SECTION_BYTES: u64 = 512;
 /// Maximum number of files, or sections of divided files, per unit; stored as `unit_pieces`.
 pub(super) const UNIT_SECTIONS: usize = 65_536;
 /// Decorrelates the order of sections from the split hash, which has the same seed.
@@ -59,6 +63,17 @@ pub(super) struct FileSection {
     pub(super) weight: u64,
     /// Bytes of the file attributed to the section.
     pub(super) source_bytes: u64,
+    /// Bytes of the image files that its chats name.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) image_bytes: u64,
+}
+
+impl FileSection {
+    /// Returns an estimate of the bytes of the images of a block with these bytes of the file: twice the mean.
+    pub(super) fn held_by_images(&self, block_bytes: u64) -> u64 {
+        let share = block_bytes as f64 / self.source_bytes.max(1) as f64;
+        (2.0 * share * self.image_bytes as f64) as u64
+    }
 }
 
 /// The files of the sources, divided into sections and units.
@@ -87,7 +102,11 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
     check_origins(files, &sources)?;
     let mut types: Vec<Option<FieldType>> = options.recipe.read_fields().iter().map(|k| k.ty).collect();
     let shuffle = options.recipe.output.shuffle;
-    let section_bytes = if shuffle { unit_bytes.min(SHUFFLE_SECTION_BYTES) } else { unit_bytes };
+    let section_bytes = match options.recipe.multimodal.is_given() {
+        true => (unit_bytes / IMAGE_SECTIONS).max(MIN_SECTION_BYTES),
+        false if shuffle => unit_bytes.min(SHUFFLE_SECTION_BYTES),
+        false => unit_bytes,
+    };
     let mut examiner = FileExaminer { options, section_bytes, types: &mut types, sections: Vec::new() };
     let mut details = Vec::new();
     let mut defects = defects.into_iter();
@@ -275,7 +294,7 @@ impl FileExaminer<'_> {
                         Division::Groups(groups) => {
                             let section = |(groups, weight, source_bytes)| {
                                 let extent = Extent::Groups(groups);
-                                FileSection { file: ordinal, extent, weight, source_bytes }
+                                FileSection { file: ordinal, extent, weight, source_bytes, image_bytes: 0 }
                             };
                             self.sections.extend(groups.into_iter().map(section));
                             return Ok(detail);
@@ -293,7 +312,7 @@ impl FileExaminer<'_> {
         }
         let weight = file.bytes.saturating_mul(kind.compression.map_or(1, |_| COMPRESSION_RATIO));
         let (extent, source_bytes) = (Extent::Whole, file.bytes);
-        self.sections.push(FileSection { file: ordinal, extent, weight, source_bytes });
+        self.sections.push(FileSection { file: ordinal, extent, weight, source_bytes, image_bytes: 0 });
         Ok(detail)
     }
 
@@ -318,22 +337,29 @@ impl FileExaminer<'_> {
             let end = (start + self.section_bytes).min(file_bytes);
             let bytes = end - start;
             let extent = Extent::Lines(start..end);
-            self.sections.push(FileSection { file, extent, weight: bytes, source_bytes: bytes });
+            self.sections.push(FileSection {
+                file,
+                extent,
+                weight: bytes,
+                source_bytes: bytes,
+                image_bytes: 0,
+            });
             start = end;
         }
     }
 }
 
 /// Groups adjacent sections into units.
-fn group(sections: &[FileSection], max_bytes: u64) -> Vec<Range<usize>> {
+pub(super) fn group(sections: &[FileSection], max_bytes: u64) -> Vec<Range<usize>> {
     let mut units = Vec::new();
     let (mut start, mut bytes) = (0, 0u64);
     for (i, section) in sections.iter().enumerate() {
-        if i > start && (bytes.saturating_add(section.weight) > max_bytes || i - start == UNIT_SECTIONS) {
+        let weight = section.weight.saturating_add(section.image_bytes);
+        if i > start && (bytes.saturating_add(weight) > max_bytes || i - start == UNIT_SECTIONS) {
             units.push(start..i);
             (start, bytes) = (i, 0);
         }
-        bytes = bytes.saturating_add(section.weight);
+        bytes = bytes.saturating_add(weight);
     }
     if start < sections.len() {
         units.push(start..sections.len());

@@ -234,7 +234,11 @@ impl TextJob {
         for (stratum, group) in groups.iter().enumerate() {
             group.sections.iter().for_each(|&section| stratum_of[section] = stratum);
         }
-        let splits: Vec<_> = self.files.iter().map(|file| self.split_of(&file).of_file()).collect();
+        let splits: Vec<_> = self
+            .files
+            .range(0..self.conversion.details.len())
+            .map(|file| self.split_of(&file).of_file())
+            .collect();
         let piece = |ordinal: usize| {
             let section = &sections[ordinal];
             (stratum_of[ordinal], self.size(section), splits[section.file])

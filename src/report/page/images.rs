@@ -1,9 +1,9 @@
 //! Page section for thumbnails.
 
-use super::elements::base64;
 use crate::numbers::{count, plural};
 use crate::report::escape::clipped;
 use crate::report::gather::{ImageStats, Thumbnail};
+use crate::source::io::base64;
 
 /// Maximum number of characters of a caption.
 const CAPTION_CHARACTERS: usize = 120;
@@ -31,7 +31,7 @@ pub(super) fn contact_sheet(out: &mut String, thumbnails: &[Thumbnail]) {
         match &image.jpeg {
             Ok(jpeg) => out.push_str(&format!(
                 "<img src=\"data:image/jpeg;base64,{}\" width=\"{}\" height=\"{}\" alt=\"{}\" title=\"{}\">",
-                base64(jpeg),
+                base64::encode(jpeg),
                 image.shown.0,
                 image.shown.1,
                 clipped(&format!("Record {}, {name}", image.record), 200),

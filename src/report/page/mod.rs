@@ -18,6 +18,7 @@ use super::gather::DatasetReport;
 use super::run::RunReport;
 use super::svg::{self, plots_of};
 use crate::numbers::{bytes, count};
+use crate::source::io::base64;
 
 /// Style of the page; the style of the plots is appended to it.
 const STYLE: &str = include_str!("style.css");
@@ -53,7 +54,7 @@ pub fn page_html(report: &DatasetReport, runs: &[RunReport]) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n\
          <link rel=\"icon\" href=\"data:,\">\n<title>{} – dsconvert</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n\
          {body}</main>\n</body>\n</html>\n",
-        elements::base64(&Sha256::digest(style.as_bytes())),
+        base64::encode(&Sha256::digest(style.as_bytes())),
         escape(&report.name),
     )
 }

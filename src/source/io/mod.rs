@@ -1,5 +1,6 @@
 //! Bytes of source files: opened as planned, read with retries, decompressed, and decoded to lines of UTF-8.
 
+pub(crate) mod base64;
 pub mod broken;
 mod compressed_members;
 pub mod compression;

@@ -25,6 +25,17 @@ impl SkippedTypes {
         self.add_many(Self::type_of(name), 1);
     }
 
+    /// Takes back the count of the file `name`, which is read after all.
+    pub(crate) fn remove(&mut self, name: &str) {
+        let ty = Self::type_of(name);
+        if let Some(count) = self.0.get_mut(&ty) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.0.remove(&ty);
+            }
+        }
+    }
+
     /// Counts a symbolic link that is not followed.
     pub(crate) fn add_link(&mut self) {
         self.add_many(LINK.to_owned(), 1);

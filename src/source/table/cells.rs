@@ -14,6 +14,7 @@ use serde_json::Value as Json;
 
 use crate::sample::{Reject, Value};
 use crate::schema::{Field, FieldType};
+use crate::source::io::base64;
 
 /// Maximum nesting depth of lists and structs.
 const MAX_DEPTH: usize = 32;
@@ -75,19 +76,28 @@ pub fn can_be_json(ty: &DataType) -> bool {
     is_json(ty, 0)
 }
 
+/// Returns whether values of the type can be written as JSON in which bytes are data URIs.
+pub fn can_be_json_with_bytes(ty: &DataType) -> bool {
+    is_json_with(ty, 0, true)
+}
+
 /// Returns the memory of the values of a column, in bytes.
 pub fn memory_bytes(column: &ArrayRef) -> u64 {
     column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()) as u64
 }
 
 fn is_json(ty: &DataType, depth: usize) -> bool {
+    is_json_with(ty, depth, false)
+}
+
+fn is_json_with(ty: &DataType, depth: usize, bytes: bool) -> bool {
     match ty {
         _ if depth > MAX_DEPTH => false,
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-            is_json(item.data_type(), depth + 1)
+            is_json_with(item.data_type(), depth + 1, bytes)
         }
-        DataType::Struct(members) => members.iter().all(|m| is_json(m.data_type(), depth + 1)),
-        ty if is_bytes(ty) => false,
+        DataType::Struct(members) => members.iter().all(|m| is_json_with(m.data_type(), depth + 1, bytes)),
+        ty if is_bytes(ty) => bytes,
         DataType::Null => true,
         scalar => {
             is_text(scalar)
@@ -157,7 +167,7 @@ fn shortest(value: f32) -> f64 {
     value.to_string().parse().unwrap_or(f64::from(value))
 }
 
-/// Returns the value of a cell as JSON. Numbers that JSON cannot represent become null.
+/// Returns the value of a cell as JSON. Numbers that JSON cannot represent become null, and bytes a data URI.
 pub fn json(column: &ArrayRef, row: usize) -> Json {
     if column.is_null(row) {
         return Json::Null;
@@ -165,6 +175,9 @@ pub fn json(column: &ArrayRef, row: usize) -> Json {
     let list = |items: ArrayRef| Json::Array((0..items.len()).map(|i| json(&items, i)).collect());
     if let Some(text) = text(column, row) {
         return text.into();
+    }
+    if let Some(bytes) = bytes(column, row) {
+        return format!("data:;base64,{}", base64::encode(bytes)).into();
     }
     match column.data_type() {
         DataType::Boolean => column.as_boolean().value(row).into(),

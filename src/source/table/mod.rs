@@ -9,6 +9,7 @@ mod cells;
 pub mod columns;
 pub mod delimited;
 pub(crate) mod missing_field;
+pub mod number_lists;
 pub mod numbers;
 mod pages;
 pub mod parquet;
@@ -19,7 +20,7 @@ mod tests;
 pub(crate) mod typed_values;
 
 pub use cells::{
-    bytes, can_be_json, can_be_text, cell, checked_cell, field_type, fits, is_bytes, is_text, json,
-    memory_bytes, text, text_or_bytes, utf8,
+    bytes, can_be_json, can_be_json_with_bytes, can_be_text, cell, checked_cell, field_type, fits, is_bytes,
+    is_text, json, memory_bytes, text, text_or_bytes, utf8,
 };
 pub use rows::{NextRows, RowBatch};

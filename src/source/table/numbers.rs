@@ -1,20 +1,26 @@
-//! Lists of integers in cells.
+//! Lists of numbers in cells.
+
+use std::ops::Range;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type,
+    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 
 use crate::sample::{Reject, RejectCode};
+use crate::source::table::number_lists::{Integers, ListItems, RowList};
 
-/// Returns whether values of the type are lists of integers or, with `or_flags`, of booleans.
-pub fn can_be_numbers(ty: &DataType, or_flags: bool) -> bool {
+/// Returns whether values of the type are lists of such `items`.
+pub fn can_be_list(ty: &DataType, items: ListItems) -> bool {
     match ty {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-            item.data_type().is_integer() || (or_flags && *item.data_type() == DataType::Boolean)
+            let item = item.data_type();
+            item.is_integer()
+                || (items == ListItems::Flags && *item == DataType::Boolean)
+                || (items == ListItems::Numbers && item.is_floating())
         }
         // A column without values.
         DataType::Null => true,
@@ -22,41 +28,94 @@ pub fn can_be_numbers(ty: &DataType, or_flags: bool) -> bool {
     }
 }
 
-/// Returns the integers of the list in a cell of the column `name`; `None` if the cell is null.
+/// Returns the list in a cell of the column `name`, whose values are `items`; `None` if the cell is null.
 ///
 /// # Errors
 ///
-/// Returns a reject if an integer is null, or does not fit in 64 bits with a sign.
-pub fn numbers(column: &ArrayRef, row: usize, name: &str) -> Result<Option<Vec<i64>>, Reject> {
+/// Returns a reject if a value is null.
+pub fn row_list<'a>(
+    column: &'a ArrayRef,
+    row: usize,
+    name: &str,
+    items: ListItems,
+) -> Result<Option<RowList<'a>>, Reject> {
     if column.is_null(row) {
         return Ok(None);
     }
-    let list = match column.data_type() {
-        DataType::List(_) => column.as_list::<i32>().value(row),
-        DataType::LargeList(_) => column.as_list::<i64>().value(row),
-        DataType::FixedSizeList(..) => column.as_fixed_size_list().value(row),
-        _ => return Ok(None),
-    };
-    if list.null_count() > 0 {
+    let Some((values, range)) = values_of(column, row) else { return Ok(None) };
+    if values.nulls().is_some_and(|nulls| nulls.slice(range.start, range.len()).null_count() > 0) {
         let message = format!("the list in the field {name:?} has a null");
         return Err(Reject::new(RejectCode::WrongType, message));
     }
-    let found = match list.data_type() {
-        DataType::Int8 => integers::<Int8Type>(&list),
-        DataType::Int16 => integers::<Int16Type>(&list),
-        DataType::Int32 => integers::<Int32Type>(&list),
-        DataType::Int64 => integers::<Int64Type>(&list),
-        DataType::UInt8 => integers::<UInt8Type>(&list),
-        DataType::UInt16 => integers::<UInt16Type>(&list),
-        DataType::UInt32 => integers::<UInt32Type>(&list),
-        DataType::UInt64 => {
-            let values = list.as_primitive::<UInt64Type>().values();
-            values.iter().map(|&value| i64::try_from(value).unwrap_or(i64::MAX)).collect()
+    Ok(match items {
+        ListItems::Numbers => numbers(values, range).map(RowList::Numbers),
+        ListItems::Integers | ListItems::Flags => integers(values, range).map(RowList::Integers),
+    })
+}
+
+/// Returns the column of the values of all lists, and the range of those of a row.
+fn values_of(column: &ArrayRef, row: usize) -> Option<(&ArrayRef, Range<usize>)> {
+    let range = |start: usize, end: usize| start..end;
+    Some(match column.data_type() {
+        DataType::List(_) => {
+            let list = column.as_list::<i32>();
+            let offsets = list.value_offsets();
+            (list.values(), range(*offsets.get(row)? as usize, *offsets.get(row + 1)? as usize))
         }
-        DataType::Boolean => list.as_boolean().values().iter().map(i64::from).collect(),
-        _ => return Ok(None),
-    };
-    Ok(Some(found))
+        DataType::LargeList(_) => {
+            let list = column.as_list::<i64>();
+            let offsets = list.value_offsets();
+            (list.values(), range(*offsets.get(row)? as usize, *offsets.get(row + 1)? as usize))
+        }
+        DataType::FixedSizeList(..) => {
+            let list = column.as_fixed_size_list();
+            let (start, length) = (list.value_offset_at(row) as usize, list.value_length() as usize);
+            (list.values(), range(start, start + length))
+        }
+        _ => return None,
+    })
+}
+
+/// Returns integers, of which booleans are 0 or 1. Those that do not fit in 64 bits with a sign are the largest that does.
+fn integers(values: &ArrayRef, range: Range<usize>) -> Option<Integers<'_>> {
+    macro_rules! of {
+        ($t:ty) => {
+            values.as_primitive::<$t>().values().get(range)?
+        };
+    }
+    Some(match values.data_type() {
+        DataType::Int8 => Integers::I8(of!(Int8Type)),
+        DataType::Int16 => Integers::I16(of!(Int16Type)),
+        DataType::Int32 => Integers::I32(of!(Int32Type)),
+        DataType::Int64 => Integers::I64(of!(Int64Type).into()),
+        DataType::UInt8 => Integers::U8(of!(UInt8Type).into()),
+        DataType::UInt16 => Integers::U16(of!(UInt16Type)),
+        DataType::UInt32 => Integers::U32(of!(UInt32Type)),
+        DataType::UInt64 => {
+            let wide = of!(UInt64Type).iter().map(|&value| i64::try_from(value).unwrap_or(i64::MAX));
+            Integers::I64(wide.collect())
+        }
+        DataType::Boolean => {
+            let flags = values.as_boolean().values().slice(range.start, range.len());
+            Integers::U8(flags.iter().map(u8::from).collect())
+        }
+        _ => return None,
+    })
+}
+
+/// Returns numbers, rounded to 32 bits.
+fn numbers(values: &ArrayRef, range: Range<usize>) -> Option<Vec<f32>> {
+    macro_rules! of {
+        ($t:ty, $number:expr) => {
+            values.as_primitive::<$t>().values().get(range)?.iter().map($number).collect()
+        };
+    }
+    Some(match values.data_type() {
+        DataType::Float16 => of!(Float16Type, |number| number.to_f32()),
+        DataType::Float32 => of!(Float32Type, |number| *number),
+        DataType::Float64 => of!(Float64Type, |number| *number as f32),
+        _ => integers(values, range)?.rounded(),
+    })
 }
 
 /// Returns the number of values of the list in a cell.
@@ -67,8 +126,4 @@ pub fn list_length(column: &ArrayRef, row: usize) -> usize {
         DataType::FixedSizeList(..) => column.as_fixed_size_list().value_length() as usize,
         _ => 0,
     }
-}
-
-fn integers<T: ArrowPrimitiveType<Native: Into<i64>>>(list: &ArrayRef) -> Vec<i64> {
-    list.as_primitive::<T>().values().iter().map(|&value| value.into()).collect()
 }

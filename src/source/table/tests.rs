@@ -39,6 +39,7 @@ fn wanted() -> WantedColumns {
         key: Some("n".to_owned()),
         keep: keep.to_vec(),
         split_by: None,
+        has_images: false,
     }
 }
 

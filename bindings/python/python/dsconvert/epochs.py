@@ -46,6 +46,9 @@ class StepTotals(NamedTuple):
     """Tokens that the loss is computed on; `None` if batches have no labels, or are rows packed on disk without masks."""
     sources: dict[str, SourceShare] | None = None
     """The datasets of a mixture, by name."""
+    columns: dict[str, int] | None = None
+    """Sums of columns of the record index, by name, such as `patches`: those that the dataset names, and that of the second
+    budget. `None` if there are none."""
 
 
 class Epochs(ABC):

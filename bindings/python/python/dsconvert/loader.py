@@ -21,6 +21,7 @@ from .errors import UsageError
 from .keywords import tips_for_keywords
 from .format_hint import suggest_format
 from .notebook import table
+from .processor import normalize, processor_files
 from .sampler import Bucket, Oversize, Shuffle
 from .source import Transform
 from .transforms import BatchFinisher, BatchTransform, WeakFinisher, record_finisher
@@ -57,6 +58,10 @@ class Loader(Epochs):
             `max_tokens_unpadded` or `max_pixels`.
         max_tokens: Budget of a padded batch: rows × width of its longest record, in tokens (images: stored pixels).
         max_tokens_unpadded: Budget of a batch without padding: the sum of the lengths. Records are concatenated.
+        max_patches: With a token budget: the most patches of images that the records of a batch (with `seq_len`: the documents
+            of a row) have together. Short for `budget={"patches": …}`.
+        budget: With a token budget: a second one, `{"name": most}`: the most that the records of a batch (with `seq_len`: the
+            documents of a row) have together of a column of the record index.
         shuffle: Order of an epoch: `True` or `"full"`, `False` or `"none"`, or `"block"`, which keeps records that
             are adjacent on disk together. Default: `True`.
         seed: Integer from 0, for the order and for crops and flips. Default: 0.
@@ -138,6 +143,14 @@ class Loader(Epochs):
             `"alternating"`: in turn. Default: `"stacked"`.
         id_dtype: Text only. Type of ids, labels and masks: `"int64"` or `"int32"`. Default: `"int64"`.
 
+    Args for chats with images:
+        pixels: Chats with images only. `"float32"`: normalized patches, as the processor returns them. `"uint8"`: an eighth of
+            their bytes, which `normalize` turns into them on the accelerator. Default: `"float32"`.
+        dummy_image: Chats with images only. `True` adds an image without effect to a batch without images, so that every rank
+            computes the vision tower in each step. Default: if there are several ranks.
+        processor: Chats with images only. Folder of the model, or its processor of transformers. An error is raised if it is not
+            the one with which the dataset was converted. Default: not compared.
+
     Raises:
         UsageError: An option is wrong or does not apply, or there is no such split or field.
         IoError: There is no dataset at `source`, or it cannot be read.
@@ -155,6 +168,8 @@ class Loader(Epochs):
         batch_size: int | None = None,
         max_tokens: int | None = None,
         max_tokens_unpadded: int | None = None,
+        max_patches: int | None = None,
+        budget: Mapping[str, int] | None = None,
         shuffle: Shuffle = True,
         seed: int = 0,
         bucket: Bucket | None = None,
@@ -206,6 +221,10 @@ class Loader(Epochs):
         stored_packing: Literal["keep", "ignore"] = "keep",
         pairs: Literal["stacked", "alternating"] = "stacked",
         id_dtype: Literal["int64", "int32"] = "int64",
+        # Chats with images.
+        pixels: Literal["float32", "uint8"] = "float32",
+        dummy_image: bool | None = None,
+        processor: str | os.PathLike[str] | Any = None,
     ) -> None:
         super().__init__(ranks.layout(rank, world_size, replication), micro_batches)
         self._split = split_of(source, split, add)
@@ -228,6 +247,7 @@ class Loader(Epochs):
         self._given = {name: value for name, value in self._options.items() if name != "num_threads"}
         self.as_torch = as_torch or pin_memory
         """Whether arrays are tensors."""
+        self._processor = None if processor is None else processor_files(processor)
         self._finisher: BatchFinisher | None = None
         self._assemble = transform is None
         if transform is not None:
@@ -258,7 +278,7 @@ class Loader(Epochs):
         options = json.dumps({**self._options, "micro_batches": micro_batches})
         finisher = None if self._finisher is None else WeakFinisher(self._finisher)
         native = _native.Loader(
-            self._split._handle(), options, self._layout, self.as_torch, finisher, self._assemble
+            self._split._handle(), options, self._layout, self.as_torch, finisher, self._assemble, self._processor
         )
         if state is not None:
             native.restore(state)
@@ -302,6 +322,19 @@ class Loader(Epochs):
         """The split that is read."""
         return self._split
 
+    @property
+    def processor(self) -> dict[str, Any] | None:
+        """Parameters of the processor with which the images of chats were counted; `None` for other datasets."""
+        found = self._split._handle().vision()
+        return None if found is None else json.loads(found)
+
+    def normalize(self, patches: Any) -> Any:
+        """Returns the `pixel_values` of a batch with `pixels="uint8"` as a model takes them: float32, normalized, with all
+        frames, on the device on which they are."""
+        if (found := self.processor) is None:
+            raise UsageError("normalize does not apply: the records are no chats with images")
+        return normalize(patches, found)
+
     def __getitem__(self, index: Any) -> NoReturn:
         """Raises an error: batches have an order, and no numbers. `DataLoader(loader)` calls this."""
         raise UsageError(
@@ -336,9 +369,9 @@ class Loader(Epochs):
         totals = self._handle().totals()
         if totals is None:
             return None
-        rows, tokens, padded_tokens, labels, trained, sources = totals
+        rows, tokens, padded_tokens, labels, trained, columns, sources = totals
         shares = {name: SourceShare(*share) for name, *share in sources}
-        return StepTotals(rows, tokens, padded_tokens, labels, trained, shares or None)
+        return StepTotals(rows, tokens, padded_tokens, labels, trained, shares or None, columns or None)
 
     def state_dict(self) -> State:
         """Returns the position of the loader, equal on every rank: after the batches that were returned, not those that

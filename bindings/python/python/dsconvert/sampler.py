@@ -39,6 +39,10 @@ class BatchSampler(Epochs):
         batch_size: Records per batch, an integer from 1. Give this, `max_tokens`, `max_tokens_unpadded` or `max_pixels`.
         max_tokens: Budget of a padded batch: rows × width of its longest record, in tokens (images: stored pixels).
         max_tokens_unpadded: Budget of a batch without padding: the sum of the lengths.
+        max_patches: With a token budget: the most patches of images that the records of a batch have together. Short for
+            `budget={"patches": …}`.
+        budget: With a token budget: a second one, `{"name": most}`: the most that the records of a batch have together of a
+            column of the record index.
         shuffle: Order of an epoch: `True` or `"full"`, `False` or `"none"`, or `"block"`, which keeps records that
             are adjacent on disk together. Default: `True`.
         seed: Integer from 0, for the order. Default: 0.
@@ -79,6 +83,8 @@ class BatchSampler(Epochs):
         batch_size: int | None = None,
         max_tokens: int | None = None,
         max_tokens_unpadded: int | None = None,
+        max_patches: int | None = None,
+        budget: Mapping[str, int] | None = None,
         shuffle: Shuffle = True,
         seed: int = 0,
         bucket: Bucket | None = None,
@@ -188,7 +194,8 @@ class BatchSampler(Epochs):
     def totals(self, step: int, epoch: int | None = None) -> StepTotals:
         """Returns the totals of all ranks in a step of the epoch."""
         epoch = self._epoch if epoch is None else integer("epoch", epoch)
-        return StepTotals(*self._handle().totals(epoch, integer("step", step)))
+        rows, tokens, padded_tokens, column = self._handle().totals(epoch, integer("step", step))
+        return StepTotals(rows, tokens, padded_tokens, columns=None if column is None else dict([column]))
 
     def state_dict(self) -> State:
         """Returns the position of the sampler, equal on every rank and to that of a `Loader` with the same options.

@@ -77,6 +77,11 @@ impl ChatReader {
         let keys = (has_parts && role != "tool").then(|| self.source(Some(number), Field::PartKeys, false));
         let parts = |parts: &mut Vec<Value>| -> Result<(), ChatReject> {
             for (number_of_part, part) in parts.iter_mut().enumerate() {
+                if self.images && is_image(part) {
+                    // The template writes a token in its place, but nothing of it.
+                    part.mark(self.source(Some(number), Field::Other, false));
+                    continue;
+                }
                 read_part(at, part, role != "tool")?;
                 let Some(fields) = part.as_map_mut() else {
                     self.mark_needed(number, Field::Content(Some(number_of_part)), part);
@@ -128,6 +133,14 @@ fn text_of_part(part: &Value, is_result: bool) -> Option<&Text> {
         Some(_) => None,
         None => part.as_text().filter(|_| !is_result),
     }
+}
+
+/// Returns whether a part is an image without a value, which stands for the next image of the chat.
+fn is_image(part: &Value) -> bool {
+    part.as_map().is_some_and(|part| {
+        part.get("type").and_then(Value::as_str) == Some("image")
+            && part.iter().all(|(name, value)| name == "type" || value.is_none())
+    })
 }
 
 /// Refuses a part with an image, a video or audio, and removes the keys whose value is null: templates test whether a part

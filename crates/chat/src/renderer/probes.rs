@@ -228,7 +228,7 @@ fn content(text: &str, in_parts: bool) -> String {
 }
 
 fn probe_chat(messages: &[String], argument_text: ArgumentText) -> Option<Box<Chat>> {
-    match ChatInput::parse(&format!("{{\"messages\": [{}]}}", messages.join(", ")), argument_text) {
+    match ChatInput::parse(&format!("{{\"messages\": [{}]}}", messages.join(", ")), argument_text, false) {
         Ok(ChatInput::Chat(mut chat)) => {
             chat.is_probe = true;
             Some(chat)

@@ -1,5 +1,7 @@
 //! Checks that values fit their fields, for each record before it is written and for each value read.
 
+use std::borrow::Cow;
+
 use crate::error::{Error, Result};
 use crate::sample::{Record, Value, check_aligned, check_per_box};
 use crate::schema::{Field, FieldType, Schema};
@@ -42,8 +44,7 @@ pub fn record(schema: &Schema, record: &Record) -> Result<u64> {
 /// Checks that `field` of `schema` can hold `value`. The error is one sentence that names the field.
 pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Value<B>) -> Result<(), String> {
     let has_class = |class| is_class(schema, class);
-    let mut else_holds = "bytes";
-    let mut array_holds = "an array".to_owned();
+    let mut unfit: Option<Cow<'static, str>> = None;
     let fits = match (field.ty, value) {
         (_, Value::Null) => field.nullable,
         (FieldType::String | FieldType::Json, Value::Text(_)) | (FieldType::Texts, Value::Texts(_)) => true,
@@ -59,13 +60,12 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
         (FieldType::Float64, Value::Float(_)) => true,
         (FieldType::IdsU16 | FieldType::IdsU32, Value::Ids(ids)) => field.ty.id_width() == Some(ids.width()),
         (ty, Value::Bytes(items)) if ty.list_items().is_some() && ty.id_width().is_none() => {
-            let checked = ty.check_items(items.as_ref(), has_class);
-            else_holds = checked.err().unwrap_or(else_holds);
-            checked.is_ok()
+            unfit = ty.check_items(items.as_ref(), has_class).err().map(Cow::from);
+            unfit.is_none()
         }
         (FieldType::Array(ty), Value::Array(array)) => {
-            let checked = ty.check(array.shape(), array.as_bytes().as_ref().len());
-            checked.map_err(|holds| array_holds = holds).is_ok()
+            unfit = ty.check(array.shape(), array.as_bytes().as_ref().len()).err().map(Cow::from);
+            unfit.is_none()
         }
         _ => false,
     };
@@ -79,9 +79,9 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
         Value::UInt(u) => format!("holds {u}"),
         Value::Float(x) => format!("holds {x:?}"),
         Value::Text(_) => "holds text".to_owned(),
-        Value::Bytes(_) => format!("holds {else_holds}"),
+        Value::Bytes(_) => format!("holds {}", unfit.as_deref().unwrap_or("bytes")),
         Value::Ids(ids) => format!("holds ids of {} bytes each", ids.width().bytes()),
-        Value::Array(_) => format!("holds {array_holds}"),
+        Value::Array(_) => format!("holds {}", unfit.as_deref().unwrap_or("an array")),
         Value::Texts(_) => "holds a list of texts".to_owned(),
         Value::Files(_) => "holds a list of files".to_owned(),
     };

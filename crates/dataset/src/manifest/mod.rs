@@ -371,6 +371,11 @@ impl Manifest {
         })
     }
 
+    /// Returns the resolved processor of the images of chats, as `dsconvert-vision` writes it.
+    pub fn vision(&self) -> Option<&serde_json::Value> {
+        self.options.pointer("/multimodal/vision")
+    }
+
     /// Returns the kind of the dataset.
     pub fn kind(&self) -> Kind {
         self.schema.kind
@@ -527,6 +532,14 @@ mod tests {
         let json = manifest.seal().unwrap();
         assert_eq!(Manifest::parse(&json).unwrap(), manifest);
         assert!(manifest.digest.is_some_and(|digest| digest.len() == "sha256:".len() + 64));
+    }
+
+    #[test]
+    fn the_processor_of_images_is_an_option_of_chats() {
+        let mut manifest = manifest();
+        assert_eq!(manifest.vision(), None);
+        manifest.options = serde_json::json!({"multimodal": {"vision": {"patch_size": 14}}});
+        assert_eq!(manifest.vision(), Some(&serde_json::json!({"patch_size": 14})));
     }
 
     #[test]

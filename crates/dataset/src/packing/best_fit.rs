@@ -16,6 +16,29 @@ pub(super) struct Rows {
 }
 
 impl Rows {
+    /// Creates the rows of the items that `is_packed` selects, from the row of each item and the number of items of each row.
+    /// `items` lends its memory: it has as many items.
+    pub(super) fn new(
+        is_packed: impl Fn(u32) -> bool,
+        row_of: &[u32],
+        sizes: &[u32],
+        mut items: Vec<u32>,
+    ) -> Self {
+        // A counting sort by row keeps the items of a row in ascending order.
+        let start = |end: &mut u32, size: &u32| Some(std::mem::replace(end, *end + size));
+        let mut next: Vec<u32> = sizes.iter().scan(0, start).collect();
+        for (item, &row) in (0..).zip(row_of).filter(|(item, _)| is_packed(*item)) {
+            if let Some(at) = next.get_mut(row as usize)
+                && let Some(slot) = items.get_mut(*at as usize)
+            {
+                *slot = item;
+                *at += 1;
+            }
+        }
+        // Every position has moved from the start to the end of its row.
+        Self { items, ends: next }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -57,20 +80,7 @@ pub(super) fn pack(count: u32, length: impl Fn(u32) -> u64, seq_len: u64) -> Row
             room.insert((free - needed, row));
         }
     }
-    // A counting sort by row keeps the items of a row in ascending order.
-    let start = |end: &mut u32, size: &u32| Some(std::mem::replace(end, *end + size));
-    let mut next: Vec<u32> = sizes.iter().scan(0, start).collect();
-    let mut items = longest_first;
-    for item in (0..count).filter(|&item| length(item) > 0) {
-        if let Some(at) = row_of.get(item as usize).and_then(|&row| next.get_mut(row as usize))
-            && let Some(slot) = items.get_mut(*at as usize)
-        {
-            *slot = item;
-            *at += 1;
-        }
-    }
-    // Every position has moved from the start to the end of its row.
-    Rows { items, ends: next }
+    Rows::new(|item| length(item) > 0, &row_of, &sizes, longest_first)
 }
 
 /// Returns the number of rows into which `pack` puts items, given as `(length, count)` with distinct lengths from 1 to

@@ -9,6 +9,7 @@
 //! the last label of this row. Every token except the first of each document is therefore a label exactly once.
 
 mod best_fit;
+mod first_fit;
 mod window;
 
 use std::ops::Range;

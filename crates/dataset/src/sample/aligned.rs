@@ -30,13 +30,24 @@ pub struct Tokens {
     pub ids: Ids,
     /// One byte 0 or 1 per token: 1 if it is to be trained on. `None` in datasets without this field.
     pub masks: Option<Bytes>,
+    /// A little-endian `float32` per token. `None` in datasets without this field.
+    pub weights: Option<Bytes>,
 }
+
+/// Bytes of a weight.
+const WEIGHT_BYTES: usize = size_of::<f32>();
 
 impl Tokens {
     /// Creates the tokens of a document. `None` if `masks` has another number of tokens.
     pub fn new(ids: Ids, masks: Option<Bytes>) -> Option<Self> {
         let fits = masks.as_ref().is_none_or(|masks| masks.len() == ids.len());
-        fits.then_some(Self { ids, masks })
+        fits.then_some(Self { ids, masks, weights: None })
+    }
+
+    /// Adds the weights of the tokens. `None` if there is another number of them.
+    pub fn with_weights(self, weights: Option<Bytes>) -> Option<Self> {
+        let fits = weights.as_ref().is_none_or(|weights| weights.len() == WEIGHT_BYTES * self.len());
+        fits.then_some(Self { weights, ..self })
     }
 
     /// Returns the number of tokens.
@@ -61,14 +72,9 @@ impl Tokens {
         pieces.iter().all(|(piece, _)| piece.ids.width() == width).then_some(())?;
         let ids = pieces.iter().map(|(piece, tokens)| (piece.ids.as_bytes(), tokens.clone()));
         let ids = Ids::new(width, join_bytes(ids, width.bytes())?)?;
-        let masked =
-            pieces.iter().filter_map(|(piece, tokens)| Some((piece.masks.as_ref()?, tokens.clone())));
-        let masks = match masked.clone().count() {
-            0 => None,
-            some if some == pieces.len() => Some(join_bytes(masked, 1)?),
-            _ => return None,
-        };
-        Self::new(ids, masks)
+        let masks = join_if_any(pieces, 1, |piece| piece.masks.as_ref())?;
+        let weights = join_if_any(pieces, WEIGHT_BYTES, |piece| piece.weights.as_ref())?;
+        Self::new(ids, masks)?.with_weights(weights)
     }
 
     /// Copies a range of the tokens, so that the others need not stay in memory; `None` if there are fewer tokens.
@@ -79,7 +85,21 @@ impl Tokens {
 
 impl From<Ids> for Tokens {
     fn from(ids: Ids) -> Self {
-        Self { ids, masks: None }
+        Self { ids, masks: None, weights: None }
+    }
+}
+
+/// Joins the bytes of pieces that all have some, or none. The outer `None`: only some have them, or have fewer.
+fn join_if_any(
+    pieces: &[(&Tokens, Range<usize>)],
+    width: usize,
+    bytes: impl Fn(&Tokens) -> Option<&Bytes>,
+) -> Option<Option<Bytes>> {
+    let found = pieces.iter().filter_map(|(piece, tokens)| Some((bytes(piece)?, tokens.clone())));
+    match found.clone().count() {
+        0 => Some(None),
+        some if some == pieces.len() => join_bytes(found, width).map(Some),
+        _ => None,
     }
 }
 
@@ -101,7 +121,8 @@ mod tests {
                 let width = if wide { IdWidth::U32 } else { IdWidth::U16 };
                 let ids: Vec<u32> = tokens.iter().map(|(id, _)| (*id).into()).collect();
                 let masks = masked.then(|| tokens.iter().map(|(_, flag)| *flag).collect());
-                Tokens::new(Ids::pack(width, &ids).unwrap(), masks).unwrap()
+                let weights = wide.then(|| ids.iter().flat_map(|&id| (id as f32).to_le_bytes()).collect());
+                Tokens::new(Ids::pack(width, &ids).unwrap(), masks).unwrap().with_weights(weights).unwrap()
             },
         )
     }
@@ -119,6 +140,8 @@ mod tests {
             for (piece, range) in pieces.iter().zip(&ranges) {
                 prop_assert!(piece.ids.iter().eq(whole.ids.iter().skip(range.start).take(range.len())));
                 prop_assert_eq!(piece.masks.as_deref(), whole.masks.as_ref().map(|masks| &masks[range.clone()]));
+                let of_piece = whole.weights.as_ref().map(|weights| &weights[4 * range.start..4 * range.end]);
+                prop_assert_eq!(piece.weights.as_deref(), of_piece);
             }
             let all: Vec<_> = pieces.iter().map(|piece| (piece, 0..piece.len())).collect();
             let joined = Tokens::join(&all).unwrap();

@@ -69,6 +69,17 @@ pub trait Lengths {
         Ok(None)
     }
 
+    /// Returns how much the record with the ordinal `record` has of the column `name` of the record index, such as `patches`.
+    /// `None` if there is no such column.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Lengths::record_at`].
+    fn column_of(&self, record: u64, name: &str) -> Result<Option<u64>> {
+        let _ = (record, name);
+        Ok(None)
+    }
+
     /// Returns the key of the record with the ordinal `record`, for messages. `None` if it has no key or cannot be
     /// read.
     fn key_of(&self, record: u64) -> Option<String> {
@@ -135,6 +146,10 @@ impl<L: Lengths + ?Sized> Lengths for &L {
 
     fn shape_of(&self, record: u64) -> Result<Option<ImageShape>> {
         (**self).shape_of(record)
+    }
+
+    fn column_of(&self, record: u64, name: &str) -> Result<Option<u64>> {
+        (**self).column_of(record, name)
     }
 
     fn key_of(&self, record: u64) -> Option<String> {

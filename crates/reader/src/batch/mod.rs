@@ -13,6 +13,7 @@
 //! `docs/reference/batching.md` specifies the algorithm.
 
 mod bucket;
+mod column_budget;
 mod cuttings;
 mod estimate;
 mod layout;
@@ -29,6 +30,7 @@ mod step_plan;
 mod tests;
 
 pub use bucket::Bucket;
+pub use column_budget::ColumnBudget;
 pub use estimate::{Padding, SIMULATED_RECORDS, packed_padding, padding};
 pub use layout::Layout;
 pub use lengths::{ImageShape, Lengths, LengthsInMemory, Runs};

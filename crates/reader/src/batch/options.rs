@@ -4,6 +4,7 @@ use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::column_budget::ColumnBudget;
 use crate::range::check_in_range;
 
 /// Version of the algorithm that `docs/reference/batching.md` specifies. It is part of every state; a state that was
@@ -182,6 +183,9 @@ pub enum Last {
 pub struct BatchOptions {
     /// Size of a micro-batch.
     pub size: BatchSize,
+    /// A second budget, which holds for every micro-batch besides that of `size`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<ColumnBudget>,
     /// Widths are rounded up to a multiple of this.
     pub pad_to_multiple_of: u64,
     /// Which records may share a batch.
@@ -207,6 +211,7 @@ impl BatchOptions {
         };
         Self {
             size,
+            budget: None,
             pad_to_multiple_of: 1,
             bucket,
             shuffle: Shuffle::Full,
@@ -237,7 +242,32 @@ impl BatchOptions {
             return Err(Error::usage(what));
         }
         self.shuffle.check()?;
-        self.check_bucket()
+        self.check_bucket()?;
+        self.check_column_budget()
+    }
+
+    fn check_column_budget(&self) -> Result<()> {
+        let Some(budget) = &self.budget else { return Ok(()) };
+        budget.check()?;
+        let refused = |what: &str, help: &str| Err(budget.does_not_apply(what).help(help.to_owned()));
+        match (&self.size, &self.bucket) {
+            (BatchSize::BatchSize(_), _) => refused(
+                "a batch with a fixed number of records has no budget",
+                "use `max_tokens` or `max_tokens_unpadded`, or pack documents with `seq_len`",
+            ),
+            (_, BucketBy::Shape) => {
+                refused("buckets by shape count the pixels of images", "use buckets by length")
+            }
+            (_, BucketBy::Length(Boundaries::Geometric { .. } | Boundaries::Given(_))) => refused(
+                "buckets are ranges of shares of both budgets, but the boundaries are lengths",
+                "use bucket \"length\"",
+            ),
+            _ if self.oversize == Oversize::Truncate => refused(
+                "records are whole, and `oversize \"truncate\"` cuts them",
+                "use another oversize policy",
+            ),
+            _ => Ok(()),
+        }
     }
 
     fn check_bucket(&self) -> Result<()> {

@@ -16,6 +16,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use self::rows::{KEPT_WINDOWS, PackedWindows, RowSource};
 use super::bucket::CheckedRuns;
+use super::column_budget::ColumnBudget;
 use super::layout::check_micro_batches;
 use super::lengths::Lengths;
 use super::options::{ALGORITHM, Last, MAX_WINDOW_RECORDS, Shuffle, json_digest};
@@ -39,6 +40,9 @@ pub const MAX_DEFAULT_PACK_WINDOW: u64 = 1 << 21;
 pub struct PackOptions {
     /// Number of inputs, and of labels, per row.
     pub seq_len: u64,
+    /// A second budget, which holds for every row. Documents are then whole, and none may exceed a budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<ColumnBudget>,
     /// How documents are assigned to rows.
     pub packing: Packing,
     /// Minimum number of documents that are packed together. More are added until they fill a row. `None`:
@@ -59,6 +63,7 @@ impl PackOptions {
     pub fn new(seq_len: u64, batch_size: u64) -> Self {
         Self {
             seq_len,
+            budget: None,
             packing: Packing::BestFit,
             window: None,
             batch_size,
@@ -76,7 +81,15 @@ impl PackOptions {
         check_in_range("seq_len", self.seq_len, 1..=MAX_SEQ_LEN)?;
         check_in_range("batch_size", self.batch_size, 1..=MAX_SEQ_LEN / self.seq_len)?;
         check_in_range("pack_window", self.window.unwrap_or(1), 1..=MAX_WINDOW_RECORDS)?;
-        self.shuffle.check()
+        self.shuffle.check()?;
+        let Some(budget) = &self.budget else { return Ok(()) };
+        budget.check()?;
+        if self.packing == Packing::Concat {
+            return Err(budget
+                .does_not_apply("with `packing \"concat\"`, documents are cut")
+                .help("use `packing \"best_fit\"`"));
+        }
+        Ok(())
     }
 
     /// Returns whether a window of `documents` with `tokens` is complete.
@@ -182,6 +195,10 @@ impl<L: Lengths> PackPlan<L> {
         options.check()?;
         check_micro_batches(micro_batches)?;
         let (digest, tokens) = digest(&lengths)?;
+        let digest = match &options.budget {
+            Some(budget) => check_documents(&lengths, options.seq_len, budget, &digest)?,
+            None => digest,
+        };
         let options = match (options.window, options.packing) {
             // All rows are full, however many documents a window has.
             (None, Packing::Concat) => PackOptions { window: Some(DEFAULT_PACK_WINDOW), ..options },
@@ -238,6 +255,10 @@ impl<L: Lengths> PackPlan<L> {
 
     /// Returns a number of steps that no epoch exceeds, without packing it: all rows but the last are at least half full.
     pub(crate) fn max_steps(&self) -> u64 {
+        if self.options.budget.is_some() {
+            // Every row has a document.
+            return self.lengths.records().div_ceil(self.rows_per_step());
+        }
         let rows = self.tokens.div_ceil(self.options.seq_len).saturating_mul(2).saturating_add(1);
         rows.div_ceil(self.rows_per_step())
     }
@@ -359,6 +380,33 @@ impl<L: Lengths> PackPlan<L> {
     fn rows_from(&self, epoch: u64, cursor: PackCursor) -> RowSource<'_, L> {
         let epoch = Epoch { seed: self.start.seed, epoch };
         RowSource::new(&self.lengths, &self.options, &self.windows, epoch, cursor)
+    }
+}
+
+/// Checks that no document exceeds a budget on its own. Returns the XXH3-128 of `digest`, that of the lengths, and of what each
+/// document has of the column.
+fn check_documents<L: Lengths>(
+    lengths: &L,
+    seq_len: u64,
+    budget: &ColumnBudget,
+    digest: &str,
+) -> Result<String> {
+    let mut hash = Xxh3::new();
+    hash.update(digest.as_bytes());
+    let (mut over, mut first) = (0, None);
+    for record in 0..lengths.records() {
+        let count = budget.of(lengths, record)?;
+        hash.update(&count.to_le_bytes());
+        if count > budget.max || lengths.length_of(record)? > seq_len {
+            over += 1;
+            first.get_or_insert(record);
+        }
+    }
+    match first {
+        None => Ok(format!("{:032x}", hash.digest128())),
+        Some(first) => Err(budget
+            .exceeded(lengths, ("seq_len", seq_len), over, first)?
+            .help("raise the budget: with two of them, documents are packed whole")),
     }
 }
 

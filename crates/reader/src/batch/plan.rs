@@ -9,9 +9,10 @@ use dsconvert_dataset::error::{Error, ErrorKind, Result};
 
 use self::find::{BucketStep, Item};
 use super::bucket::Bucket;
+use super::column_budget::shares;
 use super::cuttings::{Cutting, Cuttings};
 use super::layout::{Layout, check_micro_batches};
-use super::lengths::{ImageShape, Lengths};
+use super::lengths::{ImageShape, Lengths, LengthsInMemory};
 use super::options::{ALGORITHM, BatchOptions, BatchSize, BucketBy, Last, json_digest};
 use super::permute::{Purpose, key};
 use super::shape::{self, ShapeOrder};
@@ -49,6 +50,8 @@ use crate::recent::Recent;
 #[derive(Debug)]
 pub struct BatchPlan<L> {
     lengths: L,
+    /// With a second budget, the shares of the records instead of their lengths: their ranks form the buckets.
+    shares: Option<LengthsInMemory>,
     options: BatchOptions,
     micro_batches: u64,
     /// Each epoch uses the next one; all have the same number of steps.
@@ -79,12 +82,14 @@ impl<L: Lengths> BatchPlan<L> {
     ) -> Result<Self> {
         options.check()?;
         check_micro_batches(micro_batches)?;
+        let shares = shares(&lengths, &options)?;
+        let ranked = ranked(&lengths, shares.as_ref());
         let (found, by_shape) = match options.bucket {
             BucketBy::Shape => {
                 let (buckets, order) = shape::build(&lengths, &options)?;
                 (Cuttings::single(buckets), Some(order))
             }
-            _ => (Cuttings::new(&lengths, &options, micro_batches)?, None),
+            _ => (Cuttings::new(&ranked, &options, micro_batches)?, None),
         };
         let Cuttings { all: cuttings, oversize, digest } = found;
         let start = PlanState {
@@ -98,7 +103,8 @@ impl<L: Lengths> BatchPlan<L> {
             step: 0,
         };
         let windows = Recent::new(1);
-        let mut plan = Self { lengths, options, micro_batches, cuttings, by_shape, oversize, start, windows };
+        let mut plan =
+            Self { lengths, shares, options, micro_batches, cuttings, by_shape, oversize, start, windows };
         plan.check_windows()?;
         if plan.options.longest_first {
             let mut cuttings = std::mem::take(&mut plan.cuttings);
@@ -132,6 +138,11 @@ impl<L: Lengths> BatchPlan<L> {
         let count = self.cuttings.len().max(1) as u64;
         let first = key(self.start.seed, Purpose::Cuttings, 0, 0) % count;
         self.cuttings.get(((first + epoch % count) % count) as usize)
+    }
+
+    /// Returns the lengths, or shares, that rank the records.
+    fn ranked(&self) -> &dyn Lengths {
+        ranked(&self.lengths, self.shares.as_ref())
     }
 
     /// Returns the number of micro-batches of a global step.
@@ -204,7 +215,10 @@ impl<L: Lengths> BatchPlan<L> {
         for position in positions {
             let item = self.item(at.epoch, bucket, &order, position % bucket.records)?;
             records.push(item.record);
-            lengths.push(item.length);
+            lengths.push(match self.shares {
+                Some(_) => self.lengths.length_of(item.record)?,
+                None => item.length,
+            });
         }
         let width = self.options.width(lengths.iter().copied().max().unwrap_or(0));
         let shape = self.by_shape.as_ref().and_then(|order| order.of_bucket(bucket_index));
@@ -226,6 +240,12 @@ impl<L: Lengths> BatchPlan<L> {
             totals.tokens = totals.tokens.saturating_add(batch.tokens());
             let padded = if is_padded { batch.padded_tokens() } else { batch.tokens() };
             totals.padded_tokens = totals.padded_tokens.saturating_add(padded);
+            if let Some(budget) = &self.options.budget {
+                let sum = totals.column.get_or_insert(0);
+                for &record in &batch.records {
+                    *sum = sum.saturating_add(budget.of(&self.lengths, record)?);
+                }
+            }
         }
         Ok(totals)
     }
@@ -292,6 +312,13 @@ impl<L: Lengths> BatchPlan<L> {
     }
 }
 
+fn ranked<'a>(lengths: &'a dyn Lengths, shares: Option<&'a LengthsInMemory>) -> &'a dyn Lengths {
+    match shares {
+        Some(shares) => shares,
+        None => lengths,
+    }
+}
+
 /// Returns the steps with the largest micro-batch and the longest record. A bucket moves its longest record to the
 /// front, so each of them is the first step of a bucket.
 fn worst_steps(buckets: &[Bucket]) -> Vec<u64> {
@@ -354,6 +381,8 @@ pub struct StepTotals {
     pub tokens: u64,
     /// Sum of rows × width, or of the lengths with [`BatchSize::MaxTokensUnpadded`]; at most `u64::MAX`.
     pub padded_tokens: u64,
+    /// Sum of what the records have of the column of the second budget, if there is one.
+    pub column: Option<u64>,
 }
 
 /// Numbers of records that an epoch delivers, repeats and drops:

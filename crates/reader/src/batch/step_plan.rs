@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::packing::Row;
 
+use super::column_budget::ColumnBudget;
 use super::lengths::Lengths;
 use super::options::{BatchOptions, BatchSize, Last};
 use super::pack::{PackOptions, PackPlan};
@@ -158,6 +159,14 @@ impl Batching {
         match self {
             Batching::Records(_) => 0,
             Batching::Packed(packed) => packed.seq_len,
+        }
+    }
+
+    /// Returns the second budget, if there is one.
+    pub(crate) fn budget(&self) -> Option<&ColumnBudget> {
+        match self {
+            Batching::Records(batches) => batches.budget.as_ref(),
+            Batching::Packed(packed) => packed.budget.as_ref(),
         }
     }
 

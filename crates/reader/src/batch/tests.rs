@@ -1,5 +1,6 @@
 //! Property tests of whole plans: the guarantees hold for any lengths and options.
 
+mod budgets;
 mod metrics;
 mod quality;
 mod refusals;
@@ -62,6 +63,7 @@ fn any_options() -> impl Strategy<Value = BatchOptions> {
     options
         .prop_map(|(size, pad_to_multiple_of, bucket, shuffle, longest_first, oversize, last)| BatchOptions {
             size,
+            budget: None,
             pad_to_multiple_of,
             bucket,
             shuffle,

@@ -18,6 +18,9 @@ use super::{luma, other, turbo};
 /// Filter for parts whose size differs from the target; antialiased, as in PIL and torchvision.
 const FILTER: FilterType = FilterType::Bilinear;
 
+/// Filter with the weights of Pillow's `BICUBIC` and of torchvision's with antialiasing: a is −0.5.
+const BICUBIC: FilterType = FilterType::CatmullRom;
+
 /// A stored image.
 #[derive(Debug, Clone, Copy)]
 pub struct Stored<'a> {
@@ -40,7 +43,7 @@ pub struct Decoder {
     part: Pixels,
     /// Samples as stored in the file.
     samples: Vec<u8>,
-    /// One image, before its channels are separated.
+    /// One image, before its channels are separated, or between two steps.
     interleaved: Vec<u8>,
     resizer: Resizer,
 }
@@ -94,6 +97,52 @@ impl Decoder {
             .and_then(|()| resize(&mut self.resizer, FILTER, &mut source, part, target, out));
         self.part = source;
         done
+    }
+
+    /// Decodes the whole `image` at its full size and returns its RGB samples, resampled to `target` pixels by the antialiased
+    /// bicubic filter of Pillow: first columns, then rows. Transparent pixels are on white, as the image processors of
+    /// transformers have them.
+    ///
+    /// # Errors
+    ///
+    /// When the image does not decode, or its size differs from the record.
+    pub fn bicubic(&mut self, image: Stored<'_>, target: Size) -> Result<&[u8], Reject> {
+        let mut source = std::mem::take(&mut self.part);
+        let mut resized = Pixels { data: std::mem::take(&mut self.interleaved), ..Pixels::default() };
+        self.on_white(image, &mut source)?;
+        for size in [Size::new(target.width, image.size.height), target] {
+            let Size { width, height } = source.size();
+            if source.size() != size {
+                resized.reshape(size, 3);
+                let part = SourceRegion { left: 0.0, top: 0.0, width: width.into(), height: height.into() };
+                resize(&mut self.resizer, BICUBIC, &mut source, part, size, &mut resized.data)?;
+                std::mem::swap(&mut source, &mut resized);
+            }
+        }
+        (self.part, self.interleaved) = (source, resized.data);
+        Ok(&self.part.data)
+    }
+
+    /// Decodes the whole `image` to RGB. Transparent pixels are on white.
+    fn on_white(&mut self, image: Stored<'_>, out: &mut Pixels) -> Result<(), Reject> {
+        out.reshape(image.size, 3);
+        let whole = Rect { left: 0, top: 0, size: image.size };
+        match sniff(image.bytes).filter(|_| image.raw_channels.is_none()) {
+            Some(image_type) if !matches!(image_type, ImageType::Jpeg | ImageType::Planes) => {
+                self.whole_other(image, image_type)?;
+                let Pixels { data, channels, .. } = &self.whole;
+                if *channels != 4 {
+                    return copy_rect(data, *channels, image.size, whole, 3, &mut out.data);
+                }
+                for (to, [colors @ .., alpha]) in
+                    out.data.as_chunks_mut::<3>().0.iter_mut().zip(data.as_chunks::<4>().0)
+                {
+                    *to = colors.map(|color| over_white(color, *alpha));
+                }
+                Ok(())
+            }
+            _ => self.rect(image, 1, whole, 3, &mut out.data),
+        }
     }
 
     /// Decodes like [`decode`](Self::decode), with samples in `order`.
@@ -288,6 +337,13 @@ fn mirror(pixels: &mut [u8], width: usize, channels: usize) {
             _ => row.reverse(),
         }
     }
+}
+
+/// Returns a color with `alpha` on white, rounded as Pillow does.
+fn over_white(color: u8, alpha: u8) -> u8 {
+    let (color, alpha) = (u32::from(color), u32::from(alpha));
+    let sum = (color * alpha + 255 * (255 - alpha) + 128) << 7;
+    (((sum >> 8) + sum) >> 15) as u8
 }
 
 /// Separates RGBRGB… into R…G…B….

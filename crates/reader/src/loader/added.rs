@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::manifest::Alignment;
 use dsconvert_dataset::sample::{Numbers, Value};
-use dsconvert_dataset::schema::{ArrayType, DType, FieldType, INPUT_IDS, Schema};
+use dsconvert_dataset::schema::{ArrayType, DType, FieldType, INPUT_IDS, Schema, TOKEN_WEIGHTS};
 
 use super::batch::Column;
 use super::element::{BHalf, Half};
@@ -24,6 +24,9 @@ pub(super) fn following(
     options: &LoaderOptions,
     name: &str,
 ) -> Result<Option<BatchField>> {
+    if let Some((index, array)) = schema.weights_field().filter(|_| name == TOKEN_WEIGHTS) {
+        return Ok(Some(BatchField::PerToken { index, array, aligned: Alignment::Target }));
+    }
     let Some(AddedField { bound, .. }) = added.get(name) else { return Ok(None) };
     let Some(index) = schema.index_of(name) else { return Ok(None) };
     let ty = schema.fields.get(index).map(|field| field.ty);

@@ -11,18 +11,20 @@ use dsconvert_dataset::schema::CROP_TOP_LEFT;
 
 use super::added::mirrored;
 use super::augment::View;
-use super::batch::{Batch, BatchId, BlankRow};
+use super::batch::{Batch, BatchId, BlankRow, Column};
 use super::completions::Sides;
 use super::drops::Drop;
 use super::fields::{BatchField, BatchFields, TokenLayout};
 use super::image::{DecodeScratch, ImageRows};
+use super::joined;
 use super::options::{IdType, LoaderOptions};
 use super::packed::stored_pieces;
 use super::padded::{lengths, padded};
 use super::pool::Pool;
 use super::stored;
 use super::text::{Pieces, TokenRows, trained};
-use crate::batch::{ImageShape, MicroBatch};
+use super::vision::{ImageTokens, VisionRows};
+use crate::batch::{Batching, ImageShape, MicroBatch};
 use crate::source::{flags_in, ids_in};
 use crate::{Record, RecordProperties, RecordSource};
 
@@ -116,6 +118,7 @@ impl Assembler {
         let masks = self.masks_of(&records)?;
         self.with_ids(&batch.records, &records, |ids| {
             let pieces = self.pieces_of(&records, &batch.lengths, |row| ids.get(row).map(Ids::len))?;
+            let images = self.images_of(&records, ids, &pieces)?;
             let text = TokenRows {
                 pieces,
                 filler_rows: batch.filler_rows as usize,
@@ -126,10 +129,11 @@ impl Assembler {
                 ids,
                 masks: &masks,
                 stored: &records,
+                images: self.image_tokens(images.as_ref()),
                 options: &self.options.text,
                 pool: &self.pool,
             };
-            self.rows(id, &text, batch.shape, (&records, epochs), scratch, stop)
+            self.rows(id, text, batch.shape, (&records, epochs), scratch, stop)
         })
     }
 
@@ -162,10 +166,11 @@ impl Assembler {
             ids: &ids,
             masks: &masks,
             stored: &[],
+            images: None,
             options: &self.options.text,
             pool: &self.pool,
         };
-        self.rows(id, &text, None, (&records, epochs), scratch, stop)
+        self.rows(id, text, None, (&records, epochs), scratch, stop)
     }
 
     /// Returns the number of tokens of micro-batches of preference data that the loss is computed on.
@@ -193,12 +198,17 @@ impl Assembler {
     ) -> Result<Batch> {
         let pieces = rows.iter().flat_map(|row| &row.pieces);
         let ordinals: Vec<u64> = pieces.map(|piece| piece.document).collect();
-        let is_needed = self.fields.reads_masks() || self.fields.reads_per_token();
+        let is_needed = self.fields.reads_masks()
+            || self.fields.reads_per_token()
+            || self.fields.reads_joined()
+            || self.fields.reads_images();
         let records = self.read_if(is_needed, &ordinals)?;
         let masks = self.masks_of(&records)?;
         self.with_ids(&ordinals, &records, |ids| {
+            let pieces = Pieces::of_rows(rows)?;
+            let images = self.images_of(&records, ids, &pieces)?;
             let text = TokenRows {
-                pieces: Pieces::of_rows(rows)?,
+                pieces,
                 filler_rows: filler_rows as usize,
                 width: usize::try_from(self.options.batching.seq_len()).unwrap_or(usize::MAX),
                 layout: self.fields.shape,
@@ -207,11 +217,33 @@ impl Assembler {
                 ids,
                 masks: &masks,
                 stored: &records,
+                images: self.image_tokens(images.as_ref()),
                 options: &self.options.text,
                 pool: &self.pool,
             };
-            self.rows(id, &text, None, (&[], &[]), scratch, stop)
+            self.rows(id, text, None, (&records, &[]), scratch, stop)
         })
+    }
+
+    /// Returns what belongs to the images of `records`, if columns need it.
+    fn images_of(
+        &self,
+        records: &[Record],
+        ids: &[Ids<&[u8]>],
+        pieces: &Pieces,
+    ) -> Result<Option<VisionRows>> {
+        let vision = self.fields.vision.as_ref().filter(|_| self.fields.reads_images());
+        vision.map(|vision| vision.rows(&*self.source, records, ids, pieces)).transpose()
+    }
+
+    fn image_tokens<'a>(&self, rows: Option<&'a VisionRows>) -> Option<ImageTokens<'a>> {
+        Some(ImageTokens::new(self.fields.vision.as_ref()?, rows?))
+    }
+
+    /// Returns whether batches without images get one without effect.
+    fn adds_dummy_images(&self) -> bool {
+        let is_shared = self.options.layout.world_size() > 1;
+        self.options.vision.dummy_image.unwrap_or(is_shared)
     }
 
     /// Returns the records `ordinals` if they are needed, else none.
@@ -302,11 +334,21 @@ impl Assembler {
         }
     }
 
+    /// Returns the number of tokens by which rows become wider.
+    fn padding_multiple(&self) -> usize {
+        match &self.options.batching {
+            Batching::Records(batches) if self.fields.pieces.is_none() => {
+                usize::try_from(batches.pad_to_multiple_of).unwrap_or(1)
+            }
+            _ => 1,
+        }
+    }
+
     /// Makes the batch of `text`, whose stored fields are in `records`, with their epochs if these differ.
     fn rows(
         &self,
         id: BatchId,
-        text: &TokenRows<'_>,
+        mut text: TokenRows<'_>,
         shape: Option<ImageShape>,
         (records, epochs): (&[Record], &[u64]),
         scratch: &mut DecodeScratch,
@@ -315,6 +357,13 @@ impl Assembler {
         // A record of preference data has several rows, but its stored fields one value.
         let rows = text.rows() / self.sides().max(1);
         text.check()?;
+        let (images_of_chats, vision) =
+            (text.images.map(|images| images.rows()), self.fields.vision.as_ref());
+        let dummy = match vision.filter(|_| self.adds_dummy_images()) {
+            Some(vision) => text.add_dummy(vision.processor.merge_size, self.padding_multiple()),
+            None => None,
+        };
+        let chats = vision.zip(images_of_chats);
         let epoch_of = |row: usize| epochs.get(row).copied().unwrap_or(id.epoch);
         let kept =
             (!self.drops.is_empty()).then(|| Drop::apply(&self.drops, records, self.options.seed, epoch_of));
@@ -358,6 +407,24 @@ impl Assembler {
                     Some(column) => column,
                     None => continue, // never: each has a decoded column
                 },
+                BatchField::PixelValues => match chats {
+                    Some((vision, rows)) => {
+                        let records = (&*self.source, records);
+                        let options = &self.options.vision;
+                        match vision.pixel_values(records, rows, dummy, options, scratch, stop, &self.pool)? {
+                            Some(column) => column,
+                            None => continue,
+                        }
+                    }
+                    None => continue, // never: the batch has images
+                },
+                BatchField::UseCache => Column::Flag(false),
+                BatchField::ImageGrids => {
+                    match chats.and_then(|(_, rows)| rows.image_grids(&self.pool, dummy)) {
+                        Some(column) => column,
+                        None => continue,
+                    }
+                }
                 BatchField::Label(index) => stored::labels(&self.pool, records, rows, index, &blank),
                 BatchField::PerBox(index, ty) => images(index).boxes(ty, &blank)?,
                 BatchField::PerToken { index, array, aligned } => text.per_token(index, array, aligned)?,
@@ -383,6 +450,7 @@ impl Assembler {
                             .at_row(record.ordinal())
                     })?
                 }
+                BatchField::Joined(index, ty) => joined::column(&text, index, ty)?,
                 BatchField::Stored(index, ty) => stored::column(&self.pool, records, rows, index, ty)?,
                 BatchField::Padded { index, array, axis } => {
                     padded(&self.pool, records, rows, index, array, axis).map_err(|record| {

@@ -17,6 +17,8 @@ pub enum Column {
     Array(Array),
     /// A number of the whole batch: the length of its longest document.
     Number(u64),
+    /// An argument of a model that is a switch.
+    Flag(bool),
     /// `string` and `json` fields.
     Texts(Vec<Option<Text>>),
     /// `binary` fields, and images that are not decoded.

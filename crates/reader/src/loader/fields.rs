@@ -5,12 +5,14 @@ use dsconvert_dataset::manifest::Alignment;
 use dsconvert_dataset::sample::Value;
 use dsconvert_dataset::schema::{
     ASSISTANT_MASKS, ArrayType, CROP_TOP_LEFT, CU_SEQLENS, FieldType, IMAGE, INPUT_IDS, Kind, LABEL,
-    RESIZED_SIZE, TARGET_SIZE,
+    RESIZED_SIZE, TARGET_SIZE, TOKEN_WEIGHTS,
 };
 
 use super::added;
+use super::joined;
 use super::options::{LabelsFor, LoaderOptions, PackedLayout, StoredPacking};
 use super::padded::open_axis;
+use super::vision::{IMAGE_GRID_THW, MM_TOKEN_TYPE_IDS, PIXEL_VALUES, USE_CACHE, VisionFields};
 use crate::RecordSource;
 use crate::batch::{Batching, Last};
 
@@ -88,6 +90,18 @@ pub(super) enum BatchField {
     },
     /// A field as it is stored, with its index.
     Stored(usize, FieldType),
+    /// 1 for the tokens of images.
+    MmTokenTypeIds,
+    /// Positions of tokens in time, and in the rows and columns of images.
+    RotaryPositions,
+    /// The patches of the images of chats.
+    PixelValues,
+    /// The grids of the images of chats.
+    ImageGrids,
+    /// False: with a cache of keys and values, models of transformers attend to the other documents of a row.
+    UseCache,
+    /// A field of the documents of packed rows, one after another, with its index.
+    Joined(usize, FieldType),
     /// Arrays with one open axis, padded to the longest of the batch, with the index of their field.
     Padded {
         index: usize,
@@ -106,7 +120,7 @@ pub(super) enum BatchField {
 impl BatchField {
     /// Returns whether the column needs files to be decoded.
     pub(super) fn is_decoded(self) -> bool {
-        matches!(self, BatchField::Image(_) | BatchField::Mask(_))
+        matches!(self, BatchField::Image(_) | BatchField::Mask(_) | BatchField::PixelValues)
     }
 }
 
@@ -132,6 +146,8 @@ pub(super) struct BatchFields {
     pub(super) pieces: Option<usize>,
     /// Index of the field that marks the tokens to train on, if there is one.
     pub(super) masks: Option<usize>,
+    /// For chats with images: their fields.
+    pub(super) vision: Option<VisionFields>,
 }
 
 impl BatchFields {
@@ -148,7 +164,8 @@ impl BatchFields {
         }
         let payload = schema.payload_field();
         let pieces = stored_pieces(source, options, payload)?;
-        let mut fields = Self { columns: Vec::new(), shape, payload, pieces, masks: schema.masks_field() };
+        let (masks, vision) = (schema.masks_field(), VisionFields::of(source)?);
+        let mut fields = Self { columns: Vec::new(), shape, payload, pieces, masks, vision };
         let names = match &options.fields {
             Some(names) => names.clone(),
             None => {
@@ -201,6 +218,16 @@ impl BatchFields {
             }
             _ if source.schema().holds_images() => vec![IMAGE, LABEL],
             _ if !source.schema().holds_token_ids() => Vec::new(),
+            // The entries of these batches are the arguments of a model.
+            _ if self.vision.is_some() => {
+                let mut names =
+                    vec![INPUT_IDS, ATTENTION_MASK, LABELS, MM_TOKEN_TYPE_IDS, PIXEL_VALUES, IMAGE_GRID_THW];
+                if self.has_documents() {
+                    names[1] = POSITION_IDS;
+                    names.push(USE_CACHE);
+                }
+                names
+            }
             _ if is_flash(source, options) => {
                 [&[INPUT_IDS, LABELS, POSITION_IDS], &CU_SEQ_LENS[..], &MAX_LENGTH].concat()
             }
@@ -224,7 +251,11 @@ impl BatchFields {
             names.push(VALID);
         }
         // The entries of these batches are the arguments of a model.
-        if source.properties().is_mixture && !is_flash(source, options) && !is_megatron(options) {
+        let are_arguments = is_flash(source, options) || is_megatron(options) || self.vision.is_some();
+        if source.schema().weights_field().is_some() && !are_arguments {
+            names.push(TOKEN_WEIGHTS);
+        }
+        if source.properties().is_mixture && !are_arguments {
             names.push(SOURCE);
         }
         let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
@@ -286,6 +317,19 @@ impl BatchFields {
             (_, SOURCE) if !source.properties().part_ends.is_empty() => Some(BatchField::Source),
             _ if !schema.holds_token_ids() => None,
             (_, ASSISTANT_MASKS) if self.masks.is_some() => Some(BatchField::AssistantMasks),
+            (_, ATTENTION_MASK) if self.vision.is_some() && self.has_documents() => {
+                let what = format!(
+                    "{ATTENTION_MASK:?} does not apply: with it, a model mixes the documents of a row"
+                );
+                return Err(
+                    Error::usage(what).help(format!("use {POSITION_IDS:?}, which restart in each document"))
+                );
+            }
+            (_, MM_TOKEN_TYPE_IDS) if self.vision.is_some() => Some(BatchField::MmTokenTypeIds),
+            (_, PIXEL_VALUES) if self.vision.is_some() => Some(BatchField::PixelValues),
+            (_, IMAGE_GRID_THW) if self.vision.is_some() => Some(BatchField::ImageGrids),
+            (_, POSITION_IDS) if self.vision.is_some() => Some(BatchField::RotaryPositions),
+            (_, USE_CACHE) if self.vision.is_some() && self.has_documents() => Some(BatchField::UseCache),
             (_, name) if is_flash(source, options) && CU_SEQ_LENS.contains(&name) => {
                 Some(BatchField::CuSeqlens)
             }
@@ -325,8 +369,7 @@ impl BatchFields {
                 .help(format!("the fields of its records are {}", names.join(", ")))
         })?;
         if self.shape == TokenLayout::Packed {
-            let what = format!("{name:?} is a field of single records, but a packed row holds several");
-            return Err(Error::usage(what).help("leave it out; each batch has the ordinals of its records"));
+            return joined::field(schema, options, index, name);
         }
         let ty = schema.fields.get(index).map_or(FieldType::Binary, |f| f.ty);
         Ok(match ty {
@@ -376,7 +419,10 @@ impl BatchFields {
                     | BatchField::StoredValid(_)
             )
         };
-        self.pieces.is_some() || self.reads_masks() || self.columns.iter().any(|(_, field)| stored(field))
+        self.pieces.is_some()
+            || self.reads_masks()
+            || self.reads_images()
+            || self.columns.iter().any(|(_, field)| stored(field))
     }
 
     /// Returns whether batches have labels.
@@ -397,15 +443,36 @@ impl BatchFields {
         self.columns.iter().any(|(_, field)| matches!(field, BatchField::PerToken { .. }))
     }
 
+    /// Returns whether packed rows have fields of their documents, which are in records.
+    pub(super) fn reads_joined(&self) -> bool {
+        self.columns.iter().any(|(_, field)| matches!(field, BatchField::Joined(..)))
+    }
+
     /// Returns whether it is needed which tokens are to be trained on.
     pub(super) fn reads_masks(&self) -> bool {
         let is_mask = |(_, field): &(String, BatchField)| *field == BatchField::AssistantMasks;
         self.masks.is_some() && (self.has_labels() || self.has_targets() || self.columns.iter().any(is_mask))
     }
 
+    /// Returns whether a row holds several documents.
+    fn has_documents(&self) -> bool {
+        self.shape != TokenLayout::Padded || self.pieces.is_some()
+    }
+
+    /// Returns whether the images of chats, or their grids, are needed.
+    pub(super) fn reads_images(&self) -> bool {
+        let of_images = |(_, field): &(String, BatchField)| {
+            use BatchField::{ImageGrids, MmTokenTypeIds, PixelValues, RotaryPositions};
+            matches!(field, ImageGrids | MmTokenTypeIds | PixelValues | RotaryPositions)
+        };
+        self.columns.iter().any(of_images)
+    }
+
     /// Returns whether token ids are needed. Lengths, and columns that follow from them, are known from the plan.
     pub(super) fn reads_tokens(&self) -> bool {
-        self.has_labels() || self.columns.iter().any(|(_, field)| *field == BatchField::InputIds)
+        self.has_labels()
+            || self.reads_images()
+            || self.columns.iter().any(|(_, field)| *field == BatchField::InputIds)
     }
 }
 

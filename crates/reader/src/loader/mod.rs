@@ -41,6 +41,7 @@ mod engine;
 mod fields;
 mod handoff;
 mod image;
+mod joined;
 mod options;
 mod packed;
 mod padded;
@@ -51,6 +52,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 mod text;
+mod vision;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -70,6 +72,7 @@ pub use options::{
 };
 pub use schedule::{LoaderCounts, LoaderTotals};
 pub use state::LoaderState;
+pub use vision::{PatchType, VisionBatchOptions};
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 
@@ -153,7 +156,8 @@ impl Loader {
         let source = source.into();
         options.check()?;
         let (source, options) = completions::for_batches(source, options)?;
-        let options = options.for_source(&source)?;
+        let options = vision::for_source(options.for_source(&source)?, &*source)?;
+        vision::check_layout(&options, &*source)?;
         let counts = LoaderCounts::new(&source, &options)?;
         Ok(Self {
             at: LoaderState::start(&*counts.plan, None, 0)?,

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, Result};
+use dsconvert_dataset::schema::multimodal::PATCHES;
 use serde::{Deserialize, Serialize};
 
 use super::completions::PairOrder;
 use super::drops::DropField;
+use super::vision::VisionBatchOptions;
 use crate::RecordSource;
-use crate::batch::{Batching, Last, Layout, Lengths, Oversize};
+use crate::batch::{Batching, ColumnBudget, Last, Layout, Lengths, MAX_BATCH_TOKENS, Oversize};
 use crate::range::check_in_range;
 
 /// Default number of batches that are made before they are requested, in addition to one per thread.
@@ -19,6 +21,18 @@ pub const MAX_THREADS: usize = 1024;
 pub const MAX_PREFETCH: usize = 1 << 16;
 /// Maximum side of a crop, in pixels.
 pub const MAX_CROP: u32 = 1 << 14;
+
+/// Returns whether records of `source` may have images that some of their tokens stand for. The record index tells it, also where
+/// the fields of images are not selected.
+fn may_have_images(source: &dyn RecordSource) -> Result<bool> {
+    let (lengths, ends) = (source.lengths(), source.properties().part_ends);
+    for start in std::iter::once(0).chain(ends).filter(|start| *start < lengths.records()) {
+        if lengths.column_of(start, PATCHES)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
 
 /// Options of a [`Loader`](super::Loader).
 ///
@@ -51,6 +65,8 @@ pub struct LoaderOptions {
     pub image: ImageBatchOptions,
     /// How token ids are laid out.
     pub text: TextBatchOptions,
+    /// How the images of chats become patches.
+    pub vision: VisionBatchOptions,
 }
 
 impl LoaderOptions {
@@ -68,6 +84,7 @@ impl LoaderOptions {
             drop: Vec::new(),
             image: ImageBatchOptions::default(),
             text: TextBatchOptions::default(),
+            vision: VisionBatchOptions::default(),
         }
     }
 
@@ -86,6 +103,20 @@ impl LoaderOptions {
                 if source.schema().holds_images() { "images cannot be cut" } else { "only texts can be cut" };
             return Err(Error::usage(format!("`oversize \"truncate\"` does not apply: {what}"))
                 .help("use another oversize policy"));
+        }
+        if let Batching::Records(batches) = &self.batching
+            && batches.oversize == Oversize::Truncate
+            && may_have_images(&**source)?
+        {
+            let what = "`oversize \"truncate\"` does not apply: a record with images is never cut";
+            return Err(Error::usage(what).help("use another oversize policy"));
+        }
+        if let Batching::Packed(packed) = &mut self.batching
+            && packed.budget.is_none()
+            && may_have_images(&**source)?
+        {
+            // A cut could be inside an image, so documents are whole, also without a limit of patches.
+            packed.budget = Some(ColumnBudget { column: PATCHES.to_owned(), max: MAX_BATCH_TOKENS });
         }
         let (Some(length), StoredPacking::Keep) =
             (source.properties().packed_length, self.text.stored_packing)

@@ -153,6 +153,9 @@ pub struct LoaderTotals {
     /// Number of tokens that the loss is computed on: the sum of [`Batch::trained`](super::Batch::trained). `None` for rows
     /// that are packed on disk and do not mark these tokens.
     pub trained: Option<u64>,
+    /// Sums of what the records have of columns of the record index: those that the dataset names, such as `patches`, and that
+    /// of the second budget. A document that is cut counts where it ends.
+    pub columns: BTreeMap<String, u64>,
     /// The shares of the sources of a [`Mixture`](crate::Mixture) up to this step; empty for other sources.
     pub sources: Vec<SourceTotals>,
 }
@@ -245,7 +248,25 @@ impl LoaderCounts {
             true => self.totals_of_records(&records)?,
             false => self.totals_of_rows(&packed)?,
         };
-        Ok(Some(LoaderTotals { sources: self.plan.shares(&after), ..totals }))
+        let pieces = packed.iter().flat_map(|row| &row.pieces).filter(|piece| piece.ends);
+        let records = records.iter().flat_map(|batch| &batch.records).copied();
+        let columns =
+            self.columns(&records.chain(pieces.map(|piece| piece.document)).collect::<Vec<u64>>())?;
+        Ok(Some(LoaderTotals { columns, sources: self.plan.shares(&after), ..totals }))
+    }
+
+    fn columns(&self, records: &[u64]) -> Result<BTreeMap<String, u64>> {
+        let source = self.assembler.source();
+        let budget = self.assembler.options().batching.budget().map(|budget| &budget.column);
+        let mut sums = BTreeMap::new();
+        for name in source.schema().indexed.iter().chain(budget) {
+            let mut sum = 0u64;
+            for &record in records {
+                sum = sum.saturating_add(source.lengths().column_of(record, name)?.unwrap_or(0));
+            }
+            sums.insert(name.clone(), sum);
+        }
+        Ok(sums)
     }
 
     /// Returns what epoch 0 holds, if the source is a mixture. It takes a pass over the lengths of the records.
@@ -279,7 +300,7 @@ impl LoaderCounts {
             padded_tokens: if self.pads() { sum(MicroBatch::padded_tokens) } else { tokens },
             labels: None,
             trained: self.assembler.trained_in_records(batches)?,
-            sources: Vec::new(),
+            ..LoaderTotals::default()
         })
     }
 
@@ -293,7 +314,7 @@ impl LoaderCounts {
         let (rows, tokens) = (packed.len() as u64, packed.iter().map(Row::tokens).sum());
         let padded_tokens = if self.pads() { rows.saturating_mul(batching.seq_len()) } else { tokens };
         let labels = Some(trained.unwrap_or(labels));
-        Ok(LoaderTotals { rows, tokens, padded_tokens, labels, trained, sources: Vec::new() })
+        Ok(LoaderTotals { rows, tokens, padded_tokens, labels, trained, ..LoaderTotals::default() })
     }
 
     /// Returns the number of micro-batches of this rank per step.

@@ -8,6 +8,7 @@ mod failures;
 mod finisher;
 #[cfg(feature = "decode")]
 mod image;
+mod joined;
 #[cfg(feature = "decode")]
 mod masks;
 mod pinned;
@@ -15,6 +16,7 @@ mod source;
 mod stored;
 mod text;
 mod trained;
+mod vision;
 
 use std::path::Path;
 

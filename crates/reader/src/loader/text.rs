@@ -15,6 +15,7 @@ use super::fields::{BatchField, TokenLayout};
 use super::options::{LabelsFor, PackedLayout, PadSide, TextBatchOptions};
 use super::pool::Pool;
 use super::stored::per_row;
+use super::vision::ImageTokens;
 use crate::Record;
 
 /// A type of token ids in a batch.
@@ -252,6 +253,8 @@ pub(super) struct TokenRows<'a> {
     pub(super) masks: &'a [&'a [u8]],
     /// The records, if columns need more of them.
     pub(super) stored: &'a [Record],
+    /// For chats with images: what belongs to the tokens of images.
+    pub(super) images: Option<ImageTokens<'a>>,
     pub(super) options: &'a TextBatchOptions,
     pub(super) pool: &'a Arc<Pool>,
 }
@@ -274,6 +277,11 @@ impl TokenRows<'_> {
                 out.fill(T::from_i64(1));
                 Ok(())
             }),
+            BatchField::MmTokenTypeIds | BatchField::RotaryPositions => match &self.images {
+                Some(images) if field == BatchField::MmTokenTypeIds => images.types::<T>(self),
+                Some(images) => images.positions::<T>(self),
+                None => Err(Error::internal("the batch has no images")),
+            },
             // The padding is one more piece.
             BatchField::PositionIds => self.filled(number::<T>, |_, out| {
                 number(out);
@@ -301,10 +309,13 @@ impl TokenRows<'_> {
                 out.iter_mut().zip(flags).for_each(|(slot, flag)| *slot = T::from_i64((*flag).into()));
                 Ok(())
             }),
-            _ => self.filled(fill(T::from_u32(self.options.pad_id)), |piece, out| {
-                copy_ids(self.ids_of::<T>(piece)?, piece.start..piece.end, out);
-                Ok(())
-            }),
+            _ => {
+                let ids = self.filled(fill(T::from_u32(self.options.pad_id)), |piece, out| {
+                    copy_ids(self.ids_of::<T>(piece)?, piece.start..piece.end, out);
+                    Ok(())
+                })?;
+                Ok(self.images.iter().fold(ids, |ids, images| images.with_dummy::<T>(ids)))
+            }
         }
     }
 
@@ -354,7 +365,7 @@ impl TokenRows<'_> {
     }
 
     /// Returns whether the records are one after another, without padding.
-    fn is_flat(&self) -> bool {
+    pub(super) fn is_flat(&self) -> bool {
         self.layout == TokenLayout::Flat || self.options.packed == PackedLayout::Flash
     }
 
@@ -409,14 +420,32 @@ impl TokenRows<'_> {
         pad: impl Fn(&mut [T]),
         write: impl Fn(StoredPiece, &mut [T]) -> Result<()>,
     ) -> Result<Column> {
-        let shape = match (self.is_flat(), self.options.packed) {
-            (true, PackedLayout::Flash) => vec![1, self.tokens()],
-            (true, PackedLayout::Rows) => vec![self.tokens()],
-            (false, _) => vec![self.rows(), self.width],
-        };
+        let shape = self.shape();
         let area = shape.iter().try_fold(1, |area, side| checked_area(area, *side))?;
         let mut out = self.pool.take_many::<T>(area)?;
-        let mut left = out.get_mut(..area).unwrap_or_default();
+        self.fill_slots(out.get_mut(..area).unwrap_or_default(), pad, write)?;
+        Ok(self.array(shape, out))
+    }
+
+    /// Returns the shape of an array with one value per token.
+    pub(super) fn shape(&self) -> Vec<usize> {
+        // The image without effect has no padding to be in.
+        let more = self.images.as_ref().map_or(0, ImageTokens::added_tokens);
+        match (self.is_flat(), self.options.packed) {
+            (true, PackedLayout::Flash) => vec![1, self.tokens() + more],
+            (true, PackedLayout::Rows) => vec![self.tokens()],
+            (false, _) => vec![self.rows(), self.width],
+        }
+    }
+
+    /// Fills `slots`, which has the size of [`Self::shape`], as [`Self::filled`] does.
+    pub(super) fn fill_slots<T: Element>(
+        &self,
+        slots: &mut [T],
+        pad: impl Fn(&mut [T]),
+        write: impl Fn(StoredPiece, &mut [T]) -> Result<()>,
+    ) -> Result<()> {
+        let mut left = slots;
         for row in self.pieces.rows() {
             let tokens = tokens(row);
             let width = if self.is_flat() { tokens } else { self.width }.min(left.len());
@@ -437,11 +466,14 @@ impl TokenRows<'_> {
             pad(padding);
             left = after;
         }
-        left.chunks_exact_mut(self.width.max(1)).for_each(pad);
-        Ok(self.array(shape, out))
+        match self.is_flat() {
+            true => pad(left),
+            false => left.chunks_exact_mut(self.width.max(1)).for_each(pad),
+        }
+        Ok(())
     }
 
-    fn array<T: Element>(&self, shape: Vec<usize>, block: Vec<T>) -> Column {
+    pub(super) fn array<T: Element>(&self, shape: Vec<usize>, block: Vec<T>) -> Column {
         Column::Array(Array::new(shape, block, Some(Arc::clone(self.pool))))
     }
 
@@ -461,6 +493,9 @@ impl TokenRows<'_> {
         for len in self.pieces.rows().flat_map(|row| lens(row, width)).chain(fillers) {
             end += len as i32;
             ends.push(end);
+        }
+        if let Some(more @ 1..) = self.images.as_ref().map(ImageTokens::added_tokens) {
+            ends.push(end + more as i32);
         }
         Ok(self.array(vec![ends.len()], ends))
     }
@@ -513,7 +548,7 @@ impl TokenRows<'_> {
 }
 
 /// Returns the number of tokens of pieces.
-fn tokens(row: &[StoredPiece]) -> usize {
+pub(super) fn tokens(row: &[StoredPiece]) -> usize {
     row.iter().fold(0, |sum, piece| sum.saturating_add(piece.len()))
 }
 
@@ -529,7 +564,7 @@ pub(super) fn fill<T: Copy>(value: T) -> impl Fn(&mut [T]) {
 }
 
 /// Writes 0, 1, 2, ….
-fn number<T: TokenId>(out: &mut [T]) {
+pub(super) fn number<T: TokenId>(out: &mut [T]) {
     out.iter_mut().zip(0..).for_each(|(slot, n)| *slot = T::from_i64(n));
 }
 
@@ -538,7 +573,7 @@ fn to_usize(number: u64) -> Result<usize> {
 }
 
 /// Returns rows × width, if memory can hold it.
-fn checked_area(rows: usize, width: usize) -> Result<usize> {
+pub(super) fn checked_area(rows: usize, width: usize) -> Result<usize> {
     rows.checked_mul(width).filter(|area| *area <= isize::MAX as usize / 8).ok_or_else(too_large)
 }
 

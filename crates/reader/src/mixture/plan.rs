@@ -628,7 +628,12 @@ impl Units {
                         "records that are drawn one by one have no buckets",
                         "set `bucket` to \"none\", pack documents with `seq_len`, or set `mix` to \"batch\"",
                     ),
-                    (Some(Mix::Record) | None, true) => Ok(Units::Records(plan)),
+                    (Some(Mix::Record) | None, true) => match &options.budget {
+                        Some(budget) => Err(budget
+                            .does_not_apply("the records of a mixture are drawn one by one")
+                            .help("use buckets by length, pack documents with `seq_len`, or set `mix` to \"batch\"")),
+                        None => Ok(Units::Records(plan)),
+                    },
                     (Some(Mix::Batch), _) | (None, false) => Ok(Units::Batches(plan)),
                 }
             }

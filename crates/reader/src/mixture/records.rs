@@ -200,6 +200,10 @@ impl Lengths for MixtureRecords {
         self.records.lengths().shape_of(self.drawn_at(record)?)
     }
 
+    fn column_of(&self, record: u64, name: &str) -> Result<Option<u64>> {
+        self.records.lengths().column_of(self.drawn_at(record)?, name)
+    }
+
     fn key_of(&self, record: u64) -> Option<String> {
         self.records.lengths().key_of(self.drawn_at(record).ok()?)
     }

@@ -185,7 +185,7 @@ impl ImagesJob {
             }
             let detail = self.conversion.detail(ordinal);
             if let Some(defect) = detail.and_then(|d| d.defect.as_deref()) {
-                out.list.push(self.rejected(file, defect.clone()));
+                out.list.push(rejected(file, split, defect.clone()));
                 continue;
             }
             let is_item = self.is_item(file, detail);
@@ -197,7 +197,7 @@ impl ImagesJob {
                 Ok(bytes) => bytes,
                 Err(Broken::Failed(error)) => return Err(error),
                 Err(Broken::Damaged(reject)) => {
-                    out.list.push(self.rejected(file, reject));
+                    out.list.push(rejected(file, split, reject));
                     continue;
                 }
             };
@@ -229,7 +229,7 @@ impl ImagesJob {
                 Some(reject) => Err(reject),
                 None => self.convert_file(file, detail, split, &bytes, &contents, worker, out),
             };
-            out.list.push(outcome.unwrap_or_else(|reject| self.rejected(file, reject)));
+            out.list.push(outcome.unwrap_or_else(|reject| rejected(file, split, reject)));
         }
         Ok(())
     }
@@ -252,10 +252,6 @@ impl ImagesJob {
         let bytes = Bytes::from(read?);
         out.add_content(&bytes);
         Ok(bytes)
-    }
-
-    fn rejected(&self, file: &SourceFile, reject: Reject) -> ItemOutcome {
-        ItemOutcome::Rejected { split: self.split_of_file(file), origin: file.origin.clone(), reject }
     }
 
     /// Returns the outcome of a file, with the files of its fields and their `contents`.
@@ -326,6 +322,10 @@ impl ImagesJob {
         };
         (first..).zip(files).map(open).collect()
     }
+}
+
+fn rejected(file: &SourceFile, split: u16, reject: Reject) -> ItemOutcome {
+    ItemOutcome::Rejected { split, origin: file.origin.clone(), reject }
 }
 
 #[cfg(test)]

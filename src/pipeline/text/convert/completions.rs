@@ -7,6 +7,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::{DocumentConverter, Prepared, TextScratch, UNREAD_FIELD, UNREAD_MESSAGE_KEY, too_long};
 use crate::pipeline::job::{Converting, EngineUse};
+use crate::pipeline::text::chat::EncodedChat;
 use crate::pipeline::text::conversion::TextConversion;
 use crate::pipeline::text::preference::{CompletionIds, Preference};
 use crate::pipeline::text::prompt::Prompt;
@@ -138,7 +139,7 @@ impl DocumentConverter<'_> {
         let (mut notes, mut unread_keys) = (BTreeSet::new(), BTreeSet::new());
         for (name, row) in &preference.sides {
             let text = Prepared::Chat(chats.render(row)?);
-            let (tokens, stats) = self.encode(&text)?;
+            let EncodedChat { tokens, stats, .. } = self.encode(&text, &[])?;
             if let Some(limit) = limit.filter(|limit| tokens.len() > *limit as usize) {
                 return Err(too_long(&format!("prompt and {name} have"), tokens.len(), limit as usize));
             }

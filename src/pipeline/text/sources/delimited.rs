@@ -136,9 +136,13 @@ impl SourceTask for RowsTask {
             header.rows(bytes.clone())
         });
         let lossy = context.is_lossy();
-        Ok(header.next_row(rows, context.requested_columns(), lossy).map(|(at, row)| {
-            let document = row.and_then(|row| context.check_length(row.text.len()).map(|()| row));
-            TextItem { mark: Some(*offset + at as u64), document }
+        Ok(header.next_row(rows, context.requested_columns(), lossy).map(|row| {
+            if row.is_replaced {
+                out.note("invalid_utf8_replaced");
+            }
+            let document =
+                row.document.and_then(|found| context.check_length(found.text.len()).map(|()| found));
+            TextItem { mark: Some(*offset + row.offset as u64), document }
         }))
     }
 }

@@ -23,6 +23,7 @@ use crate::source::io::opened::OpenedFile;
 use crate::source::io::planned::PlannedFile;
 use crate::source::items::text::columns::TextColumns;
 use crate::source::items::text::fields::{SourceDocument, TextFields};
+use crate::source::table::number_lists::{Integers, RowList};
 
 /// First bytes of an index, and its version.
 const MAGIC: &[u8] = b"MMIDIDX\0\0\x01\0\0\0\0\0\0\0";
@@ -44,6 +45,7 @@ impl TextSource for MegatronIndex {
         for (option, is_given) in [
             ("mask_field", !recipe.ids.mask_field.is_empty()),
             ("labels_field", recipe.ids.labels_field.is_some()),
+            ("weights_field", recipe.ids.weights_field.is_some()),
             ("key_field", recipe.key_field.is_some()),
             ("keep_fields", !recipe.keep_fields.is_empty()),
         ] {
@@ -159,9 +161,8 @@ struct Index {
 }
 
 impl Index {
-    fn open(planned: &PlannedFile) -> Result<Self> {
+    fn open(planned: &PlannedFile) -> Result<Self, Broken> {
         let file = planned.open()?;
-        let wrong = |message: String| wrong(file.path(), message);
         let mut header = [0; HEADER_BYTES as usize];
         let read = planned.bytes.min(HEADER_BYTES) as usize;
         fill(&file, &mut header[..read], 0)?;
@@ -180,7 +181,8 @@ impl Index {
         };
         let bytes = u128::from(planned.bytes);
         if bytes == size(13) && sequences > 0 {
-            return Err(wrong("the dataset is multimodal: its sequences are not only text".to_owned()));
+            let message = "the dataset is multimodal: its sequences are not only text";
+            return Err(Error::usage(message).at_path(file.path()).into());
         }
         if bytes != size(12) || bounds == 0 {
             let what =
@@ -216,7 +218,7 @@ impl Index {
 
     /// Checks the whole index, and the size of the file with the ids. Returns the sections: ranges of documents, each with
     /// its bytes of ids.
-    fn check(&self, ids: &PlannedFile, section_bytes: u64) -> Result<Vec<(Range<usize>, u64, u64)>> {
+    fn check(&self, ids: &PlannedFile, section_bytes: u64) -> Result<Vec<(Range<usize>, u64, u64)>, Broken> {
         let (mut sections, mut start, mut bytes) = (Vec::new(), 0, 0u64);
         let mut documents = DocumentCursor::new(self, 0..self.documents)?;
         let mut document = 0;
@@ -232,7 +234,6 @@ impl Index {
         if start < document {
             sections.push((start..document, bytes, bytes));
         }
-        let wrong = |message: String| wrong(self.file.path(), message);
         let DocumentCursor { sequence, end, .. } = documents;
         if sequence != self.sequences {
             let message =
@@ -248,8 +249,14 @@ impl Index {
     }
 }
 
-fn wrong(path: &Path, message: String) -> Error {
-    Error::usage(message)
+/// Returns damage to an index, or to the file with its ids.
+fn wrong(message: String) -> Broken {
+    Reject::new(RejectCode::Corrupt, message).into()
+}
+
+/// Returns the error that refuses a dataset, because of damage to the index `path`.
+pub(in crate::pipeline::text) fn refusal(path: &Path, damage: &Reject) -> Error {
+    Error::usage(&damage.message)
         .at_path(path)
         .help("write the dataset again: its files are truncated, or belong to others")
 }
@@ -275,14 +282,11 @@ struct DocumentCursor {
 }
 
 impl DocumentCursor {
-    fn new(index: &Index, documents: Range<u64>) -> Result<Self> {
+    fn new(index: &Index, documents: Range<u64>) -> Result<Self, Broken> {
         let sequence = index.bounds(documents.start..documents.start + 1)?.first().copied().unwrap_or(0);
         let end = match documents.start {
             0 if sequence > 0 => {
-                return Err(wrong(
-                    index.file.path(),
-                    format!("the first document starts at sequence {sequence}"),
-                ));
+                return Err(wrong(format!("the first document starts at sequence {sequence}")));
             }
             0 => 0,
             _ if sequence < index.sequences => {
@@ -296,7 +300,7 @@ impl DocumentCursor {
     }
 
     /// Returns the bytes of the next document; `None` at the end.
-    fn next(&mut self, index: &Index) -> Result<Option<Range<u64>>> {
+    fn next(&mut self, index: &Index) -> Result<Option<Range<u64>>, Broken> {
         if self.bounds.len() == 0 {
             if self.documents.is_empty() {
                 return Ok(None);
@@ -307,13 +311,12 @@ impl DocumentCursor {
             self.bounds = index.bounds(start + 1..end + 1)?.into_iter();
         }
         let Some(bound) = self.bounds.next() else { return Ok(None) };
-        let wrong = |message: String| Err(wrong(index.file.path(), message));
         if bound < self.sequence || bound > index.sequences {
             let message = format!(
                 "the bounds of documents do not ascend to {}: {bound} follows {}",
                 index.sequences, self.sequence
             );
-            return wrong(message);
+            return Err(wrong(message));
         }
         let start = self.end;
         while self.sequence < bound {
@@ -325,13 +328,13 @@ impl DocumentCursor {
             }
             let Some((length, offset)) = self.lengths.next() else { break };
             let Ok(length) = u64::try_from(length) else {
-                return wrong(format!("sequence {} has the length {length}", self.sequence));
+                return Err(wrong(format!("sequence {} has the length {length}", self.sequence)));
             };
             if offset != self.end {
                 let (sequence, end) = (self.sequence, self.end);
-                return wrong(format!(
+                return Err(wrong(format!(
                     "sequence {sequence} is at byte {offset}, but the one before ends at {end}"
-                ));
+                )));
             }
             self.end = self.end.saturating_add(length * index.id_bytes);
             self.sequence += 1;
@@ -351,6 +354,16 @@ struct DocumentsSection {
     max_bytes: u64,
 }
 
+impl DocumentsSection {
+    /// Returns the bytes of the next document. The whole index was checked when the run was planned.
+    fn next_document(&mut self) -> Result<Option<Range<u64>>> {
+        self.cursor.next(&self.index).map_err(|broken| match broken {
+            Broken::Failed(error) => error,
+            Broken::Damaged(reject) => refusal(self.index.file.path(), &reject),
+        })
+    }
+}
+
 impl SectionReader for DocumentsSection {
     fn next(&mut self) -> Result<Option<TaskBlock>> {
         let mut bytes = 0..0;
@@ -358,7 +371,7 @@ impl SectionReader for DocumentsSection {
         loop {
             let next = match self.next.take() {
                 Some(next) => Some(next),
-                None => self.cursor.next(&self.index)?,
+                None => self.next_document()?,
             };
             let Some(next) = next else { break };
             let length = next.end - next.start;
@@ -432,7 +445,9 @@ impl SourceTask for DocumentsTask {
         self.at += 1;
         let ids = self.id_type.ids(self.ids.get(start..end).unwrap_or_default());
         let row = match context.text {
-            TextFields::Ids(fields) => fields.row(|at, _| Ok((at == 0).then(|| ids.clone()))),
+            TextFields::Ids(fields) => {
+                fields.row(|at, _| Ok((at == 0).then_some(RowList::Integers(Integers::I64((&ids).into())))))
+            }
             _ => Err(Reject::new(RejectCode::Unsupported, "the file holds token ids, not text")),
         };
         let document = row.map(|row| SourceDocument {

@@ -15,6 +15,7 @@ pub(super) use self::batches::check_type;
 use self::delimited::DelimitedFile;
 use self::json_lines::JsonFile;
 use self::megatron::MegatronIndex;
+pub(super) use self::megatron::refusal;
 use self::parquet::ParquetTable;
 use self::plain::PlainText;
 use self::source::TextSource;

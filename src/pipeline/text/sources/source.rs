@@ -247,6 +247,7 @@ pub(super) fn wanted_columns(recipe: &TextRecipe) -> WantedColumns {
         key: recipe.key_field.clone(),
         keep: recipe.read_fields(),
         split_by: recipe.split_by.clone(),
+        has_images: recipe.multimodal.is_given(),
     }
 }
 

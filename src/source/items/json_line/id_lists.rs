@@ -11,32 +11,44 @@ use super::members::MemberPath;
 use super::not_an_object;
 use crate::sample::{Reject, RejectCode};
 use crate::source::items::text::token_row::{IdFields, TokenRow};
+use crate::source::table::number_lists::{Integers, ListItems, RowList};
 
 /// Reads a row of token ids from a line. `paths` are those of the fields.
 pub(super) fn row(line: &str, ids: &IdFields, paths: &[MemberPath]) -> Result<TokenRow, Reject> {
     let members: HashMap<String, &RawValue> = serde_json::from_str(line).map_err(|e| not_an_object(&e))?;
     ids.row(|at, field| {
         let Some(json) = paths.get(at).and_then(|path| path.text_in(&members)) else { return Ok(None) };
-        let found = match field.may_be_flags {
-            true => numbers::<Flag>(json),
-            false => numbers::<Integer>(json),
+        let found = match field.items {
+            ListItems::Flags => integers::<Flag>(json),
+            ListItems::Integers => integers::<Integer>(json),
+            ListItems::Numbers => numbers(json),
         };
         found.map_err(|e| {
             // Without the position, which is one in the list.
             let what = e.to_string();
             let what = what.split(" at line ").next().unwrap_or_default();
+            let items = if field.items == ListItems::Numbers { "numbers" } else { "integers" };
             Reject::new(
                 RejectCode::WrongType,
-                format!("the field {:?} is not a list of integers: {what}", field.name),
+                format!("the field {:?} is not a list of {items}: {what}", field.name),
             )
         })
     })
 }
 
-/// Reads a list; `None` if it is null.
-fn numbers<'a, T: Deserialize<'a> + Into<i64>>(json: &'a str) -> serde_json::Result<Option<Vec<i64>>> {
+/// Reads a list of integers; `None` if it is null.
+fn integers<'a, T: Deserialize<'a> + Into<i64>>(
+    json: &'a str,
+) -> serde_json::Result<Option<RowList<'static>>> {
     let list: Option<Vec<T>> = serde_json::from_str(json)?;
-    Ok(list.map(|list| list.into_iter().map(Into::into).collect()))
+    let integers = list.map(|list| list.into_iter().map(Into::into).collect());
+    Ok(integers.map(|list| RowList::Integers(Integers::I64(list))))
+}
+
+/// Reads a list of numbers; `None` if it is null.
+fn numbers(json: &str) -> serde_json::Result<Option<RowList<'static>>> {
+    let list: Option<Vec<f64>> = serde_json::from_str(json)?;
+    Ok(list.map(|list| RowList::Numbers(list.into_iter().map(|number| number as f32).collect())))
 }
 
 struct Integer(i64);

@@ -46,7 +46,7 @@ impl WantedFields {
                 WantedText::Json(members.clone(), paths)
             }
             TextFields::Ids(ids) => {
-                let paths = ids.fields().into_iter().map(|field| MemberPath::new(field.name)).collect();
+                let paths = ids.fields().iter().map(|field| MemberPath::new(&field.name)).collect();
                 WantedText::Ids(ids.clone(), paths)
             }
         };

@@ -13,9 +13,11 @@ use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
 use crate::source::items::metadata::columns::Keep;
 use crate::source::table::columns::{ColumnNames, kept_type, position, read_columns};
-use crate::source::table::numbers::{can_be_numbers, list_length, numbers};
+use crate::source::table::number_lists::ListItems;
+use crate::source::table::numbers::{can_be_list, list_length, row_list};
 use crate::source::table::{
-    RowBatch, can_be_json, can_be_text, checked_cell, json, memory_bytes, text_or_bytes, utf8,
+    RowBatch, can_be_json, can_be_json_with_bytes, can_be_text, checked_cell, json, memory_bytes,
+    text_or_bytes, utf8,
 };
 
 /// Bytes of a token id.
@@ -32,6 +34,8 @@ pub struct WantedColumns {
     pub keep: Vec<Keep>,
     /// The one of them that decides the split, for messages.
     pub split_by: Option<String>,
+    /// Whether the members of a chat may hold bytes: its images.
+    pub has_images: bool,
 }
 
 /// Positions of the columns.
@@ -70,13 +74,15 @@ impl WantedColumns {
                 vec![Some(at)]
             }
             TextFields::Json(members) => {
+                let has_images = self.has_images;
                 let mut found = Vec::new();
                 for member in members {
                     let at = match member.is_named {
                         true => Some(names.required(&member.field, member.option)?),
                         false => names.at(&member.field)?,
                     };
-                    if let Some(at) = at.filter(|&at| !can_be_json(ty(at))) {
+                    let fits = if has_images { can_be_json_with_bytes } else { can_be_json };
+                    if let Some(at) = at.filter(|&at| !fits(ty(at))) {
                         return Err(wrong(&member.field, at, "strings, lists or structs", member.option));
                     }
                     found.push(at);
@@ -87,11 +93,15 @@ impl WantedColumns {
                 let mut found = Vec::new();
                 for field in ids.fields() {
                     let at = match field.is_named {
-                        true => Some(names.required(field.name, field.option)?),
-                        false => names.at(field.name)?,
+                        true => Some(names.required(&field.name, field.option)?),
+                        false => names.at(&field.name)?,
                     };
-                    if let Some(at) = at.filter(|&at| !can_be_numbers(ty(at), field.may_be_flags)) {
-                        return Err(wrong(field.name, at, "lists of integers", field.option));
+                    if let Some(at) = at.filter(|&at| !can_be_list(ty(at), field.items)) {
+                        let expected = match field.items {
+                            ListItems::Numbers => "lists of numbers",
+                            _ => "lists of integers",
+                        };
+                        return Err(wrong(&field.name, at, expected, field.option));
                     }
                     found.push(at);
                 }
@@ -165,8 +175,9 @@ impl TextColumns {
         let column = |at: usize| self.text.get(at).copied().flatten();
         let ids = match wanted {
             TextFields::Ids(ids) => {
-                let list = |at: usize, field: IdField<'_>| {
-                    column(at).map_or(Ok(None), |column| numbers(batch.column(column), row, field.name))
+                let list = |at: usize, field: &IdField| {
+                    let column = column(at).map(|column| batch.column(column));
+                    column.map_or(Ok(None), |column| row_list(column, row, &field.name, field.items))
                 };
                 Some(Box::new(ids.row(list)?))
             }
@@ -202,7 +213,7 @@ impl TextColumns {
         // The values of several columns may be nested, and count as their mean.
         let nested = || self.text.iter().flatten().map(|&at| memory_bytes(batch.column(at))).sum::<u64>();
         let first = self.text.first().copied().flatten().map(|at| batch.column(at));
-        let ids = first.filter(|ids| can_be_numbers(ids.data_type(), false));
+        let ids = first.filter(|ids| can_be_list(ids.data_type(), ListItems::Integers));
         let (text, mean) = match self.text[..] {
             [Some(at)] => (Some(batch.column(at)), 0),
             _ if ids.is_some() => (None, 0),

@@ -59,7 +59,7 @@ impl TextFields {
                 members.iter().map(|member| (&*member.field, member.option, member.is_named)).collect()
             }
             Self::Ids(ids) => {
-                ids.fields().into_iter().map(|field| (field.name, field.option, field.is_named)).collect()
+                ids.fields().iter().map(|field| (&*field.name, field.option, field.is_named)).collect()
             }
         }
     }

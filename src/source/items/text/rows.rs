@@ -1,6 +1,7 @@
 //! Documents in the rows of tables of comma-separated or tab-separated values. An empty value of a kept column is null.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use bytes::Bytes;
 use serde_json::Value as Json;
@@ -30,6 +31,16 @@ pub struct TableHeader {
 pub struct TableRows {
     reader: DelimitedReader<Bytes>,
     ended: bool,
+}
+
+/// A row of a table.
+pub struct TableRow<'a> {
+    /// Offset in the piece.
+    pub offset: usize,
+    /// Whether invalid UTF-8 in a requested value was replaced.
+    pub is_replaced: bool,
+    /// The document, or the reason why there is none.
+    pub document: Result<SourceDocument<'a>, Reject>,
 }
 
 /// Names of the columns with the requested fields.
@@ -98,34 +109,46 @@ impl TableHeader {
         TableRows { reader: DelimitedReader::of_rows(self.dialect, piece), ended: false }
     }
 
-    /// Returns the next row, with its offset in the piece; `None` at the end. With `lossy`, invalid UTF-8 is replaced.
+    /// Returns the next row; `None` at the end. With `lossy`, invalid UTF-8 is replaced.
     pub fn next_row<'a>(
         &self,
         rows: &'a mut TableRows,
         wanted: RequestedColumns<'_>,
         lossy: bool,
-    ) -> Option<(usize, Result<SourceDocument<'a>, Reject>)> {
+    ) -> Option<TableRow<'a>> {
         if rows.ended {
             return None;
         }
         match rows.reader.read() {
             Ok(None) => None,
-            Ok(Some(row)) => Some((row.offset, self.row(&row, wanted, lossy))),
+            Ok(Some(row)) => {
+                let is_replaced = Cell::new(false);
+                let document = self.document(&row, wanted, lossy, &is_replaced);
+                Some(TableRow { offset: row.offset, is_replaced: is_replaced.get(), document })
+            }
             Err(broken) => {
                 rows.ended = broken.reject.code != RejectCode::TooLarge;
-                Some((broken.offset, Err(broken.reject)))
+                let document = Err(broken.reject);
+                Some(TableRow { offset: broken.offset, is_replaced: false, document })
             }
         }
     }
 
-    fn row<'a>(
+    /// Returns the document of a row, and notes in `is_replaced` whether invalid UTF-8 in it was replaced.
+    fn document<'a>(
         &self,
         row: &DelimitedRow<'a>,
         wanted: RequestedColumns<'_>,
         lossy: bool,
+        is_replaced: &Cell<bool>,
     ) -> Result<SourceDocument<'a>, Reject> {
         row.check_values(self.names.len())?;
-        let value = |at: usize| row.text(at, &self.names[at], lossy);
+        let value = |at: usize| {
+            let text = row.text(at, &self.names[at], lossy)?;
+            // A value is a copy only if something in it was replaced.
+            is_replaced.set(is_replaced.get() || matches!(text, Cow::Owned(_)));
+            Ok::<_, Reject>(text)
+        };
         let key = self.key.map(value).transpose()?.map(String::from);
         if key.as_deref() == Some("") {
             return Err(Reject::new(RejectCode::MissingField, "the row has no key"));
@@ -168,10 +191,9 @@ mod tests {
         assert_eq!(&table[end..end + 3], "a,\"");
         let mut found = Vec::new();
         let mut rows = header.rows(Bytes::copy_from_slice(&table.as_bytes()[end..]));
-        while let Some((at, row)) = header.next_row(&mut rows, wanted, false) {
-            let row =
-                row.map(|r| (r.text.into_owned(), r.key.unwrap(), r.kept[0].clone())).map_err(|r| r.code);
-            found.push((at, row));
+        while let Some(row) = header.next_row(&mut rows, wanted, false) {
+            let document = row.document.map(|r| (r.text.into_owned(), r.key.unwrap(), r.kept[0].clone()));
+            found.push((row.offset, document.map_err(|reject| reject.code)));
         }
         let ok = |text: &str, key: &str, n| Ok((text.to_owned(), key.to_owned(), n));
         assert_eq!(

@@ -1,6 +1,9 @@
 //! Rows of token ids that exist already: their lists, and what the lists say about each other.
 
+use std::ops::Range;
+
 use crate::sample::{Reject, RejectCode};
+use crate::source::table::number_lists::{Integers, ListItems, RowList};
 
 /// Lengths of the documents of a row, as TRL writes them.
 const SEQ_LENGTHS: &str = "seq_lengths";
@@ -11,95 +14,108 @@ const ATTENTION_MASK: &str = "attention_mask";
 /// Label of a token that is not trained on.
 const IGNORED_LABEL: i64 = -100;
 
-/// Names of the fields of a row of token ids.
+/// The fields of a row of token ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdFields {
-    /// Field with the ids.
-    pub ids: String,
-    /// Fields with masks.
-    pub masks: Vec<String>,
-    /// Field with the labels.
-    pub labels: Option<String>,
-    /// Whether padding is removed.
-    pub trim_padding: bool,
+    /// In the order of the lists of [`Self::row`]: ids, labels, masks, weights, and what no option names.
+    fields: Vec<IdField>,
+    has_labels: bool,
+    masks: usize,
+    has_weights: bool,
+    trim_padding: bool,
 }
 
 /// A field of a row of token ids.
-#[derive(Debug, Clone, Copy)]
-pub struct IdField<'a> {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdField {
     /// Name.
-    pub name: &'a str,
+    pub name: String,
     /// The option that names it, or the one without which it is not read.
     pub option: &'static str,
     /// Whether an option names it.
     pub is_named: bool,
-    /// Whether its values may be booleans.
-    pub may_be_flags: bool,
+    /// What its values are.
+    pub items: ListItems,
 }
 
 impl IdFields {
-    /// Returns the fields, in the order of the lists of [`Self::row`].
-    pub fn fields(&self) -> Vec<IdField<'_>> {
-        let named = |name, option, may_be_flags| IdField { name, option, is_named: true, may_be_flags };
-        let read = |name| IdField {
-            name,
-            option: "ids_field",
-            is_named: false,
-            may_be_flags: name == ATTENTION_MASK,
-        };
-        let mut fields = vec![named(&self.ids, "ids_field", false)];
-        fields.extend(self.labels.iter().map(|name| named(name, "labels_field", false)));
-        fields.extend(self.masks.iter().map(|name| named(name, "mask_field", true)));
-        fields.extend([SEQ_LENGTHS, POSITION_IDS, ATTENTION_MASK].map(read));
-        fields
+    /// Creates the fields that options name: ids, masks, labels and weights. `trim_padding` removes padding.
+    pub fn new(
+        ids: &str,
+        masks: &[String],
+        labels: Option<&str>,
+        weights: Option<&str>,
+        trim_padding: bool,
+    ) -> Self {
+        let field =
+            |name: &str, option, is_named, items| IdField { name: name.to_owned(), option, is_named, items };
+        let mut fields = vec![field(ids, "ids_field", true, ListItems::Integers)];
+        fields.extend(labels.map(|name| field(name, "labels_field", true, ListItems::Integers)));
+        fields.extend(masks.iter().map(|name| field(name, "mask_field", true, ListItems::Flags)));
+        fields.extend(weights.map(|name| field(name, "weights_field", true, ListItems::Numbers)));
+        fields.push(field(SEQ_LENGTHS, "ids_field", false, ListItems::Integers));
+        fields.push(field(POSITION_IDS, "ids_field", false, ListItems::Integers));
+        fields.push(field(ATTENTION_MASK, "ids_field", false, ListItems::Flags));
+        let (has_labels, has_weights) = (labels.is_some(), weights.is_some());
+        Self { fields, has_labels, masks: masks.len(), has_weights, trim_padding }
     }
 
-    /// Reads a row from its lists. `list` returns the values of a field; `None` if the row lacks it, or if it is null.
+    /// Returns the fields, in the order of the lists of [`Self::row`].
+    pub fn fields(&self) -> &[IdField] {
+        &self.fields
+    }
+
+    /// Reads a row from its lists. `list` returns the values of a field, which has a position among the fields; `None` if the
+    /// row lacks it, or if it is null.
     ///
     /// # Errors
     ///
     /// Returns a reject if a list is missing, does not have one value per token, or contradicts another one, and the errors
     /// of `list`.
-    pub fn row(
+    pub fn row<'a>(
         &self,
-        mut list: impl FnMut(usize, IdField<'_>) -> Result<Option<Vec<i64>>, Reject>,
+        mut list: impl FnMut(usize, &IdField) -> Result<Option<RowList<'a>>, Reject>,
     ) -> Result<TokenRow, Reject> {
-        let fields = self.fields();
-        let mut lists = Vec::with_capacity(fields.len());
-        for (at, field) in fields.iter().enumerate() {
-            let found = list(at, *field)?;
+        let mut lists = Vec::with_capacity(self.fields.len());
+        for (at, field) in self.fields.iter().enumerate() {
+            let found = list(at, field)?;
             if found.is_none() && field.is_named {
                 let IdField { name, option, .. } = field;
                 let message = format!("the field {name:?} is missing or null; `{option}` names the field");
                 return Err(Reject::new(RejectCode::MissingField, message));
             }
-            lists.push((field.name, found));
+            lists.push(found);
         }
-        let mut lists = lists.into_iter();
-        let mut next = || lists.next().and_then(|(name, list)| Some((name, list?)));
-        let ids = next().map(|(_, ids)| ids).unwrap_or_default();
-        let labels = self.labels.as_ref().and_then(|_| next());
-        let masks: Vec<_> = self.masks.iter().filter_map(|_| next()).collect();
-        let (lengths, positions, attention) = (next(), next(), next());
-        for (name, values) in labels.iter().chain(&masks).chain(&positions).chain(&attention) {
-            if values.len() != ids.len() {
-                let what = format!("the field {name:?} has {} values", values.len());
-                return Err(invalid(format!("{what}, but there are {} ids", ids.len())));
+        let count = lists.first().and_then(Option::as_ref).map_or(0, RowList::len);
+        for (IdField { name, .. }, list) in self.fields.iter().zip(&lists) {
+            let values = list.as_ref().map_or(count, RowList::len);
+            if values != count && name != SEQ_LENGTHS {
+                let what = format!("the field {name:?} has {values} values");
+                return Err(invalid(format!("{what}, but there are {count} ids")));
             }
         }
+        let mut lists = self.fields.iter().zip(lists).map(|(field, list)| Some((&*field.name, list?)));
+        let mut next = || lists.next().flatten();
+        let integers = |found: Option<(&'_ str, RowList<'a>)>| found.and_then(|(_, list)| list.integers());
+        let ids = integers(next()).unwrap_or(Integers::U32(&[]));
+        let labels = self.has_labels.then(&mut next).flatten();
+        let masks: Vec<_> = (0..self.masks).filter_map(|_| next()).collect();
+        let weights = self.has_weights.then(&mut next).flatten();
+        let (lengths, positions, attention) = (integers(next()), integers(next()), integers(next()));
         let tokens = match &attention {
-            Some((_, attention)) => self.without_padding(attention)?,
-            None => 0..ids.len(),
+            Some(attention) => self.without_padding(&attention.wide(0..count))?,
+            None => 0..count,
         };
-        let ids = ids.get(tokens.clone()).unwrap_or_default();
+        let ids = ids.ids(tokens.clone())?;
         let row = TokenRow {
-            masks: trained(ids, &labels, &masks, &tokens)?,
+            masks: trained(&ids, labels, masks, &tokens)?,
+            weights: weights.map(|(name, list)| weights_of(name, list, &tokens)).transpose()?,
             ends: ends(
                 ids.len(),
-                lengths.as_ref().map(|(_, lengths)| &lengths[..]),
-                positions.as_ref().and_then(|(_, all)| all.get(tokens)),
+                lengths.map(|lengths| lengths.wide(0..lengths.len())).as_deref(),
+                positions.map(|positions| positions.wide(tokens)).as_deref(),
             )?,
-            ids: ids.iter().enumerate().map(|(at, &id)| token_id(at, id)).collect::<Result<_, _>>()?,
+            ids,
         };
         if row.ids.is_empty() {
             return Err(Reject::new(RejectCode::Empty, "the row has no ids"));
@@ -108,7 +124,7 @@ impl IdFields {
     }
 
     /// Returns the range of the tokens that are not padding.
-    fn without_padding(&self, attention: &[i64]) -> Result<std::ops::Range<usize>, Reject> {
+    fn without_padding(&self, attention: &[i64]) -> Result<Range<usize>, Reject> {
         if let Some(other) = attention.iter().find(|&&value| value != 0 && value != 1) {
             return Err(invalid(format!("{ATTENTION_MASK} has the value {other}; expected 0 or 1")));
         }
@@ -133,12 +149,14 @@ impl IdFields {
 }
 
 /// A row of token ids.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct TokenRow {
     /// The ids.
     pub ids: Vec<u32>,
     /// 1 for each token to train on, if there are masks or labels.
     pub masks: Option<Vec<u8>>,
+    /// The weight of each token, if there is a field of them.
+    pub weights: Option<Vec<f32>>,
     /// End of each document of the row.
     pub ends: Vec<u32>,
 }
@@ -147,9 +165,10 @@ pub struct TokenRow {
 const CHUNK_IDS: usize = 1024;
 
 impl TokenRow {
-    /// Returns the size of its ids and masks in bytes.
+    /// Returns the size of its lists in bytes.
     pub fn bytes(&self) -> usize {
-        4 * self.ids.len() + self.masks.as_ref().map_or(0, Vec::len)
+        let weights = 4 * self.weights.as_ref().map_or(0, Vec::len);
+        4 * self.ids.len() + self.masks.as_ref().map_or(0, Vec::len) + weights
     }
 
     /// Passes all of it on as bytes, which determine the row.
@@ -164,6 +183,7 @@ impl TokenRow {
             }
         }
         each(self.masks.as_deref().unwrap_or_default());
+        self.weights.iter().flatten().for_each(|weight| each(&weight.to_le_bytes()));
     }
 }
 
@@ -171,40 +191,37 @@ fn invalid(message: String) -> Reject {
     Reject::new(RejectCode::InvalidValue, message)
 }
 
-fn token_id(at: usize, id: i64) -> Result<u32, Reject> {
-    u32::try_from(id).map_err(|_| match id {
-        ..0 => invalid(format!("the id {id} of token {at} is negative")),
-        _ => invalid(format!("the id {id} of token {at} does not fit in 32 bits")),
-    })
-}
-
 /// A field and its values.
-type NamedList<'a> = (&'a str, Vec<i64>);
+type NamedList<'a, 'b> = (&'a str, RowList<'b>);
 
 /// Returns the mask of the tokens to train on. `tokens` is the range of `ids` in the lists.
 fn trained(
-    ids: &[i64],
-    labels: &Option<NamedList<'_>>,
-    masks: &[NamedList<'_>],
-    tokens: &std::ops::Range<usize>,
+    ids: &[u32],
+    labels: Option<NamedList<'_, '_>>,
+    masks: Vec<NamedList<'_, '_>>,
+    tokens: &Range<usize>,
 ) -> Result<Option<Vec<u8>>, Reject> {
     let mut trained: Option<Vec<u8>> = None;
     for (name, mask) in masks {
-        if let Some(at) = mask.iter().position(|&value| value != 0 && value != 1) {
-            return Err(invalid(format!(
-                "the field {name:?} is {} at token {at}; expected 0 or 1",
-                mask[at]
-            )));
-        }
-        let all = trained.get_or_insert_with(|| vec![1; ids.len()]);
-        all.iter_mut().zip(&mask[tokens.clone()]).for_each(|(all, &one)| *all &= one as u8);
+        let Some(mask) = mask.integers() else { continue };
+        let flags = mask.flags(tokens.clone()).map_err(|(at, value)| {
+            invalid(format!("the field {name:?} is {value} at token {at}; expected 0 or 1"))
+        })?;
+        trained = Some(match trained {
+            None => flags,
+            Some(mut all) => {
+                all.iter_mut().zip(flags).for_each(|(all, one)| *all &= one);
+                all
+            }
+        });
     }
-    if let Some((name, labels)) = labels {
-        let labels = &labels[tokens.clone()];
-        if let Some(at) =
-            labels.iter().zip(ids).position(|(label, id)| *label != IGNORED_LABEL && label != id)
-        {
-            return Err(label_mismatch(name, at, labels, ids));
+    if let Some((name, labels)) = labels
+        && let Some(labels) = labels.integers()
+    {
+        let labels = labels.wide(tokens.clone());
+        let is_label = |(label, id): (&i64, &u32)| *label == IGNORED_LABEL || *label == i64::from(*id);
+        if let Some(at) = labels.iter().zip(ids).position(|both| !is_label(both)) {
+            return Err(label_mismatch(name, at, &labels, ids));
         }
         let of_labels = labels.iter().map(|&label| u8::from(label != IGNORED_LABEL));
         match &trained {
@@ -220,10 +237,23 @@ fn trained(
     Ok(trained)
 }
 
+/// Returns the weights of the tokens, which are finite. They may be negative, as advantages are.
+fn weights_of(name: &str, list: RowList<'_>, tokens: &Range<usize>) -> Result<Vec<f32>, Reject> {
+    let mut weights = list.numbers().unwrap_or_default();
+    if let Some((at, weight)) = weights.iter().enumerate().find(|(_, weight)| !weight.is_finite()) {
+        return Err(invalid(format!(
+            "the field {name:?} is {weight} at token {at}; expected a finite number"
+        )));
+    }
+    weights.truncate(tokens.end);
+    weights.drain(..tokens.start.min(weights.len()));
+    Ok(weights)
+}
+
 /// Returns the reject for labels of which the one `at` is neither ignored nor its id.
-fn label_mismatch(name: &str, at: usize, labels: &[i64], ids: &[i64]) -> Reject {
-    let are = |mut others: Box<dyn Iterator<Item = (&i64, &i64)> + '_>| {
-        others.all(|(label, id)| *label == IGNORED_LABEL || label == id)
+fn label_mismatch(name: &str, at: usize, labels: &[i64], ids: &[u32]) -> Reject {
+    let are = |mut others: Box<dyn Iterator<Item = (&i64, &u32)> + '_>| {
+        others.all(|(label, id)| *label == IGNORED_LABEL || *label == i64::from(*id))
     };
     let shift = if are(Box::new(labels.iter().zip(ids.iter().skip(1)))) {
         ": each label is the id of the next token"
@@ -289,14 +319,14 @@ mod tests {
     use super::*;
 
     fn fields(masks: &[&str], labels: bool) -> IdFields {
-        let masks = masks.iter().map(|name| (*name).to_owned()).collect();
-        let labels = labels.then(|| "labels".to_owned());
-        IdFields { ids: "ids".to_owned(), masks, labels, trim_padding: false }
+        let masks: Vec<String> = masks.iter().map(|name| (*name).to_owned()).collect();
+        IdFields::new("ids", &masks, labels.then_some("labels"), None, false)
     }
 
     fn row(fields: &IdFields, lists: &[(&str, &[i64])]) -> Result<TokenRow, (RejectCode, String)> {
-        let list = |name: &str| lists.iter().find(|(of, _)| *of == name).map(|(_, list)| list.to_vec());
-        fields.row(|_, field| Ok(list(field.name))).map_err(|reject| (reject.code, reject.message))
+        let list = |name: &str| lists.iter().find(|(of, _)| *of == name).map(|(_, list)| *list);
+        let integers = |field: &IdField| Some(RowList::Integers(Integers::I64(list(&field.name)?.into())));
+        fields.row(|_, field| Ok(integers(field))).map_err(|reject| (reject.code, reject.message))
     }
 
     #[test]
@@ -381,7 +411,7 @@ mod tests {
 
     #[test]
     fn padding_is_trimmed_on_both_sides_of_all_lists() {
-        let trimming = IdFields { trim_padding: true, ..fields(&["m"], true) };
+        let trimming = IdFields::new("ids", &["m".to_owned()], Some("labels"), None, true);
         let lists: [(&str, &[i64]); 5] = [
             ("ids", &[0, 5, 6, 0]),
             ("m", &[0, 1, 0, 0]),
@@ -389,7 +419,31 @@ mod tests {
             ("attention_mask", &[0, 1, 1, 0]),
             ("position_ids", &[1, 0, 1, 1]),
         ];
-        let expected = TokenRow { ids: vec![5, 6], masks: Some(vec![1, 0]), ends: vec![2] };
+        let expected = TokenRow { ids: vec![5, 6], masks: Some(vec![1, 0]), ends: vec![2], weights: None };
         assert_eq!(row(&trimming, &lists).unwrap(), expected);
+    }
+
+    #[test]
+    fn weights_are_finite_and_trimmed_with_the_ids() {
+        let fields = IdFields::new("ids", &[], None, Some("w"), true);
+        let weighted = |weights: &[f32]| {
+            let integers = |list: &'static [i32]| Ok(Some(RowList::Integers(Integers::I32(list))));
+            let row = fields.row(|_, field| match &*field.name {
+                "ids" => integers(&[0, 5, 6, 0]),
+                "attention_mask" => integers(&[0, 1, 1, 0]),
+                "w" => Ok(Some(RowList::Numbers(weights.to_vec()))),
+                _ => Ok(None),
+            });
+            row.map_err(|reject| (reject.code, reject.message))
+        };
+        assert_eq!(weighted(&[9.0, 0.5, -1.0, 9.0]).unwrap().weights, Some(vec![0.5, -1.0]));
+        for (weights, message) in [
+            (&[1.0, f32::NAN, 1.0, 1.0][..], "is NaN at token 1"),
+            (&[1.0, f32::INFINITY, 1.0, 1.0], "is inf at token 1"),
+            (&[1.0], "has 1 values"),
+        ] {
+            let (code, found) = weighted(weights).unwrap_err();
+            assert!(code == RejectCode::InvalidValue && found.contains(message), "{found}");
+        }
     }
 }

@@ -153,6 +153,7 @@ fn text_rows(path: &Path) -> Option<usize> {
         key: Some("file_name".to_owned()),
         keep: keep.to_vec(),
         split_by: None,
+        has_images: false,
     };
     let (columns, _) = wanted.columns(file.schema()).ok()?;
     let mut groups = Groups::new(file, columns.alone().0, 0..1, 1 << 20);

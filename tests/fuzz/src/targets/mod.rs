@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::Result;
 
 /// All targets, in the order of the report.
-pub(crate) const NAMES: [&str; 21] = [
+pub(crate) const NAMES: [&str; 22] = [
     "image",
     "shard-parquet",
     "shard-arrow",
@@ -31,6 +31,7 @@ pub(crate) const NAMES: [&str; 21] = [
     "source-text-zip",
     "source-ids",
     "source-megatron",
+    "source-pairs",
     "source-metadata",
     "source-annotations",
     "source-tfrecord",

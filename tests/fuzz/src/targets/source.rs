@@ -12,6 +12,9 @@ use crate::Result;
 
 /// Exit status of a run that was not committed, because everything was rejected.
 const NOT_COMMITTED: u8 = 3;
+/// Chat template of the sources with messages.
+const TEMPLATE: &str = "{% for m in messages %}{{ m.role + ':' + m.content + '\n' }}{% endfor %}\
+                        {% if add_generation_prompt %}assistant:{% endif %}";
 /// Maximum size of an image in the sources.
 const MAX_IMAGE_BYTES: usize = 4 << 10;
 
@@ -30,23 +33,41 @@ impl Sources {
         let source = scratch.join("source");
         std::fs::create_dir_all(&source)?;
         let text = ["text", "--tokenizer", "bytes"];
-        let (inputs, command): (Vec<Input>, &[&str]) = match kind {
-            "text" => (texts()?, &text),
-            "text-zip" => (text_zips()?, &text),
-            "table" => (documents()?, &text),
+        let template = scratch.join("template.jinja");
+        std::fs::write(&template, TEMPLATE)?;
+        let template = template.to_string_lossy();
+        let (inputs, command): (Vec<Input>, Vec<&str>) = match kind {
+            "text" => (texts()?, text.into()),
+            "text-zip" => (text_zips()?, text.into()),
+            "table" => (documents()?, text.into()),
             "ids" => {
-                (ids()?, &["text", "--ids-field", "ids", "--mask-field", "mask", "--labels-field", "labels"])
+                let named =
+                    ["--mask-field", "mask", "--labels-field", "labels", "--weights-field", "weights"];
+                (ids()?, [&["text", "--ids-field", "ids"], &named[..]].concat())
             }
-            "megatron" => (megatron(&source)?, &["text", "--ids-field", "ids", "--eod", "strip:3"]),
-            "tar" => (tars()?, &["images", "--resize", "shorter:8"]),
-            "tar-folders" => (folder_tars()?, &["images", "--resize", "shorter:8"]),
-            "zip" => (zips()?, &["images", "--resize", "shorter:8"]),
-            "metadata" => (metadata(&source)?, &["images"]),
-            "annotations" => (annotations(&source)?, &["images", "--resize", "shorter:8"]),
-            "tfrecord" => (tfrecords()?, &["images", "--resize", "shorter:8"]),
+            "megatron" => (megatron(&source)?, vec!["text", "--ids-field", "ids", "--eod", "strip:3"]),
+            "pairs" => {
+                let named = [
+                    "--chosen-field",
+                    "chosen",
+                    "--rejected-field",
+                    "rejected",
+                    "--chat-template",
+                    &template,
+                ];
+                (pairs(), [&text[..], &named].concat())
+            }
+            "tar" => (tars()?, vec!["images", "--resize", "shorter:8"]),
+            "tar-folders" => (folder_tars()?, vec!["images", "--resize", "shorter:8"]),
+            "zip" => (zips()?, vec!["images", "--resize", "shorter:8"]),
+            "metadata" => (metadata(&source)?, vec!["images"]),
+            "annotations" => (annotations(&source)?, vec!["images", "--resize", "shorter:8"]),
+            "tfrecord" => (tfrecords()?, vec!["images", "--resize", "shorter:8"]),
             _ => return Err(format!("unknown source `{kind}`").into()),
         };
-        let options = ["--threads", "1", "--max-rejects", "100%", "--format", "msgpack", "--quiet"];
+        // Fields of arrays are only in arrow and parquet.
+        let format = if matches!(kind, "ids" | "pairs") { "arrow" } else { "msgpack" };
+        let options = ["--threads", "1", "--max-rejects", "100%", "--format", format, "--quiet"];
         let command = command.iter().chain(&options).map(|s| (*s).to_owned()).collect();
         let option = match kind {
             "metadata" => Some("--metadata"),
@@ -130,10 +151,30 @@ fn ids() -> Result<Vec<Input>> {
             1 => r#", "seq_lengths": [1, 3], "position_ids": [0, 0, 1, 2]"#,
             _ => r#", "attention_mask": [1, 1, 1, true]"#,
         };
-        format!(r#"{{"ids": [{i}, 7, 8, 9], "mask": [1, 0, true, 1], "labels": [{i}, -100, 8, 9]{more}}}"#)
+        let lists = format!(r#""ids": [{i}, 7, 8, 9], "mask": [1, 0, true, 1], "labels": [{i}, -100, 8, 9]"#);
+        format!(r#"{{{lists}, "weights": [1, 0.5, -2e3, 0]{more}}}"#)
     };
     let rows: Vec<String> = (0..9).map(row).collect();
     Ok(vec![Input { name: "rows.jsonl".to_owned(), bytes: rows.join("\n").into_bytes() }])
+}
+
+/// Returns preference pairs of messages: whole ones, with a tool turn, and with a prompt of several turns.
+fn pairs() -> Vec<Input> {
+    let message = |role: &str, content: &str| format!(r#"{{"role": "{role}", "content": "{content}"}}"#);
+    let row = |i: usize| {
+        let mut prompt = vec![message("user", &format!("question {i} é"))];
+        if i % 3 == 1 {
+            prompt.extend([message("assistant", "yes"), message("user", "and?")]);
+        }
+        let tool =
+            if i % 3 == 2 { vec![message("assistant", "wait"), message("tool", "42")] } else { Vec::new() };
+        let side = |answer: &str, more: &[String]| {
+            [&prompt, more, &[message("assistant", answer)]].concat().join(", ")
+        };
+        format!(r#"{{"chosen": [{}], "rejected": [{}]}}"#, side("good", &tool), side("bad", &[]))
+    };
+    let rows: Vec<String> = (0..9).map(row).collect();
+    vec![Input { name: "pairs.jsonl".to_owned(), bytes: rows.join("\n").into_bytes() }]
 }
 
 /// Returns the index of a dataset of Megatron, and writes its ids into `source`.

@@ -403,7 +403,8 @@ impl<B: AsRef<[u8]>, R: Fn(u64, u64) -> Result<B>> Body<'_, R> {
         }
     }
 
-    /// Returns the bytes between the offsets of `row`.
+    /// Returns the bytes between the offsets of `row`. Inline, because it is called for most values of each record.
+    #[inline]
     fn slice(&self, offsets: Range, data: Range, item_bytes: u64, row: u64) -> Result<B> {
         let at = offsets.at + row * 4;
         let [a, b, c, d, e, f, g, h] = self.array::<8>(at)?;

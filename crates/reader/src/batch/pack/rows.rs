@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::packing::{Document, Packing, Row, Window};
 
+use super::super::column_budget::ColumnBudget;
 use super::super::lengths::Lengths;
 use super::super::options::Shuffle;
 use super::super::order::{Epoch, Order};
@@ -118,6 +119,8 @@ impl<'a, L: Lengths> RowSource<'a, L> {
         let records = lengths.records();
         // Documents that have tokens, and, as `concat` may leave some for the next window, their positions in the order.
         let (mut documents, mut positions) = (Vec::new(), Vec::new());
+        // With a second budget, what each of the documents has of its column.
+        let mut counts = Vec::new();
         let (mut tokens, mut next) = (0u64, start);
         let (mut ids, mut found) = (Vec::new(), Vec::new());
         while next < records && !options.completes_window(documents.len() as u64, tokens) {
@@ -135,6 +138,9 @@ impl<'a, L: Lengths> RowSource<'a, L> {
                     let used = if documents.is_empty() { skipped } else { 0 };
                     tokens = tokens.saturating_add(length.saturating_sub(used));
                     documents.push(Document { id, length });
+                    if let Some(budget) = &options.budget {
+                        counts.push(self.count_within(budget, id, length)?);
+                    }
                     if options.packing == Packing::Concat {
                         positions.push(next);
                     }
@@ -150,7 +156,10 @@ impl<'a, L: Lengths> RowSource<'a, L> {
                 }
             }
         }
-        let window = Window::new(options.packing, options.seq_len, documents, skipped, next == records);
+        let window = match &options.budget {
+            Some(budget) => Window::of_whole_documents(options.seq_len, documents, budget.max, &counts),
+            None => Window::new(options.packing, options.seq_len, documents, skipped, next == records),
+        };
         let order = match options.shuffle {
             Shuffle::None => Order::natural(),
             _ => Order::random(self.epoch, window.rows(), Purpose::Rows, start),
@@ -158,5 +167,15 @@ impl<'a, L: Lengths> RowSource<'a, L> {
         let carry = window.carry;
         let document = positions.get(carry.documents).copied().unwrap_or(next);
         Ok(OpenWindow { window, order, next: PackCursor { document, token: carry.tokens, row: 0 } })
+    }
+
+    /// Returns what a document of `length` has of the column of a budget, after checking that it exceeds no budget.
+    fn count_within(&self, budget: &ColumnBudget, id: u64, length: u64) -> Result<u64> {
+        let count = budget.of(self.lengths, id)?;
+        if length > self.options.seq_len || count > budget.max {
+            // The plan has checked it.
+            return Err(Error::corrupt("the record index changed while it was used").at_row(id));
+        }
+        Ok(count)
     }
 }

@@ -32,6 +32,7 @@ fn any_options() -> impl Strategy<Value = PackOptions> {
     (1u64..50, packing, prop::option::weighted(0.8, 1u64..40), 1u64..5, shuffle, last).prop_map(
         |(seq_len, packing, window, batch_size, shuffle, last)| PackOptions {
             seq_len,
+            budget: None,
             packing,
             window,
             batch_size,

@@ -161,7 +161,7 @@ impl<L: Lengths> BatchPlan<L> {
 
     fn plain_item(&self, bucket: &Bucket, number: u64) -> Result<Item> {
         let record = self.record_of(bucket, number)?;
-        let length = self.options.used(self.lengths.length_of(record)?);
+        let length = self.options.used(self.ranked().length_of(record)?);
         if length < bucket.shortest || length > bucket.longest {
             let what = format!(
                 "the record has length {length} in the record index, but {} to {} in the length index",
@@ -186,7 +186,7 @@ impl<L: Lengths> BatchPlan<L> {
             let found = order.record_at(bucket.start + number);
             return found.ok_or_else(|| Error::internal("no record has this position"));
         }
-        if self.in_record_order() { Ok(number) } else { self.lengths.record_at(bucket.start + number) }
+        if self.in_record_order() { Ok(number) } else { self.ranked().record_at(bucket.start + number) }
     }
 
     /// Returns the order of the records of a bucket.
@@ -248,7 +248,7 @@ impl<L: Lengths> BatchPlan<L> {
     /// Returns the number of the longest record in the orders of its bucket.
     pub(super) fn longest_item(&self, bucket: &Bucket) -> Result<u64> {
         let last = bucket.records.saturating_sub(1);
-        if self.in_record_order() { self.lengths.record_at(bucket.start + last) } else { Ok(last) }
+        if self.in_record_order() { self.ranked().record_at(bucket.start + last) } else { Ok(last) }
     }
 }
 

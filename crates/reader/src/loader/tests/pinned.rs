@@ -58,7 +58,7 @@ fn transcript(source: &Arc<dyn RecordSource>, batching: &Batching, layout: Layou
             writeln!(out, "{epoch} {step} {micro_batch} {:?} {} {stored}", batch.records(), batch.rows())
                 .unwrap();
             let totals = loader.totals().unwrap().unwrap();
-            let LoaderTotals { rows, tokens, padded_tokens, labels, trained, sources } = totals;
+            let LoaderTotals { rows, tokens, padded_tokens, labels, trained, sources, .. } = totals;
             writeln!(out, "{rows} {tokens} {padded_tokens} {labels:?} {trained:?}").unwrap();
             for SourceTotals { name, requested, realized, epochs } in sources {
                 writeln!(out, "{name} {requested} {realized} {epochs}").unwrap();
