@@ -22,10 +22,8 @@ fn chats(dir: &std::path::Path) -> Vec<serde_json::Value> {
 }
 
 fn numbers(value: &Value) -> Vec<u32> {
-    match value {
-        Value::Ids(ids) => Ids::iter(ids).collect(),
-        other => panic!("{other:?}"),
-    }
+    let Value::Ids(ids) = value else { unreachable!("{value:?}") };
+    Ids::iter(ids).collect()
 }
 
 #[test]

@@ -138,6 +138,9 @@ pub struct RecordLayout {
 /// Names of columns of the record index that are not those of fields.
 const RESERVED: [&str; 6] = ["shard", "position", "bytes", LENGTH, "crc32c", TRAINED];
 
+/// Maximum canonical size of one record: 1 GiB. It keeps every format below its 32-bit limits: Arrow offsets (2 GiB),
+/// Parquet page sizes (2 GiB), protobuf messages (2 GiB) and MessagePack lengths (4 GiB).
+pub const MAX_RECORD_BYTES: u64 = 1 << 30;
 /// Maximum number of columns of the record index that follow from fields.
 pub const MAX_INDEX_COLUMNS: usize = 4;
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use crate::format::MAX_RECORD_BYTES;
 use crate::sample::{Record, Reject, RejectCode, Value};
+use crate::schema::MAX_RECORD_BYTES;
 
 /// The outcome of an item. Every item found has exactly one.
 #[derive(Debug)]

@@ -4,11 +4,7 @@ use std::borrow::Cow;
 
 use crate::error::{Error, Result};
 use crate::sample::{Record, Value, check_aligned, check_per_box};
-use crate::schema::{Field, FieldType, Schema};
-
-/// Maximum canonical size of one record: 1 GiB. It keeps every format below its 32-bit limits: Arrow offsets (2 GiB),
-/// Parquet page sizes (2 GiB), protobuf messages (2 GiB) and MessagePack lengths (4 GiB).
-pub const MAX_RECORD_BYTES: u64 = 1 << 30;
+use crate::schema::{Field, FieldType, MAX_RECORD_BYTES, Schema};
 
 /// Checks `record` against `schema`, as every writer of shards does, and returns its canonical size in bytes.
 ///

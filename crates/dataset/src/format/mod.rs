@@ -55,7 +55,7 @@ use protobuf::Protobuf;
 pub use crate::arrow_footer::flatbuffer_limits;
 #[cfg(any(feature = "arrow", feature = "parquet"))]
 pub use arrow_schema::number_of;
-pub use check::{MAX_RECORD_BYTES, record as check_record};
+pub use check::record as check_record;
 
 /// Bytes read from the start of a shard to find the signature of its format.
 const SNIFFED_BYTES: u64 = 64;

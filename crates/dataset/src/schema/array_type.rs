@@ -3,9 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::DType;
+use super::{DType, MAX_RECORD_BYTES};
 use crate::error::{Error, Result};
-use crate::format::MAX_RECORD_BYTES;
 
 /// Maximum number of axes of an array.
 pub const MAX_AXES: usize = 8;

@@ -26,11 +26,11 @@ use zstd::bulk::Decompressor;
 
 use super::GROUP_ROWS;
 use crate::error::{Error, Result};
+use crate::format::PARQUET_MAGIC as MAGIC;
 use crate::format::parquet_footer::is_sound;
 use crate::format::thrift::{STRUCT, Thrift};
-use crate::format::{MAX_RECORD_BYTES, PARQUET_MAGIC as MAGIC};
 use crate::panics;
-use crate::schema::MAX_AXES;
+use crate::schema::{MAX_AXES, MAX_RECORD_BYTES};
 use crate::storage::Blob;
 
 /// Maximum decoded bytes of a row group with several rows. The writer ends a row group at 16 MiB of canonical bytes;
