@@ -80,7 +80,7 @@ fn main() -> Result<()> {
     let schema =
         Schema::text(IdWidth::U32, ends.into_iter().collect())?.with_assistant_masks()?.with_images()?;
     let options = WriterOptions { format, ..WriterOptions::new(1, processor.as_str()) };
-    let writer = DatasetWriter::open(&PathBuf::from(out), &schema, &options)?;
+    let writer = DatasetWriter::open(PathBuf::from(out), &schema, &options)?;
     let mut unit = writer.unit(0)?;
     for (number, line) in std::io::stdin().lock().lines().enumerate() {
         let line = line.map_err(|e| Error::usage("the lines cannot be read").caused_by(e))?;
