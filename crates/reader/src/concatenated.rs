@@ -10,7 +10,8 @@ use dsconvert_dataset::sample::{Ids, Value, box_numbers, pack_box_numbers};
 use dsconvert_dataset::schema::{ASSISTANT_MASKS, CU_SEQLENS, Field, FieldType, LABEL, Schema};
 
 use super::batch::{ImageShape, Lengths, Runs, json_digest, no_such_record};
-use super::source::{ReadIds, RecordProperties};
+use super::record::ReadIds;
+use super::source::RecordProperties;
 use super::{Record, RecordSource};
 
 /// Maximum number of sources whose ids are lent together. The ids of records of more sources are read as records, because
@@ -110,12 +111,13 @@ impl Concatenated {
             check_compatible((first_name, &**first), (name, &**source))?;
         }
         let class_names = merged_classes(&sources, classes)?;
-        let schema = Schema {
-            kind: first.schema().kind,
-            fields: common_fields(&sources)?,
-            class_names,
-            indexed: Vec::new(),
+        let fields = common_fields(&sources)?;
+        let is_common = |name: &&String| {
+            fields.iter().any(|field| field.name == **name)
+                && sources.iter().all(|(_, source)| source.schema().indexed.contains(name))
         };
+        let indexed = first.schema().indexed.iter().filter(is_common).cloned().collect();
+        let schema = Schema { kind: first.schema().kind, fields, class_names, indexed };
         let mut ends = Vec::new();
         let mut parts = Vec::new();
         for (name, source) in sources {

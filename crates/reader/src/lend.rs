@@ -15,8 +15,8 @@ use dsconvert_dataset::schema::INPUT_IDS;
 use dsconvert_dataset::storage::interrupt;
 use dsconvert_dataset::threads;
 
-use super::record::check_record;
-use super::source::{ReadIds, ids_in};
+use super::record::{ReadIds, check_record};
+use super::source::ids_in;
 use super::split::{Located, Split};
 
 impl Split {

@@ -98,9 +98,9 @@ pub use mixture::{
     MixtureRecords, MixtureUnit, OnChange, SourcePrediction, Weights,
 };
 pub use open_options::{DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, DEFAULT_READ_AHEAD_BYTES, OpenOptions};
-pub use record::Record;
+pub use record::{ReadIds, Record};
 pub use shards::ShardFile;
-pub use source::{ReadIds, RecordProperties, RecordSource};
+pub use source::{RecordProperties, RecordSource};
 pub use split::Split;
 pub use verify::{DEFAULT_MAX_PROBLEMS, DecodeFn, VerifyOptions, VerifyProgress, VerifyReport, verify};
 

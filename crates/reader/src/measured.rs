@@ -6,7 +6,7 @@ use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::schema::Schema;
 
 use crate::batch::{ImageShape, Lengths, LengthsInMemory, Runs};
-use crate::source::ReadIds;
+use crate::record::ReadIds;
 use crate::{Record, RecordProperties, RecordSource, Split};
 
 /// A split whose lengths are those of a column of its record index, such as `patches`: batches, buckets and budgets

@@ -9,6 +9,10 @@ use dsconvert_dataset::schema::{
     ASSISTANT_MASKS, FieldType, HEIGHT, IMAGE, INPUT_IDS, KEY, LABEL, LENGTH, ORIGIN, Schema, WIDTH,
 };
 
+/// Receiver of token ids, one for each record that was asked for: see
+/// [`RecordSource::lend_ids`](crate::RecordSource::lend_ids).
+pub type ReadIds<'a> = dyn FnMut(&[Ids<&[u8]>]) + 'a;
+
 /// One record with the names and types of its fields.
 ///
 /// Where the format allows (arrow, msgpack, protobuf), texts, bytes and token ids are views into the shard. A record is

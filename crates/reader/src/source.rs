@@ -14,10 +14,8 @@ use serde::Deserialize;
 use crate::batch::{Batching, ImageShape, Lengths, Runs, StepPlan};
 use crate::companions::Joined;
 use crate::iter::block_end;
+use crate::record::ReadIds;
 use crate::{AddedField, Record, Split};
-
-/// Receiver of token ids, one for each record that was asked for: see [`RecordSource::lend_ids`].
-pub type ReadIds<'a> = dyn FnMut(&[Ids<&[u8]>]) + 'a;
 
 /// Records with the ordinals 0, 1, 2, …, which a [`Loader`](crate::loader::Loader) forms batches of. A [`Split`] is one.
 ///

@@ -213,12 +213,8 @@ impl Split {
         }
         let columns = names.iter().map(find).collect::<Result<Vec<_>>>()?;
         let fields = columns.iter().filter_map(|&c| stored.fields.get(c).cloned()).collect();
-        let schema = Schema {
-            kind: stored.kind,
-            fields,
-            class_names: stored.class_names.clone(),
-            indexed: Vec::new(),
-        };
+        let indexed = stored.indexed.iter().filter(|name| names.contains(&name.as_str())).cloned().collect();
+        let schema = Schema { kind: stored.kind, fields, class_names: stored.class_names.clone(), indexed };
         let projection = Projection::new(Arc::new(schema), Some(columns));
         Ok(Self { state: Arc::clone(&self.state), projection, joined: None })
     }

@@ -59,9 +59,9 @@ class Loader(Epochs):
         max_tokens: Budget of a padded batch: rows × width of its longest record, in tokens (images: stored pixels).
         max_tokens_unpadded: Budget of a batch without padding: the sum of the lengths. Records are concatenated.
         max_patches: With a token budget: the most patches of images that the records of a batch (with `seq_len`: the documents
-            of a row) have together. Short for `budget={"patches": …}`.
+            of a row) have together. Short for `budget={"patches": …}`. Default: no limit.
         budget: With a token budget: a second one, `{"name": most}`: the most that the records of a batch (with `seq_len`: the
-            documents of a row) have together of a column of the record index.
+            documents of a row) have together of a column of the record index. Default: none.
         shuffle: Order of an epoch: `True` or `"full"`, `False` or `"none"`, or `"block"`, which keeps records that
             are adjacent on disk together. Default: `True`.
         seed: Integer from 0, for the order and for crops and flips. Default: 0.
@@ -267,9 +267,9 @@ class Loader(Epochs):
         if self._finisher is not None and oversize == "truncate" and self._split.kind == "text":
             # The options are valid, because the native loader exists. As plain integers, they do not change the types of
             # the values that they limit.
-            budget: int = self._options.get("max_tokens") or self._options["max_tokens_unpadded"]
+            tokens: int = self._options.get("max_tokens") or self._options["max_tokens_unpadded"]
             multiple: int = self._options.get("pad_to_multiple_of", 1)
-            self._finisher.max_length = budget // multiple * multiple
+            self._finisher.max_length = tokens // multiple * multiple
         self._process = os.getpid()
         self._saved: str | None = None
         """State that the next native loader continues from, while there is none."""

@@ -40,9 +40,9 @@ class BatchSampler(Epochs):
         max_tokens: Budget of a padded batch: rows × width of its longest record, in tokens (images: stored pixels).
         max_tokens_unpadded: Budget of a batch without padding: the sum of the lengths.
         max_patches: With a token budget: the most patches of images that the records of a batch have together. Short for
-            `budget={"patches": …}`.
+            `budget={"patches": …}`. Default: no limit.
         budget: With a token budget: a second one, `{"name": most}`: the most that the records of a batch have together of a
-            column of the record index.
+            column of the record index. Default: none.
         shuffle: Order of an epoch: `True` or `"full"`, `False` or `"none"`, or `"block"`, which keeps records that
             are adjacent on disk together. Default: `True`.
         seed: Integer from 0, for the order. Default: 0.

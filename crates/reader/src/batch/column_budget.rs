@@ -5,22 +5,10 @@
 //! all policies stay those of a plan with one budget.
 
 use dsconvert_dataset::error::{Error, Result};
-use serde::{Deserialize, Serialize};
 
 use super::lengths::{Lengths, LengthsInMemory};
-use super::options::{BatchOptions, BatchSize, MAX_BATCH_TOKENS, Oversize};
+use super::options::{BatchOptions, BatchSize, ColumnBudget, MAX_BATCH_TOKENS, Oversize};
 use crate::range::check_in_range;
-
-/// The most that the records of a micro-batch, or the documents of a packed row, have together of a column of the record
-/// index.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ColumnBudget {
-    /// Name of the column, such as `patches`.
-    pub column: String,
-    /// The maximum.
-    pub max: u64,
-}
 
 impl ColumnBudget {
     /// Checks the maximum.

@@ -30,17 +30,16 @@ mod step_plan;
 mod tests;
 
 pub use bucket::Bucket;
-pub use column_budget::ColumnBudget;
 pub use estimate::{Padding, SIMULATED_RECORDS, packed_padding, padding};
 pub use layout::Layout;
 pub use lengths::{ImageShape, Lengths, LengthsInMemory, Runs};
 pub(crate) use lengths::{look_up, no_such_record, runs_of};
 pub(crate) use options::json_digest;
 pub use options::{
-    ALGORITHM, BatchOptions, BatchSize, Boundaries, BucketBy, DEFAULT_BLOCK_RECORDS, DEFAULT_FIRST_BOUND,
-    DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, Last, MAX_BATCH_RECORDS,
-    MAX_BATCH_TOKENS, MAX_BOUNDARIES, MAX_MAX_WASTE, MAX_MICRO_BATCHES, MAX_WINDOW_RECORDS, Oversize,
-    Shuffle,
+    ALGORITHM, BatchOptions, BatchSize, Boundaries, BucketBy, ColumnBudget, DEFAULT_BLOCK_RECORDS,
+    DEFAULT_FIRST_BOUND, DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, Last,
+    MAX_BATCH_RECORDS, MAX_BATCH_TOKENS, MAX_BOUNDARIES, MAX_MAX_WASTE, MAX_MICRO_BATCHES,
+    MAX_WINDOW_RECORDS, Oversize, Shuffle,
 };
 pub use pack::{
     DEFAULT_PACK_ROWS, DEFAULT_PACK_WINDOW, MAX_DEFAULT_PACK_WINDOW, PackOptions, PackPlan, PackedStep,

@@ -4,7 +4,6 @@ use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::column_budget::ColumnBudget;
 use crate::range::check_in_range;
 
 /// Version of the algorithm that `docs/reference/batching.md` specifies. It is part of every state; a state that was
@@ -175,6 +174,17 @@ pub enum Last {
     Pad,
     /// The step is filled with records that already occurred in this epoch, and these are counted.
     Wrap,
+}
+
+/// The most that the records of a micro-batch, or the documents of a packed row, have together of a column of the record
+/// index.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnBudget {
+    /// Name of the column, such as `patches`.
+    pub column: String,
+    /// The maximum.
+    pub max: u64,
 }
 
 /// How records are grouped into batches. The order of an epoch depends on all fields.

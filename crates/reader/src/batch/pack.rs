@@ -16,10 +16,9 @@ use xxhash_rust::xxh3::Xxh3;
 
 use self::rows::{KEPT_WINDOWS, PackedWindows, RowSource};
 use super::bucket::CheckedRuns;
-use super::column_budget::ColumnBudget;
 use super::layout::check_micro_batches;
 use super::lengths::Lengths;
-use super::options::{ALGORITHM, Last, MAX_WINDOW_RECORDS, Shuffle, json_digest};
+use super::options::{ALGORITHM, ColumnBudget, Last, MAX_WINDOW_RECORDS, Shuffle, json_digest};
 use super::order::Epoch;
 use super::state::{PackCursor, PackState, PlanState, Position, damaged_state};
 use crate::range::check_in_range;

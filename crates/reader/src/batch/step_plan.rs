@@ -6,9 +6,8 @@ use std::sync::Arc;
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::packing::Row;
 
-use super::column_budget::ColumnBudget;
 use super::lengths::Lengths;
-use super::options::{BatchOptions, BatchSize, Last};
+use super::options::{BatchOptions, BatchSize, ColumnBudget, Last};
 use super::pack::{PackOptions, PackPlan};
 use super::plan::{BatchPlan, MicroBatch};
 use super::state::{PackState, Position, SavedPlan};

@@ -17,7 +17,7 @@ use dsconvert_dataset::manifest::BoundField;
 use dsconvert_dataset::sample::Value;
 use dsconvert_dataset::schema::{Field, Schema};
 
-use super::source::ReadIds;
+use super::record::ReadIds;
 use super::{Dataset, Record, Split};
 
 /// What is known about a field that a companion adds.

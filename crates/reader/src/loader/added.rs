@@ -9,8 +9,8 @@ use dsconvert_dataset::sample::{Numbers, Value};
 use dsconvert_dataset::schema::{ArrayType, DType, FieldType, INPUT_IDS, Schema, TOKEN_WEIGHTS};
 
 use super::batch::Column;
+use super::batch_field::BatchField;
 use super::element::{BHalf, Half};
-use super::fields::{BatchField, BatchFields};
 use super::options::{Crop, LoaderOptions};
 use super::stored::with_element;
 use super::text::{TokenRows, fill};
@@ -63,16 +63,16 @@ pub(super) fn following(
 
 /// Refuses to crop or mirror images beside values that were computed from the whole image.
 pub(super) fn check_images(
-    fields: &BatchFields,
+    columns: &[(String, BatchField)],
     schema: &Schema,
     added: &BTreeMap<String, AddedField>,
     options: &LoaderOptions,
 ) -> Result<()> {
     let of_image = |name: &String| schema.fields.iter().any(|f| f.name == *name && f.ty.is_image_file());
-    if !fields.columns.iter().any(|(_, field)| field.is_decoded()) {
+    if !columns.iter().any(|(_, field)| field.is_decoded()) {
         return Ok(());
     }
-    for (name, field) in &fields.columns {
+    for (name, field) in columns {
         let Some(image) = added.get(name).and_then(|added| added.reads.iter().find(|read| of_image(read)))
         else {
             continue;

@@ -6,23 +6,10 @@ use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::sample::{Ids, Value};
 use dsconvert_dataset::schema::Schema;
 use dsconvert_dataset::schema::preference::PROMPT_IDS;
-use serde::{Deserialize, Serialize};
 
-use super::options::{LabelsFor, LoaderOptions, PackedLayout};
+use super::options::{LabelsFor, LoaderOptions, PackedLayout, PairOrder};
 use crate::batch::{Batching, Last, Lengths, LengthsInMemory, MicroBatch};
 use crate::{Record, RecordSource};
-
-/// The order of the rows of preference pairs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum PairOrder {
-    /// All chosen ones, then all rejected ones, as TRL has them.
-    #[default]
-    Stacked,
-    /// Chosen and rejected ones in turn, as NeMo RL has them.
-    Alternating,
-}
 
 /// Preference pairs, whose length is that of their rows with padding: twice the longer side. A budget then holds for both rows.
 #[derive(Debug)]

@@ -6,20 +6,11 @@ use dsconvert_dataset::schema::{FieldType, Schema};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::augment::RecordRandom;
-use super::fields::{BatchField, BatchFields};
+use super::batch_field::BatchField;
+use super::fields::BatchFields;
+use super::options::DropField;
 use crate::Record;
 use crate::range::check_in_range;
-
-/// A field whose value is replaced in a share of the records, drawn for each record and epoch.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DropField {
-    /// Name of the field.
-    pub field: String,
-    /// Share of the records, from 0 to 1.
-    pub probability: f64,
-    /// The value in its place: [`Value::Null`], or one of the type of the field.
-    pub value: Value,
-}
 
 /// A field whose value is replaced, with its index in the records.
 #[derive(Debug)]

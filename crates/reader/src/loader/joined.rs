@@ -5,7 +5,7 @@ use dsconvert_dataset::sample::{Value, can_be_joined, joined};
 use dsconvert_dataset::schema::{FieldType, Schema};
 
 use super::batch::Column;
-use super::fields::BatchField;
+use super::batch_field::BatchField;
 use super::options::LoaderOptions;
 use super::stored;
 use super::text::TokenRows;

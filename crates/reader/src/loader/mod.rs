@@ -33,6 +33,7 @@ mod array;
 mod assemble;
 mod augment;
 mod batch;
+mod batch_field;
 mod boxes;
 mod completions;
 mod drops;
@@ -45,6 +46,7 @@ mod joined;
 mod options;
 mod packed;
 mod padded;
+mod pieces;
 mod pool;
 mod schedule;
 mod state;
@@ -59,20 +61,17 @@ use std::time::{Duration, Instant};
 
 pub use array::Array;
 pub use batch::{Batch, BatchId, BlankRow, Column};
-pub use completions::PairOrder;
-pub use drops::DropField;
 pub use element::{BHalf, Element, Half};
 pub use fields::{ATTENTION_MASK, LENGTHS, POSITION_IDS, SOURCE, VALID};
 pub use handoff::{Claim, Handoff};
 pub use image::decode_image;
 pub use options::{
-    Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageBatchOptions, ImageLayout, LabelsFor,
-    LoaderOptions, MAX_CROP, MAX_PREFETCH, MAX_THREADS, PackedLayout, PadSide, StoredPacking,
-    TextBatchOptions, Undecodable,
+    Channels, Crop, DEFAULT_PREFETCH_MARGIN, DropField, IdType, ImageBatchOptions, ImageLayout, LabelsFor,
+    LoaderOptions, MAX_CROP, MAX_PREFETCH, MAX_THREADS, PackedLayout, PadSide, PairOrder, PatchType,
+    StoredPacking, TextBatchOptions, Undecodable, VisionBatchOptions,
 };
 pub use schedule::{LoaderCounts, LoaderTotals};
 pub use state::LoaderState;
-pub use vision::{PatchType, VisionBatchOptions};
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, Result};
+use dsconvert_dataset::sample::Value;
 use dsconvert_dataset::schema::multimodal::PATCHES;
+use dsconvert_vision::Processor;
 use serde::{Deserialize, Serialize};
 
-use super::completions::PairOrder;
-use super::drops::DropField;
-use super::vision::VisionBatchOptions;
 use crate::RecordSource;
 use crate::batch::{Batching, ColumnBudget, Last, Layout, Lengths, MAX_BATCH_TOKENS, Oversize};
 use crate::range::check_in_range;
@@ -402,6 +401,53 @@ pub enum StoredPacking {
     Keep,
     /// Each row is treated as one document: it may be padded, packed again, and attended to across documents.
     Ignore,
+}
+
+/// The order of the rows of preference pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PairOrder {
+    /// All chosen ones, then all rejected ones, as TRL has them.
+    #[default]
+    Stacked,
+    /// Chosen and rejected ones in turn, as NeMo RL has them.
+    Alternating,
+}
+
+/// Type of the patches of images in a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum PatchType {
+    /// Normalized, each frame of a patch: the values that the image processor returns.
+    #[default]
+    Float32,
+    /// Samples that are not normalized, one frame of a patch: an eighth of the bytes, if patches have two frames.
+    UInt8,
+}
+
+/// How the images of chats become patches.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct VisionBatchOptions {
+    /// Type of the patches.
+    pub patches: PatchType,
+    /// Whether a batch without images gets an image without effect, so that every rank computes the vision tower in every step.
+    /// `None`: if there are several ranks.
+    pub dummy_image: Option<bool>,
+    /// The processor of the model, which must be that of the dataset. `None`: not compared.
+    pub processor: Option<Processor>,
+}
+
+/// A field whose value is replaced in a share of the records, drawn for each record and epoch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DropField {
+    /// Name of the field.
+    pub field: String,
+    /// Share of the records, from 0 to 1.
+    pub probability: f64,
+    /// The value in its place: [`Value::Null`], or one of the type of the field.
+    pub value: Value,
 }
 
 /// How token ids are laid out. Packed rows are always filled from the left.

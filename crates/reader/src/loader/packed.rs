@@ -4,7 +4,7 @@ use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::sample::Value;
 use dsconvert_dataset::schema::CU_SEQLENS;
 
-use super::text::{Pieces, StoredPiece};
+use super::pieces::{Pieces, StoredPiece};
 use crate::batch::{BatchOptions, BatchSize};
 use crate::{Record, RecordSource};
 

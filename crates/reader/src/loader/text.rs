@@ -4,15 +4,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, Result};
-use dsconvert_dataset::packing::{IGNORE_LABEL, MAX_SEQ_LEN, Row};
+use dsconvert_dataset::packing::{IGNORE_LABEL, MAX_SEQ_LEN};
 use dsconvert_dataset::sample::Ids;
 use dsconvert_dataset::schema::{ASSISTANT_MASKS, IdWidth};
 
 use super::array::Array;
 use super::batch::Column;
+use super::batch_field::{BatchField, TokenLayout};
 use super::element::Element;
-use super::fields::{BatchField, TokenLayout};
 use super::options::{LabelsFor, PackedLayout, PadSide, TextBatchOptions};
+use super::pieces::{Pieces, StoredPiece, too_large};
 use super::pool::Pool;
 use super::stored::per_row;
 use super::vision::ImageTokens;
@@ -148,81 +149,6 @@ impl LabelRule {
     }
 }
 
-/// A document, or a part of one, in a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct StoredPiece {
-    /// Index of its record in the batch.
-    pub(super) record: usize,
-    /// First token in the record.
-    pub(super) start: usize,
-    /// One past the last token that is used.
-    pub(super) end: usize,
-    /// One past the last token that is stored.
-    pub(super) stored_end: usize,
-}
-
-impl StoredPiece {
-    /// Returns the number of tokens that are used.
-    pub(super) fn len(&self) -> usize {
-        self.end - self.start
-    }
-}
-
-/// The pieces of the rows of a batch that hold a record, one after another.
-#[derive(Debug, Default)]
-pub(super) struct Pieces {
-    all: Vec<StoredPiece>,
-    /// For each row, one past its last piece.
-    ends: Vec<usize>,
-}
-
-impl Pieces {
-    /// Returns one piece per row: the first of `lengths` tokens of its record, which has `stored`.
-    pub(super) fn whole_records(lengths: &[u64], stored: impl Fn(usize) -> Option<usize>) -> Result<Self> {
-        let piece = |(record, &length): (usize, &u64)| {
-            let end = to_usize(length)?;
-            Ok(StoredPiece { record, start: 0, end, stored_end: stored(record).unwrap_or(end) })
-        };
-        let all = lengths.iter().enumerate().map(piece).collect::<Result<Vec<_>>>()?;
-        let ends = (1..=all.len()).collect();
-        Ok(Self { all, ends })
-    }
-
-    /// Returns the pieces of rows that are packed at read time. Each has a record of its own in the batch.
-    pub(super) fn of_rows(rows: &[Row]) -> Result<Self> {
-        let mut pieces = Self::default();
-        for row in rows {
-            for piece in &row.pieces {
-                let (start, end) = (to_usize(piece.start)?, to_usize(piece.inputs().end)?);
-                // A document that is cut there has one more token.
-                let stored_end = end + usize::from(!piece.ends);
-                pieces.push(StoredPiece { record: pieces.all.len(), start, end, stored_end });
-            }
-            pieces.end_row();
-        }
-        Ok(pieces)
-    }
-
-    /// Adds a piece to the current row.
-    pub(super) fn push(&mut self, piece: StoredPiece) {
-        self.all.push(piece);
-    }
-
-    pub(super) fn end_row(&mut self) {
-        self.ends.push(self.all.len());
-    }
-
-    /// Returns the pieces of each row.
-    pub(super) fn rows(&self) -> impl ExactSizeIterator<Item = &[StoredPiece]> {
-        let mut start = 0;
-        self.ends.iter().map(move |&end| {
-            let row = self.all.get(start..end).unwrap_or_default();
-            start = end;
-            row
-        })
-    }
-}
-
 /// Returns the number of tokens of `pieces` that the loss is computed on. A model never predicts the first one of a piece.
 pub(super) fn trained(labels_for: LabelsFor, pieces: &Pieces, masks: &[&[u8]]) -> u64 {
     let rule = LabelRule { labels_for, masks_first: true };
@@ -233,7 +159,7 @@ pub(super) fn trained(labels_for: LabelsFor, pieces: &Pieces, masks: &[&[u8]]) -
             Some(mask) => mask.get(tokens).unwrap_or_default().iter().filter(|flag| **flag != 0).count(),
         }
     };
-    pieces.all.iter().map(of_piece).sum::<usize>() as u64
+    pieces.all().iter().map(of_piece).sum::<usize>() as u64
 }
 
 /// The columns of a batch that come from token ids and their lengths.
@@ -332,7 +258,7 @@ impl TokenRows<'_> {
 
     /// Returns the number of rows, including those without a record.
     pub(super) fn rows(&self) -> usize {
-        self.pieces.ends.len() + self.filler_rows
+        self.pieces.rows().len() + self.filler_rows
     }
 
     /// Returns the record of each row, which is one record.
@@ -347,7 +273,7 @@ impl TokenRows<'_> {
     pub(super) fn records_of_pieces(&self) -> Vec<Option<u64>> {
         let is_megatron = self.options.labels_for == Some(LabelsFor::Megatron);
         let pads = !self.is_flat() && !is_megatron;
-        let mut records = Vec::with_capacity(self.pieces.all.len() + self.rows());
+        let mut records = Vec::with_capacity(self.pieces.all().len() + self.rows());
         for row in self.pieces.rows() {
             records.extend(row.iter().map(|piece| self.records.get(piece.record).copied()));
             if pads && tokens(row) < self.width {
@@ -361,7 +287,7 @@ impl TokenRows<'_> {
 
     /// Returns the number of tokens.
     pub(super) fn tokens(&self) -> usize {
-        tokens(&self.pieces.all)
+        tokens(self.pieces.all())
     }
 
     /// Returns whether the records are one after another, without padding.
@@ -371,7 +297,7 @@ impl TokenRows<'_> {
 
     /// Checks that the records are at least as long as the index states, before memory is allocated.
     pub(super) fn check(&self) -> Result<()> {
-        for &piece in &self.pieces.all {
+        for &piece in self.pieces.all() {
             let (ids, record) = (self.ids.get(piece.record), self.ordinal(piece));
             if let Some(ids) = ids {
                 check_ids::<i64>(ids, record, piece)?;
@@ -406,7 +332,7 @@ impl TokenRows<'_> {
 
     /// Returns the length of the longest piece. In rows of several documents, padding at the end is a piece.
     pub(super) fn longest(&self) -> u64 {
-        let pieces = self.pieces.all.iter().map(|piece| piece.len());
+        let pieces = self.pieces.all().iter().map(|piece| piece.len());
         let fillers = (self.filler_rows > 0).then_some(self.width);
         let padding = self.pieces.rows().map(|row| self.width.saturating_sub(tokens(row))).chain(fillers);
         let padding = padding.filter(|_| self.is_packed && !self.is_flat());
@@ -486,7 +412,7 @@ impl TokenRows<'_> {
             let what = format!("{all} tokens exceed the range of cu_seqlens");
             return Err(Error::usage(what).help("use a smaller batch size or budget"));
         }
-        let mut ends = Vec::with_capacity(1 + self.pieces.all.len() + self.rows());
+        let mut ends = Vec::with_capacity(1 + self.pieces.all().len() + self.rows());
         let mut end = 0; // all sums are at most what was checked
         ends.push(end);
         let fillers = std::iter::repeat_n(width, self.filler_rows);
@@ -568,15 +494,7 @@ pub(super) fn number<T: TokenId>(out: &mut [T]) {
     out.iter_mut().zip(0..).for_each(|(slot, n)| *slot = T::from_i64(n));
 }
 
-fn to_usize(number: u64) -> Result<usize> {
-    usize::try_from(number).map_err(|_| too_large())
-}
-
 /// Returns rows × width, if memory can hold it.
 pub(super) fn checked_area(rows: usize, width: usize) -> Result<usize> {
     rows.checked_mul(width).filter(|area| *area <= isize::MAX as usize / 8).ok_or_else(too_large)
-}
-
-fn too_large() -> Error {
-    Error::usage("the batch exceeds the address space").help("use a smaller batch size or budget")
 }

@@ -27,7 +27,8 @@ pub use self::records::MixtureRecords;
 use super::batch::{Batching, Lengths, StepPlan};
 use super::concatenated::{ClassNames, Concatenated};
 use super::range::check_in_range;
-use super::source::{ReadIds, RecordProperties};
+use super::record::ReadIds;
+use super::source::RecordProperties;
 use super::{Record, RecordSource};
 
 /// Several sources in given shares, of which a [`Loader`](crate::loader::Loader) makes batches.

@@ -11,7 +11,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{Mix, Mixture};
 use crate::batch::{BatchOptions, BatchRows, BatchSize, ImageShape, Lengths, Runs, look_up, runs_of};
-use crate::source::{ReadIds, RecordProperties};
+use crate::record::ReadIds;
+use crate::source::RecordProperties;
 use crate::{Record, RecordSource};
 
 /// Maximum number of records that are read together.

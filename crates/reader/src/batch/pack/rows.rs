@@ -5,8 +5,8 @@ use std::sync::Arc;
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::packing::{Document, Packing, Row, Window};
 
-use super::super::column_budget::ColumnBudget;
 use super::super::lengths::Lengths;
+use super::super::options::ColumnBudget;
 use super::super::options::Shuffle;
 use super::super::order::{Epoch, Order};
 use super::super::permute::Purpose;

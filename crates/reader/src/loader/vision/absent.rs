@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicBool;
 use dsconvert_dataset::error::Result;
 use dsconvert_vision::Grid;
 
-use super::{VisionBatchOptions, VisionFields, VisionRows};
+use super::{VisionFields, VisionRows};
 use crate::loader::batch::Column;
 use crate::loader::image::{DecodeScratch, check_build};
+use crate::loader::options::VisionBatchOptions;
 use crate::loader::pool::Pool;
 use crate::{Record, RecordSource};
 

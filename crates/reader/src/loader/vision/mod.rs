@@ -13,10 +13,9 @@ use dsconvert_dataset::schema::multimodal::{IMAGE_GRIDS, IMAGES};
 use dsconvert_vision::{Grid, Processor, add_positions};
 
 use self::grids::grids_of;
-pub use self::options::{PatchType, VisionBatchOptions};
 pub(super) use self::options::{check_layout, for_source};
 pub(super) use self::tokens::ImageTokens;
-use super::text::{Pieces, StoredPiece};
+use super::pieces::{Pieces, StoredPiece};
 use crate::{Record, RecordSource};
 
 /// Name of the array that is 1 for the tokens of images and 0 for all others.

@@ -2,36 +2,12 @@
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::packing::Packing;
-use dsconvert_vision::Processor;
-use serde::{Deserialize, Serialize};
 
+use super::PIXEL_VALUES;
 use crate::RecordSource;
 use crate::batch::{BatchSize, Batching, Oversize};
-use crate::loader::options::{LabelsFor, LoaderOptions, PackedLayout, StoredPacking};
-
-/// Type of the patches of images in a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum PatchType {
-    /// Normalized, each frame of a patch: the values that the image processor returns.
-    #[default]
-    Float32,
-    /// Samples that are not normalized, one frame of a patch: an eighth of the bytes, if patches have two frames.
-    UInt8,
-}
-
-/// How the images of chats become patches.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct VisionBatchOptions {
-    /// Type of the patches.
-    pub patches: PatchType,
-    /// Whether a batch without images gets an image without effect, so that every rank computes the vision tower in every step.
-    /// `None`: if there are several ranks.
-    pub dummy_image: Option<bool>,
-    /// The processor of the model, which must be that of the dataset. `None`: not compared.
-    pub processor: Option<Processor>,
-}
+use crate::loader::fields::POSITION_IDS;
+use crate::loader::options::{LabelsFor, LoaderOptions, PackedLayout, PatchType, StoredPacking};
 
 /// Returns an error about a manifest without a processor.
 fn no_processor() -> Error {
@@ -110,7 +86,12 @@ pub(in crate::loader) fn check_layout(options: &LoaderOptions, source: &dyn Reco
         Batching::Packed(rows) => rows.batch_size == 1,
         Batching::Records(batches) => !is_stored || batches.size == BatchSize::BatchSize(1),
     };
-    if !is_flash && !is_one_row {
+    // Batches of stored fields are not the arguments of a model.
+    let is_for_model = options
+        .fields
+        .as_ref()
+        .is_none_or(|names| names.iter().any(|name| [POSITION_IDS, PIXEL_VALUES].contains(&name.as_str())));
+    if !is_flash && !is_one_row && is_for_model {
         let what = "several packed rows of chats with images do not apply: with FlashAttention, models of transformers keep the \
                     documents of a single row apart only";
         return Err(Error::usage(what)

@@ -8,12 +8,13 @@ use dsconvert_dataset::panics::caught;
 use dsconvert_dataset::sample::{RejectCode, Value};
 use dsconvert_vision::{CHANNELS, Grid, PatchLayout, normalized, unchanged};
 
-use super::{PatchType, VisionBatchOptions, VisionFields, VisionRows, of_record};
+use super::{VisionFields, VisionRows, of_record};
 use crate::decode::{Size, Stored, stored_size};
 use crate::loader::array::Array;
 use crate::loader::batch::Column;
 use crate::loader::element::Element;
 use crate::loader::image::DecodeScratch;
+use crate::loader::options::{PatchType, VisionBatchOptions};
 use crate::loader::pool::Pool;
 use crate::{Record, RecordSource};
 

@@ -5,7 +5,7 @@ use dsconvert_vision::Grid;
 
 use super::{VisionFields, VisionRows};
 use crate::loader::batch::Column;
-use crate::loader::fields::TokenLayout;
+use crate::loader::batch_field::TokenLayout;
 use crate::loader::options::PadSide;
 use crate::loader::text::{TokenId, TokenRows, checked_area, fill, number, tokens};
 
