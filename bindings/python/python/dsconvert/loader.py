@@ -148,8 +148,8 @@ class Loader(Epochs):
             their bytes, which `normalize` turns into them on the accelerator. Default: `"float32"`.
         dummy_image: Chats with images only. `True` adds an image without effect to a batch without images, so that every rank
             computes the vision tower in each step. Default: if there are several ranks.
-        processor: Chats with images only. Folder of the model, or its processor of transformers. An error is raised if it is not
-            the one with which the dataset was converted. Default: not compared.
+        processor: Chats with images only. Path of the folder of the model, or its processor of transformers. An error is raised if it is
+            not the one with which the dataset was converted. Default: not compared.
 
     Raises:
         UsageError: An option is wrong or does not apply, or there is no such split or field.
