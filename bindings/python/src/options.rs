@@ -22,6 +22,7 @@ use dsconvert::reader::{
     Exhausted, MixtureEpoch, MixtureOptions, MixtureUnit, OnChange, RecordSource, Weights,
 };
 use dsconvert::sample::Value;
+use dsconvert::schema::multimodal::PATCHES;
 use pyo3::pyfunction;
 use serde::{Deserialize, Serialize};
 
@@ -31,9 +32,6 @@ use crate::given::{
     STORED_PACKED, TEXT, TOKENS, UNPACKED, WINDOWS,
 };
 use crate::processor::processor_of;
-
-/// Column of the record index that `max_patches` counts.
-const PATCHES: &str = "patches";
 
 /// Defines the struct with the values of all options, the function that reads it, and the table for Python, from lines
 /// of `name: type = default, [conditions]`.
