@@ -3,7 +3,7 @@
 //! A *ticket* is the number of a batch of one rank and epoch, counted from the position where the loader starts.
 //! Threads draw tickets in order and make the batches concurrently. [`Schedule::task`] returns the task of a ticket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dsconvert_dataset::error::Result;
@@ -258,8 +258,9 @@ impl LoaderCounts {
     fn columns(&self, records: &[u64]) -> Result<BTreeMap<String, u64>> {
         let source = self.assembler.source();
         let budget = self.assembler.options().batching.budget().map(|budget| &budget.column);
+        let names: BTreeSet<&String> = source.schema().indexed.iter().chain(budget).collect();
         let mut sums = BTreeMap::new();
-        for name in source.schema().indexed.iter().chain(budget) {
+        for name in names {
             let mut sum = 0u64;
             for &record in records {
                 sum = sum.saturating_add(source.lengths().column_of(record, name)?.unwrap_or(0));

@@ -14,6 +14,7 @@ use crate::loader::pool::Pool;
 use crate::{Record, RecordSource};
 
 impl VisionFields {
+    #[expect(clippy::too_many_arguments, reason = "those of `pixels.rs`")]
     pub(in crate::loader) fn pixel_values(
         &self,
         _: (&dyn RecordSource, &[Record]),
