@@ -19,6 +19,7 @@ mod nested;
 mod options;
 mod output;
 mod reward_columns;
+mod row_columns;
 mod rows_file;
 #[cfg(test)]
 mod tests;

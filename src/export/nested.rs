@@ -3,24 +3,19 @@
 //! A column has one type, which follows from all its values. It is found in a pass over the records before anything is
 //! written; members are in the order in which they first appear.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::builder::BooleanBuilder;
-use arrow_array::{
-    ArrayRef, Float64Array, Int64Array, ListArray, NullArray, RecordBatch, StringArray, StructArray,
-};
+use arrow_array::{ArrayRef, Float64Array, Int64Array, ListArray, NullArray, StringArray, StructArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Fields, Schema as ArrowSchema, SchemaRef};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Value as Json};
 
-use super::hf::{check_split_names, default_parts, file_name, write_card};
+use super::hf::check_split_names;
 use super::hub_card::{Features, quoted};
-use super::output::StagedFiles;
-use super::rows_file::RowsFile;
-use super::{Columns, ExportInput, ExportOptions, ExportSplit, Exporter, Part};
+use super::row_columns::RowColumns;
+use super::{Columns, ExportInput, ExportOptions, ExportSplit};
 use crate::error::{Error, Result};
-use crate::manifest::FileEntry;
 use crate::reader::Record;
 use crate::sample::Value;
 use crate::schema::{FieldType, Schema};
@@ -336,50 +331,35 @@ fn features(members: &[(String, Shape)], indent: usize) -> String {
     members.iter().map(member).collect()
 }
 
-impl Exporter for NestedColumns {
-    type Block = RecordBatch;
-    type Files = RowsFile;
+impl RowColumns for NestedColumns {
+    const CONTENT: &str = "prompts";
 
-    fn warnings(&self) -> Vec<String> {
-        self.warnings.clone()
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
     }
 
-    fn default_parts(&self, split: &ExportSplit) -> u64 {
-        default_parts(split)
+    fn columns(&self) -> Columns {
+        Columns::Nested
     }
 
-    fn described(&self) -> Json {
-        json!({ "columns": Columns::Nested.to_string() })
+    fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
-    fn encode(&self, split: &ExportSplit, records: Range<u64>) -> Result<RecordBatch> {
-        let records = split.source.get_many(&records.collect::<Vec<_>>())?;
-        let columns = self.columns.iter().enumerate().map(|(at, column)| column.array(&records, at));
-        RecordBatch::try_new(Arc::clone(&self.schema), columns.collect::<Result<_>>()?)
-            .map_err(|e| Error::internal("the records do not fit their schema").caused_by(e))
+    fn arrays(&self, _: &ExportSplit, records: &[Record]) -> Result<Vec<ArrayRef>> {
+        self.columns.iter().enumerate().map(|(at, column)| column.array(records, at)).collect()
     }
 
-    fn create(&self, part: &Part<'_>, staged: &StagedFiles) -> Result<RowsFile> {
-        RowsFile::create(file_name(part), &self.schema, staged)
-    }
-
-    fn append(&self, file: &mut RowsFile, block: RecordBatch) -> Result<()> {
-        file.append(&block)
-    }
-
-    fn close(&self, file: RowsFile, _: &StagedFiles) -> Result<Vec<FileEntry>> {
-        file.close()
-    }
-
-    fn finish(&self, parts: &[(&Part<'_>, &[FileEntry])], staged: &StagedFiles) -> Result<Vec<FileEntry>> {
+    fn features(&self) -> Features {
         let fields = self.columns.iter().map(|column| (column.name.clone(), column.shape.feature(4)));
-        let features = Features { task: Some("text-generation"), fields: fields.collect() };
-        write_card(&features, "prompts", parts, staged)
+        Features { task: Some("text-generation"), fields: fields.collect() }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn shape(values: &[Json]) -> Result<Shape> {

@@ -1,20 +1,17 @@
 //! Preference pairs as whole sequences, as a folder for `datasets`: what the reward trainer of TRL reads.
 
-use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
 use arrow_array::builder::{Float64Builder, Int32Builder, ListBuilder};
-use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef};
-use serde_json::{Value as Json, json};
 
-use super::hf::{check_split_names, default_parts, file_name, write_card};
+use super::hf::check_split_names;
 use super::hub_card::Features;
-use super::output::StagedFiles;
-use super::rows_file::{RowsFile, list, signed};
-use super::{Columns, ExportInput, ExportOptions, ExportSplit, Exporter, Part, left_out, unused_fields};
+use super::row_columns::RowColumns;
+use super::rows_file::{list, signed};
+use super::{Columns, ExportInput, ExportOptions, ExportSplit, left_out, unused_fields};
 use crate::error::{Error, Result};
-use crate::manifest::FileEntry;
 use crate::reader::Record;
 use crate::sample::Value;
 use crate::schema::FieldType;
@@ -99,28 +96,26 @@ impl RewardColumns {
     }
 }
 
-impl Exporter for RewardColumns {
-    type Block = RecordBatch;
-    type Files = RowsFile;
+impl RowColumns for RewardColumns {
+    const CONTENT: &str = "preference pairs";
 
-    fn warnings(&self) -> Vec<String> {
-        self.warnings.clone()
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
     }
 
-    fn default_parts(&self, split: &ExportSplit) -> u64 {
-        default_parts(split)
+    fn columns(&self) -> Columns {
+        Columns::Reward
     }
 
-    fn described(&self) -> Json {
-        json!({ "columns": Columns::Reward.to_string() })
+    fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
-    fn encode(&self, split: &ExportSplit, records: Range<u64>) -> Result<RecordBatch> {
-        let ordinals: Vec<u64> = records.collect();
+    fn arrays(&self, split: &ExportSplit, records: &[Record]) -> Result<Vec<ArrayRef>> {
         let mut sides = [CHOSEN_IDS, REJECTED_IDS].map(|name| (name, ListBuilder::default()));
         let mut margins = Float64Builder::new();
-        for record in split.source.get_many(&ordinals)? {
-            self.add(&record, &mut sides, &mut margins)
+        for record in records {
+            self.add(record, &mut sides, &mut margins)
                 .map_err(|e| split.source.at_record(e, record.ordinal()))?;
         }
         let mut columns: Vec<ArrayRef> = Vec::new();
@@ -128,26 +123,13 @@ impl Exporter for RewardColumns {
             columns.push(Arc::new(side.finish()));
         }
         columns.extend(self.margin.map(|_| -> ArrayRef { Arc::new(margins.finish()) }));
-        RecordBatch::try_new(Arc::clone(&self.schema), columns)
-            .map_err(|e| Error::internal("the rows do not fit their schema").caused_by(e))
+        Ok(columns)
     }
 
-    fn create(&self, part: &Part<'_>, staged: &StagedFiles) -> Result<RowsFile> {
-        RowsFile::create(file_name(part), &self.schema, staged)
-    }
-
-    fn append(&self, file: &mut RowsFile, block: RecordBatch) -> Result<()> {
-        file.append(&block)
-    }
-
-    fn close(&self, file: RowsFile, _: &StagedFiles) -> Result<Vec<FileEntry>> {
-        file.close()
-    }
-
-    fn finish(&self, parts: &[(&Part<'_>, &[FileEntry])], staged: &StagedFiles) -> Result<Vec<FileEntry>> {
+    fn features(&self) -> Features {
         let ids = |name: &str| (name.to_owned(), "sequence: int32".to_owned());
         let mut fields = vec![ids(CHOSEN_IDS), ids(REJECTED_IDS)];
         fields.extend(self.margin.map(|_| (MARGIN.to_owned(), "dtype: float64".to_owned())));
-        write_card(&Features { task: None, fields }, "preference pairs", parts, staged)
+        Features { task: None, fields }
     }
 }

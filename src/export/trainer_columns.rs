@@ -1,21 +1,18 @@
 //! Documents with the columns that trainers read as already tokenized, as a folder for `datasets`.
 
-use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
 use arrow_array::builder::{Int8Builder, Int32Builder, ListBuilder};
-use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Schema as ArrowSchema, SchemaRef};
-use serde_json::{Value as Json, json};
 
 use super::documents::check_text;
-use super::hf::{check_split_names, default_parts, file_name, write_card};
+use super::hf::check_split_names;
 use super::hub_card::Features;
-use super::output::StagedFiles;
-use super::rows_file::{RowsFile, ids_and_masks, list, signed};
-use super::{Columns, ExportInput, ExportOptions, ExportSplit, Exporter, Part, left_out, unused_fields};
+use super::row_columns::RowColumns;
+use super::rows_file::{ids_and_masks, list, signed};
+use super::{Columns, ExportInput, ExportOptions, ExportSplit, left_out, unused_fields};
 use crate::error::{Error, Result};
-use crate::manifest::FileEntry;
 use crate::reader::Record;
 use crate::schema::{ASSISTANT_MASKS, INPUT_IDS};
 
@@ -92,54 +89,36 @@ struct Rows {
     loss_mask: ListBuilder<Int8Builder>,
 }
 
-impl Exporter for TrainerColumns {
-    type Block = RecordBatch;
-    type Files = RowsFile;
+impl RowColumns for TrainerColumns {
+    const CONTENT: &str = "tokenized text";
 
-    fn warnings(&self) -> Vec<String> {
-        self.warnings.clone()
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
     }
 
-    fn default_parts(&self, split: &ExportSplit) -> u64 {
-        default_parts(split)
+    fn columns(&self) -> Columns {
+        self.columns
     }
 
-    fn described(&self) -> Json {
-        json!({ "columns": self.columns.to_string() })
+    fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
-    fn encode(&self, split: &ExportSplit, records: Range<u64>) -> Result<RecordBatch> {
-        let ordinals: Vec<u64> = records.collect();
+    fn arrays(&self, split: &ExportSplit, records: &[Record]) -> Result<Vec<ArrayRef>> {
         let mut rows = Rows::default();
-        for record in split.source.get_many(&ordinals)? {
-            self.add(&record, &mut rows).map_err(|e| split.source.at_record(e, record.ordinal()))?;
+        for record in records {
+            self.add(record, &mut rows).map_err(|e| split.source.at_record(e, record.ordinal()))?;
         }
         let last: ArrayRef = match self.columns {
             Columns::LossMask => Arc::new(rows.loss_mask.finish()),
             _ => Arc::new(rows.labels.finish()),
         };
-        let columns: Vec<ArrayRef> =
-            vec![Arc::new(rows.ids.finish()), Arc::new(rows.attention.finish()), last];
-        RecordBatch::try_new(Arc::clone(&self.schema), columns)
-            .map_err(|e| Error::internal("the rows do not fit their schema").caused_by(e))
+        Ok(vec![Arc::new(rows.ids.finish()), Arc::new(rows.attention.finish()), last])
     }
 
-    fn create(&self, part: &Part<'_>, staged: &StagedFiles) -> Result<RowsFile> {
-        RowsFile::create(file_name(part), &self.schema, staged)
-    }
-
-    fn append(&self, file: &mut RowsFile, block: RecordBatch) -> Result<()> {
-        file.append(&block)
-    }
-
-    fn close(&self, file: RowsFile, _: &StagedFiles) -> Result<Vec<FileEntry>> {
-        file.close()
-    }
-
-    fn finish(&self, parts: &[(&Part<'_>, &[FileEntry])], staged: &StagedFiles) -> Result<Vec<FileEntry>> {
+    fn features(&self) -> Features {
         let features =
             names_and_types(self.columns).map(|(name, _, feature)| (name.to_owned(), feature.to_owned()));
-        let features = Features { task: Some("text-generation"), fields: features.collect() };
-        write_card(&features, "tokenized text", parts, staged)
+        Features { task: Some("text-generation"), fields: features.collect() }
     }
 }
